@@ -18,9 +18,9 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.calibration import CalibrationState
-from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
+from mase_hw.passes.analysis.calibration.observers import KEPT, FrameSample
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
-from mase_hw.passes.analysis.statistics.batches import batches
+from mase_hw.passes.analysis.statistics.base import batches
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.transforms.quantize import DECISIONS

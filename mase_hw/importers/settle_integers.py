@@ -23,9 +23,8 @@ from mase_hw.opdef import OpDef
 from mase_hw.ops._functions import TABLE_BITS
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
-from mase_hw.passes.transforms.integers.means import MEANS
-from mase_hw.passes.transforms.integers.requantizing import Requantizing
-from mase_hw.passes.transforms.integers.sums import Stored
+from mase_hw.passes.transforms.integers.sums import MEANS, Stored
+from mase_hw.passes.transforms.integers.thresholds import Requantizing
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
 
 _BEHIND = f"quantise its result, so that the file says its scale, or {ON_HOST}"

@@ -21,7 +21,7 @@ from mase_hw.ir.draw import render
 from mase_hw.ir.draw.cards import make_card
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.calibration.frames import KEPT
+from mase_hw.passes.analysis.calibration.observers import KEPT
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 from mase_hw.passes.explanation import explain
 from mase_hw.report.limits import limits

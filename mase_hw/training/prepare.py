@@ -17,7 +17,7 @@ from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.analysis.statistics.batches import batches
+from mase_hw.passes.analysis.statistics.base import batches
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Step
 from mase_hw.training.integers import Function

@@ -19,11 +19,11 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.passes import calibrate_analysis_pass, update_quantization_configs
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS, add_hardware_metadata_analysis_pass
-from mase_hw.passes.analysis.calibration.frames import KEPT
+from mase_hw.passes.analysis.calibration.observers import KEPT
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.explanation import explain, explained
 from mase_hw.passes.pipeline import Pipeline
-from mase_hw.passes.rounding.reference import FLOAT
+from mase_hw.passes.rounding.layers import FLOAT
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_record import recorded_quantization
 from tests.ir.checkpoints import EIGHT, batch, files_of, graph, quantised

@@ -20,7 +20,7 @@ from mase_hw.passes import (
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
-from mase_hw.passes.analysis.count_rules import RULES, WITHOUT_MACS, Operands, Products
+from mase_hw.passes.analysis.count import RULES, WITHOUT_MACS, Operands, Products
 from tests.ir.nets import MLP, ConvNet, annotated, assert_json, catalogue
 from tests.ir.networks import VGG, InvertedResidual, LeNet5, MobileNetV2, ResNet18
 

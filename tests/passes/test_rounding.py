@@ -12,7 +12,7 @@ from torch import Tensor
 from mase_hw.formats import FixedFormat
 from mase_hw.passes.rounding.adaround import adaround, rectified_sigmoid
 from mase_hw.passes.rounding.gptq import gptq
-from mase_hw.passes.rounding.problem import Problem
+from mase_hw.passes.rounding.layers import Problem
 
 FMT = FixedFormat(3, 2)
 

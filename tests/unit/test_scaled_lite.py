@@ -20,7 +20,7 @@ from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops._functions import codes
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.transforms.integers.combine import Requantised, RoundedSum, product_of, total_of
-from mase_hw.passes.transforms.integers.hard_swish import hard_swish_codes
+from mase_hw.passes.transforms.integers.pieces import hard_swish_codes
 from tests.importers.tflite_files import File, executed, schema
 from tests.unit.lite import reference
 

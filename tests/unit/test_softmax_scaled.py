@@ -15,7 +15,7 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops.requantize import requantization
-from mase_hw.passes.transforms.integers.shares import GUARD, shares_for, shares_of
+from mase_hw.passes.transforms.integers.sums import GUARD, shares_for, shares_of
 
 OPS = default_catalogue()
 

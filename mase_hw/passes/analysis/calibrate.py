@@ -22,12 +22,11 @@ from mase_hw.passes.analysis.calibration import (
     MethodOptions,
     Observer,
 )
-from mase_hw.passes.analysis.calibration.frames import KEPT, FrameSample
-from mase_hw.passes.analysis.calibration.least import Masked
+from mase_hw.passes.analysis.calibration.choose import Masked
+from mase_hw.passes.analysis.calibration.observers import KEPT, FrameSample
 from mase_hw.passes.analysis.calibration.state import weights_digest
 from mase_hw.passes.analysis.statistics import RangeMinMax
-from mase_hw.passes.analysis.statistics.base import check_finite
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches, check_finite, empty
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.user_code import user_code
 

@@ -16,8 +16,7 @@ from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.passes.analysis.add_software_metadata import statistics_of
 from mase_hw.passes.analysis.statistics import Collection, StatisticsConfig
-from mase_hw.passes.analysis.statistics.base import has_dim
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches, empty, has_dim
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 
 PROFILE_PASS = "profile_statistics_analysis_pass"

@@ -1,8 +1,8 @@
 """Rounding weights by what the network loses, and correcting biases."""
 
+from mase_hw.passes.rounding.layers import keep_float_analysis_pass
 from mase_hw.passes.rounding.options import CorrectionArgs, RoundingArgs, RoundingOptions
 from mase_hw.passes.rounding.passes import correct_bias_transform_pass, round_weights_transform_pass
-from mase_hw.passes.rounding.reference import keep_float_analysis_pass
 
 __all__ = [
     "CorrectionArgs",

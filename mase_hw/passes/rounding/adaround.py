@@ -3,7 +3,7 @@
 With ``V`` the free variables, a weight is ``step * clip(floor(w / step) + h(V))``, where ``h(V)`` is the rectified
 sigmoid ``clip(sigmoid(V) * (zeta - gamma) + gamma, 0, 1)``. What is minimised is the squared error of the layer and
 ``regulariser * sum(1 - |2 h(V) - 1|**beta)``, which draws every ``h`` to 0 or 1 more and more as ``beta`` falls. The
-error is that of all data at once (see :mod:`~mase_hw.passes.rounding.problem`), so nothing is drawn at random. In the
+error is that of all data at once (see :mod:`~mase_hw.passes.rounding.layers`), so nothing is drawn at random. In the
 end single weights, and pairs of them, that are better the other way are turned, until there are none.
 """
 
@@ -14,7 +14,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from mase_hw.passes.rounding.problem import Problem
+from mase_hw.passes.rounding.layers import Problem
 
 ZETA, GAMMA = 1.1, -0.1
 """Ends to which the sigmoid is stretched before it is cut off."""

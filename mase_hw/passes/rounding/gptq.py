@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mase_hw.passes.rounding.problem import Problem
+from mase_hw.passes.rounding.layers import Problem
 
 
 def gptq(problem: Problem, damping: float = 0.01, order: bool = True) -> Tensor:

@@ -10,16 +10,14 @@ from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import outputs
-from mase_hw.passes.analysis.noise.pair import origins
+from mase_hw.passes.analysis.noise.network import origins
 from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.rounding import bias
 from mase_hw.passes.rounding.adaround import adaround
 from mase_hw.passes.rounding.gptq import gptq
-from mase_hw.passes.rounding.layers import Layer
+from mase_hw.passes.rounding.layers import Layer, Problem, reference_of
 from mase_hw.passes.rounding.options import CorrectionArgs, RoundingArgs
-from mase_hw.passes.rounding.problem import Problem
-from mase_hw.passes.rounding.reference import reference_of
 from mase_hw.passes.rounding.walk import some_batches, walk
 
 OUTDATED = ("add_hardware_metadata_analysis_pass",)

@@ -16,7 +16,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
 from mase_hw.numerics import dequantize, quantize
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches, empty
 from mase_hw.passes.rounding.layers import Layer
 
 OnLayer = Callable[[Layer, list[Tensor], list[Tensor]], None]

@@ -18,7 +18,7 @@ from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import outputs
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.calibrate import CalibrateOptions, calibrate_analysis_pass
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches, empty
 from mase_hw.passes.base import GraphPass, Info, PassArgs, graph_pass
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.transforms import _edit as edit

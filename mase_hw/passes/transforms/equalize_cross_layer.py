@@ -59,7 +59,7 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "cross-layer equalization")
-    pairs, skipped = _pairs(graph)
+    pairs, skipped = _scaled_pairs(graph)
     weights = {node: _weight(graph, node) for first, path in pairs for node in (first, path.layer)}
     total: dict[fx.Node, Tensor] = {}
     rounds = 0
@@ -90,7 +90,7 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
     return graph, info
 
 
-def _pairs(graph: MaseGraph) -> tuple[list[tuple[fx.Node, paths.Path]], dict[str, str]]:
+def _scaled_pairs(graph: MaseGraph) -> tuple[list[tuple[fx.Node, paths.Path]], dict[str, str]]:
     found: list[tuple[fx.Node, paths.Path]] = []
     skipped: dict[str, str] = {}
     for node in graph.nodes:

@@ -8,15 +8,14 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.lowering import choices, comparisons, products, scaling
+from mase_hw.passes.transforms.lowering import choices, comparisons, compounds, products
+from mase_hw.passes.transforms.lowering.call import Rule, expand, expression_of
 from mase_hw.passes.transforms.lowering.compounds import COMPOUNDS
-from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.operands import Rule, expression_of
 from mase_hw.passes.transforms.movement._calls import drop
 
-RULES = {**scaling.RULES, **comparisons.RULES, **products.RULES, **choices.RULES}
+RULES = {**compounds.RULES, **comparisons.RULES, **products.RULES, **choices.RULES}
 """Which op is expressed by which rule, unless it has hardware of its own."""
-REFINED = {**scaling.REFINED, **comparisons.REFINED, **choices.REFINED}
+REFINED = {**compounds.REFINED, **comparisons.REFINED, **choices.REFINED}
 """The same for ops that have hardware, which takes not all that PyTorch does."""
 
 

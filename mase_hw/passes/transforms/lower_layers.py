@@ -12,13 +12,16 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.lowering.attention_layers import ATTENTION, lower_attention_layer
-from mase_hw.passes.transforms.lowering.call import call_of
-from mase_hw.passes.transforms.lowering.cells import CELLS, lower_cell
-from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.recurrent import RECURRENT, lower_recurrent
+from mase_hw.passes.transforms.lowering.call import call_of, expand
+from mase_hw.passes.transforms.lowering.recurrent import CELLS, RECURRENT, lower_cell, lower_recurrent
 from mase_hw.passes.transforms.lowering.rules import RULES
-from mase_hw.passes.transforms.lowering.unbatched import SPATIAL, refuse_unbatched
-from mase_hw.passes.transforms.lowering.whole import behind_frames, results_apart, whole_frames
+from mase_hw.passes.transforms.lowering.whole import (
+    SPATIAL,
+    behind_frames,
+    refuse_unbatched,
+    results_apart,
+    whole_frames,
+)
 
 
 @graph_pass("lower_layers_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)

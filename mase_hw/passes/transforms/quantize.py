@@ -13,7 +13,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import graph_pass
-from mase_hw.passes.transforms.integers.requantizing import Requantizing
+from mase_hw.passes.transforms.integers.thresholds import Requantizing
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import (

@@ -20,8 +20,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.passes.analysis.statistics.base import check_finite
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches, check_finite, empty
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms import equalize_paths as paths

@@ -1,8 +1,15 @@
 """Calibration: methods, their state, and the choice of a format from what they observed."""
 
 from mase_hw.passes.analysis.calibration.choose import Candidate, Choice, choose_format
-from mase_hw.passes.analysis.calibration.histogram import BINS, Histogram, Points
-from mase_hw.passes.analysis.calibration.observers import OBSERVERS, Method, MethodOptions, Observer
+from mase_hw.passes.analysis.calibration.observers import (
+    BINS,
+    OBSERVERS,
+    Histogram,
+    Method,
+    MethodOptions,
+    Observer,
+    Points,
+)
 from mase_hw.passes.analysis.calibration.state import CalibrationState
 
 __all__ = [

@@ -1,17 +1,11 @@
-"""From statistics to a format: one function, every method's optimum stated.
+"""The threshold that loses least information: TensorRT's entropy calibration.
 
-The width is given, so what is chosen is the fraction width (and the sign, if that is left open). Each method minimises
-an error over all fraction widths:
-
-- ``range``: the worst rounding error inside the range, ``step / 2``, of the formats that clip nothing of it. That is
-  the finest step that holds both ends, rounded half-even.
-- ``mse``: the mean squared error, rounding and clipping together.
-- ``entropy``: the divergence of what a threshold leaves of the distribution, by the published algorithm (see
-  :mod:`~mase_hw.passes.analysis.calibration.entropy`); then the finest step whose format holds the threshold. That
-  algorithm knows of no distances, so there is a guard: the step is doubled until the mean squared error is no larger
-  than that of the format that ``range`` takes. Outliers that are far enough are kept by it.
-
-Of equal errors the smaller mean squared error wins, then the finer step that clips nothing, then the finer step.
+S. Migacz, "8-bit Inference with TensorRT", GTC 2017, as ONNX Runtime implements it (``get_entropy_threshold`` of
+``onnxruntime.quantization.calibrate``, itself after Apache MXNet): for every threshold, the part of a symmetric
+histogram within it, with the counts outside added to its two end bins, is a distribution ``p``. Without these counts,
+and with its bins merged into as many as there are levels and each spread again over the bins that are occupied, it is
+``q``. The threshold is taken for which ``p`` diverges least from ``q`` (Kullback and Leibler). Counting the outside
+in ``p`` alone is what makes clipping expensive.
 """
 
 from __future__ import annotations
@@ -21,14 +15,230 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, fx
 
-from mase_hw.errors import FormatError
+from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import MAX_FRAC, FixedFormat
-from mase_hw.passes.analysis.calibration.entropy import Symmetric
-from mase_hw.passes.analysis.calibration.histogram import Histogram, Points
+from mase_hw.ir import MaseGraph
+from mase_hw.ops.arithmetic.where import FAR, beyond, stood_for
+from mase_hw.passes.analysis.calibration.observers import Counts, Floats, Histogram, Points, exponent_for
+
+BINS = 2048
+"""Bins at most, as in the publication."""
+
+SMOOTHING = 1e-4
+"""Count that an empty bin gets in ``p`` and ``q``, taken evenly off the others."""
+
+
+@dataclass(frozen=True)
+class Symmetric:
+    """A histogram with as many bins below zero as above it.
+
+    Args:
+        counts: By bin, from minus to plus the largest magnitude; zeros are in the bin that begins there.
+        width: Width of a bin.
+    """
+
+    counts: Counts
+    width: float
+
+    @property
+    def half(self) -> int:
+        """Bins on each side."""
+        return self.counts.size // 2
+
+    @classmethod
+    def of(cls, points: Points) -> Symmetric:
+        """The histogram of a distribution, with at most :data:`BINS` bins: neighbours are merged until it has."""
+        width = points.spread
+        if not width:
+            width = math.ldexp(1.0, exponent_for(float(points.values.min()), float(points.values.max())))
+        at = np.floor(points.values / width).astype(np.int64)
+        while max(int(at.max()) + 1, -int(at.min())) > BINS // 2:
+            at, width = at // 2, 2 * width
+        half = max(int(at.max()) + 1, -int(at.min()), 1)
+        return cls(np.bincount(at + half, weights=points.counts, minlength=2 * half).astype(np.int64), width)
+
+    def threshold(self, levels: int) -> float:
+        """The threshold for a format that has ``levels`` numbers between minus and plus the threshold.
+
+        All of the range if there are no more bins than levels: then merging them loses nothing, and the histogram does
+        not show what clipping would gain.
+        """
+        reaches = range(levels // 2, self.half + 1)
+        return self.width * min(reaches, key=lambda reach: divergence(self.counts, reach, levels), default=self.half)
+
+    def divergence(self, threshold: float, levels: int) -> float:
+        """The divergence for a threshold, which is brought to the nearest that is looked at; NaN if none is."""
+        if levels // 2 > self.half:
+            return math.nan
+        reach = min(max(math.ceil(threshold / self.width), levels // 2), self.half)
+        return divergence(self.counts, reach, levels)
+
+
+def divergence(counts: Counts, reach: int, levels: int) -> float:
+    """Kullback-Leibler divergence in nats of ``p`` from ``q`` for one threshold; see the module.
+
+    Args:
+        counts: A symmetric histogram.
+        reach: The threshold in bins.
+        levels: Bins into which those within the threshold are merged.
+    """
+    half = counts.size // 2
+    first, last = half - reach, min(half + reach + 1, counts.size)
+    inside = counts[first:last]
+    p = inside.copy()
+    p[0] += counts[:first].sum()
+    p[-1] += counts[last:].sum()
+    merged = inside.size // levels
+    starts = np.arange(levels) * merged
+    sums = np.add.reduceat(inside, starts)  # the last level takes the bins that are left over
+    occupied = np.add.reduceat((p[: levels * merged] != 0).astype(np.int64), starts)
+    # Whole counts, as there: a level's share of a bin is rounded down.
+    shares = np.where(occupied > 0, sums // np.maximum(occupied, 1), 0)
+    q = np.zeros_like(p)
+    q[: levels * merged] = np.repeat(shares, merged)
+    if not p.any() or not q.any():
+        return math.inf
+    given, left = _smoothed(p), _smoothed(q)
+    return float((given * np.log(given / left)).sum())
+
+
+def _smoothed(counts: Counts) -> Floats:
+    """Shares of the bins, where every empty one gets a little at the others' expense, so that logarithms exist."""
+    empty = counts == 0
+    taken = SMOOTHING * empty.sum() / (~empty).sum()
+    smoothed: Floats = counts.astype(np.float64) + np.where(empty, SMOOTHING, -taken)
+    smoothed /= smoothed.sum()
+    return smoothed
+
+
+_MARGIN = 12.0
+"""How far below the others it is where its distance counts: exp(-12) is 0 to 16 bits."""
+_ORDER = frozenset(
+    {"where", "choose", "select", "masked_fill", "amax", "amin", "max", "min", "maximum", "minimum", "argmax", "argmin"}
+    | {"relu", "relu6", "max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "topk", "sort"}
+    | {"add", "sub", "mul", "div", "neg", "clamp", "pad", "slice", "concat", "cat", "permute", "stack", "getitem"}
+)
+"""Ops that need no more of it than that it is beyond the others."""
+_SUMS = frozenset(
+    {"sum", "mean", "mean_over", "cumsum", "linear", "matmul", "grouped_matmul", "bmm", "conv1d", "conv2d"}
+    | {"avg_pool1d", "avg_pool2d", "layer_norm", "rms_norm", "var", "std", "norm"}
+)
+"""Ops whose results mean nothing with it."""
+
+
+class Masked:
+    """Where in a graph there may be elements that a mask leaves out.
+
+    Args:
+        graph: A float graph with common metadata.
+
+    Attributes:
+        constants: Stored tensors that leave elements out, and the node whose format they have.
+
+    Raises:
+        UnsupportedError: If one is compared with the number that the model has for what is left out.
+    """
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self._graph = graph
+        self.constants: dict[fx.Node, fx.Node] = {}
+        self._reached: set[fx.Node] = set()
+        self._summed: dict[fx.Node, str] = {}
+        self._margins: dict[fx.Node, float] = {}
+        ops = {node: "" if (op := graph.op_of(node)) is None else op.name for node in graph.nodes}
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                value: object = attrgetter(str(node.target))(graph.model)
+                if not isinstance(value, Tensor) or not value.is_floating_point() or not bool(beyond(value).any()):
+                    continue
+                if len(node.users) == 1:
+                    self.constants[node] = next(iter(node.users))
+            elif self._reached.isdisjoint(node.all_input_nodes):
+                continue
+            self._reached.add(node)
+            if ops[node].endswith("_number") and abs(float(graph.meta_of(node).common.args["number"])) >= -FAR:
+                raise UnsupportedError(
+                    "a comparison with what a mask puts in the place of data, which hardware has as the least value",
+                    node=node.name,
+                    got=graph.meta_of(node).common.args["number"],
+                    expected="a choice by the mask itself",
+                    remedy="compare, or choose, by the mask instead of by the number that it left",
+                )
+        for node in reversed(graph.nodes):
+            if node in self._reached:
+                implicit = ops[node] in _ORDER or graph.is_implicit(node) or node.op in ("get_attr", "output")
+                margin = self._margin(node) if implicit else _MARGIN
+                if margin and ops[node] != "argmax":
+                    self._margins[node] = margin
+                if ops[node] in _SUMS:
+                    self._summed[node] = ops[node]
+
+    def others(self, node: fx.Node, value: Tensor, where: str) -> Tensor:
+        """A node's result without what is left out, or with it as far from the others as its readers need.
+
+        Raises:
+            FormatError: If it is the sum of what is left out, or data come near to the number that stands there.
+        """
+        if node not in self._reached or not value.is_floating_point():
+            return value
+        out = beyond(value)
+        if not bool(out.any()):
+            return value
+        if node in self._summed:
+            raise FormatError(
+                "elements that a mask leaves out are summed",
+                node=where,
+                got=f"{self._summed[node]} of numbers beyond all others",
+                expected="a maximum, a softmax or another choice behind such a mask",
+                remedy="fill with 0 in front of a sum",
+            )
+        rest = value[~out]
+        number = float(stood_for(value[out]).abs().min())
+        largest = float(rest.abs().max()) if rest.numel() else 0.0
+        if largest * 2 > number:
+            raise FormatError(
+                "data come near to the number that a mask puts in their place",
+                node=where,
+                got=f"data up to {largest:.6g} and a number of {number:.6g}",
+                expected="a number at least twice as large as all data, which then means the least or largest value",
+                remedy="fill with -inf; if it is a number like the others, divide data and number by the same factor, "
+                f"so that it is above {FAR:g}",
+            )
+        margin = self._margin(node)
+        if margin and rest.numel():
+            low, high = (float(end) for end in torch.aminmax(rest))
+            return value.clamp(min(low, 0.0) - margin, max(high, 0.0) + margin)
+        return rest
+
+    def _margin(self, node: fx.Node) -> float:
+        """How far from all others its readers need what is left out of a node's result."""
+        readers = [user for user in node.users if user in self._margins]
+        return max([self._margins[user] / _factor(self._graph, user) for user in readers], default=0.0)
+
+
+def _factor(graph: MaseGraph, node: fx.Node) -> float:
+    """What a node multiplies differences of its input with, at least, if that is a number or a stored tensor."""
+    op = graph.op_of(node)
+    if op is None or op.name not in ("mul", "div"):
+        return 1.0
+    numbers = [1.0]
+    for given in node.args:
+        if isinstance(given, fx.Node) and given.op == "get_attr":
+            given = attrgetter(str(given.target))(graph.model)
+        if isinstance(given, Tensor | int | float):
+            sizes = torch.as_tensor(given).detach().double().abs()
+            sizes = sizes[(sizes > 0) & ~beyond(sizes)]
+            if sizes.numel():
+                numbers.append(float(sizes.min()) if op.name == "mul" else 1 / float(sizes.max()))
+    return min(numbers)
+
 
 CRITERIA = ("range", "mse", "entropy")
 

@@ -43,7 +43,7 @@ class CalibrationState:
         self.weights: str | None = None
         """:func:`weights_digest` of the model whose values were observed."""
         self.frames: dict[str, Any] = {}
-        """The sample of the frames, as JSON types; see :class:`~mase_hw.passes.analysis.calibration.frames`."""
+        """The sample of the frames, as JSON types; see :class:`~mase_hw.passes.analysis.calibration.observers`."""
 
     def begin(self, method: str, options: MethodOptions) -> CalibrationState:
         """A copy to work on, so that a failure leaves this one as it is.

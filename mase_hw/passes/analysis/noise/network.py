@@ -1,14 +1,4 @@
-"""What the network loses by the quantisation of single nodes: noise where it counts, at the outputs.
-
-Noise of a node at its own result says little about the network: what follows may damp it or amplify it. Here every
-group of nodes is quantised alone, everything else stays in float, and the error is taken at the outputs.
-
-- *Measured*: the network is run once for every group.
-- *Estimated*: one run forwards and one backwards for all groups. With ``J`` the derivative of the outputs by a result
-  and ``e`` the error that the group's quantisation makes there, the power of the error at the outputs is close to
-  ``|J e|**2``, which is the mean of ``(v J e)**2`` over vectors ``v`` of random signs (M. F. Hutchinson, 1990); ``v J``
-  is one backward pass, and every frame has signs of its own.
-"""
+"""Streaming sums behind one :class:`~mase_hw.passes.analysis.noise.report.Noise`."""
 
 from __future__ import annotations
 
@@ -21,15 +11,167 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import ConfigError
-from mase_hw.formats import any_scaled
+from mase_hw.catalogue import Arithmetic
+from mase_hw.errors import ConfigError, FormatError, GraphError
+from mase_hw.formats import FixedFormat, Overflow, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.noise.pair import arithmetic_of, origins
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.numerics import quantize
+from mase_hw.passes.analysis.noise.record import Noise
+from mase_hw.passes.analysis.statistics.base import batches, empty
 from mase_hw.passes.evaluation.criteria import decibels
+
+
+@dataclass
+class NoiseSums:
+    """Sums in float64 over the elements seen; one batch is in memory at a time.
+
+    Args:
+        fmt: Format of the results; None of a node in float.
+        overflow: What the node does beyond its format.
+    """
+
+    fmt: FixedFormat | None = None
+    overflow: Overflow = Overflow.SATURATE
+    count: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    power: float = 0.0
+    product: float = 0.0
+    absolute: float = 0.0
+    worst: float = 0.0
+    saturated: int = 0
+    low: int = 0
+    high: int = 0
+
+    @classmethod
+    def of(cls, arithmetic: Arithmetic | None) -> NoiseSums:
+        """Sums for the results of a node."""
+        if arithmetic is None:
+            return cls()
+        return cls(arithmetic.formats["data_out_0"], arithmetic.overflow)
+
+    def update(self, exact: Tensor, found: Tensor, name: str) -> None:
+        """Take in a batch of float results and of quantised ones; same shape.
+
+        Raises:
+            FormatError: If the float result is NaN or infinite.
+        """
+        want, got = exact.detach().double(), found.detach().double()
+        if want.numel() == 0:
+            return
+        if not bool(want.isfinite().all()):
+            raise FormatError(
+                "the float network gives a value that is not finite",
+                node=name,
+                remedy="look for NaN or infinity in the data or the weights",
+            )
+        error = (got - want).abs()
+        self.count += want.numel()
+        self.signal += float(want.square().sum())
+        self.power += float(got.square().sum())
+        self.noise += float(error.square().sum())
+        self.product += float((want * got).sum())
+        self.absolute += float(error.sum())
+        self.worst = max(self.worst, float(error.max()))
+        if self.fmt is not None:
+            self._format(self.fmt, want, got)
+
+    def _format(self, fmt: FixedFormat, want: Tensor, got: Tensor) -> None:
+        over = want > fmt.max_value + fmt.scale / 2
+        under = want < fmt.min_value - fmt.scale / 2
+        mantissas = quantize(got, fmt)
+        if self.overflow is Overflow.SATURATE:
+            over, under = over & (mantissas == fmt.max_mantissa), under & (mantissas == fmt.min_mantissa)
+        self.saturated += int((over | under).sum())
+        self.low = min(self.low, int(mantissas.min()) - fmt.zero_point)
+        self.high = max(self.high, int(mantissas.max()) - fmt.zero_point)
+
+    def result(self) -> Noise:
+        """The figures of everything taken in."""
+        if self.power == self.signal == 0.0:
+            cosine = 1.0
+        elif 0.0 in (self.power, self.signal):
+            cosine = 0.0
+        else:
+            cosine = self.product / math.sqrt(self.signal) / math.sqrt(self.power)
+        count = max(1, self.count)
+        return Noise(
+            sqnr_db=decibels(self.signal, self.noise),
+            cosine=max(-1.0, min(1.0, cosine)),
+            mean_abs=self.absolute / count,
+            max_abs=self.worst,
+            saturation=self.saturated / count,
+            used_bits=self._used_bits(),
+        )
+
+    def _used_bits(self) -> int | None:
+        if self.fmt is None:
+            return None
+        if self.fmt.zero_point:  # which another format may put elsewhere, so that all codes count
+            return max(1, (self.high - self.low).bit_length())
+        bits = max(self.high.bit_length(), (-self.low - 1).bit_length() if self.low < 0 else 0)
+        return max(1, bits + int(self.fmt.signed))
+
+
+OWN = frozenset({"data_in_0", "data_out_0", "multiplier", "multiplier_shift"})
+"""Tensors of a cast or a requantisation."""
+
+
+def arithmetic_of(graph: MaseGraph, node: fx.Node) -> Arithmetic | None:
+    """The arithmetic of a quantised node; None of a node in float."""
+    found = getattr(graph.meta_of(node).module, "arithmetic", None)
+    return found if isinstance(found, Arithmetic) else None
+
+
+def origins(exact: MaseGraph, quantised: MaseGraph) -> dict[str, str]:
+    """Node of the quantised graph -> node of the float graph whose value it stands for.
+
+    Nodes keep their names. What quantisation inserted (casts, requantisations, inputs of the hardware) stands for the
+    tensor that enters it.
+
+    Raises:
+        GraphError: If the float graph is quantised, the other is not, or the two do not belong together; names the
+            node.
+    """
+    found = {node.name: node.name for node in exact.nodes}
+    for node in quantised.nodes:
+        if node.name in found:
+            continue
+        arithmetic = arithmetic_of(quantised, node)
+        before = [n for n in node.all_input_nodes if n.name in found]
+        if arithmetic is None or set(arithmetic.formats) - OWN or len(before) != 1:
+            raise stranger(node)
+        found[node.name] = found[before[0].name]
+    if all(arithmetic_of(quantised, node) is None for node in quantised.nodes):
+        raise GraphError(
+            "the graph is not quantised, so there is no noise to analyse",
+            node="quantised_graph",
+            remedy="run quantize_transform_pass on it; give the float graph first and the quantised one second",
+        )
+    for node in exact.nodes:
+        module = exact.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(getattr(module, "arithmetic", None), Arithmetic):
+            raise GraphError(
+                "the float graph is quantised itself",
+                node=node.name,
+                remedy="quantisation changes a graph in place: make a second MaseGraph of the float model",
+            )
+    return found
+
+
+def stranger(node: fx.Node, got: Any = None, expected: Any = None) -> GraphError:
+    """The error for a node that shows that two graphs do not belong together."""
+    return GraphError(
+        "the two graphs do not belong together",
+        node=node.name,
+        got=got or "no node of that name in the float graph",
+        expected=expected,
+        remedy="give the float graph from which the quantised one was made, with the same folding and simplifications",
+    )
+
 
 Method = Literal["measured", "estimated"]
 

@@ -14,14 +14,12 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.passes.analysis.noise.network import Method, network_noise
-from mase_hw.passes.analysis.noise.pair import arithmetic_of, origins, stranger
+from mase_hw.passes.analysis.noise.network import Method, NoiseSums, arithmetic_of, network_noise, origins, stranger
 from mase_hw.passes.analysis.noise.record import NodeNoise
 from mase_hw.passes.analysis.noise.report import NoiseReport
-from mase_hw.passes.analysis.noise.sums import NoiseSums
 from mase_hw.passes.analysis.report_tables import ReportArgs, publish
 from mase_hw.passes.analysis.report_tables import Table as ReportTable
-from mase_hw.passes.analysis.statistics.batches import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches, empty
 from mase_hw.passes.base import Info, graph_pass
 
 Progress = Callable[[int, int | None], Any]

@@ -12,16 +12,24 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from mase_hw.passes.analysis.statistics.base import Options, RangeOptions, Statistic, check_finite
+from mase_hw.passes.analysis.statistics.base import (
+    Options,
+    RangeOptions,
+    Record,
+    RecordOptions,
+    Statistic,
+    check_finite,
+)
 from mase_hw.passes.analysis.statistics.moments import (
     NSigmaOptions,
+    QuantileOptions,
+    RangeMinMax,
     RangeNSigma,
+    RangeQuantile,
     VarianceOnline,
     VarianceOptions,
     VariancePrecise,
 )
-from mase_hw.passes.analysis.statistics.ranges import QuantileOptions, RangeMinMax, RangeQuantile
-from mase_hw.passes.analysis.statistics.record import Record, RecordOptions
 
 __all__ = [
     "STATISTICS",

@@ -1,20 +1,106 @@
-"""What all statistics share: options, how a tensor becomes rows of values, and the refusal of NaN.
-
-A statistic sees one tensor after the other and can be asked for its result at any time. Activations come in
-batches: their first dimension counts samples, which are always reduced. A weight is one sample.
-"""
+"""The record: every value, kept."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from torch import Tensor
+from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, FormatError
+from mase_hw.ir.graph import MaseGraph
+from mase_hw.ir.inputs import as_tensor, check_inputs, input_dtype
+from mase_hw.user_code import user_code
+
+
+def batches(
+    graph: MaseGraph, data: Any, field: str = "data", subject: str = "calibration data"
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every batch as a dict by input, checked against the shapes the metadata was made with.
+
+    Args:
+        graph: A graph with common metadata.
+        data: An iterable of batches: a tensor, a tuple in the order of the inputs, or a dict; a numpy array does
+            for a tensor.
+        field: Name of the argument, for errors.
+        subject: What the data is, for errors.
+
+    Raises:
+        ConfigError: If it is no such iterable, or a batch does not fit the inputs.
+    """
+    if isinstance(data, Tensor | np.ndarray | Mapping | str) or not hasattr(data, "__iter__"):
+        raise ConfigError(
+            f"{subject} is not an iterable of batches",
+            field=field,
+            got=type(data).__name__,
+            remedy="pass a list of batches or a data loader; wrap a single batch as [batch]",
+        )
+    places = [n for n in graph.nodes if n.op == "placeholder"]
+    names = [str(n.target) for n in places if not str(n.target).startswith("*")]
+    dtypes = {name: input_dtype(graph, n) for n in places for name in (str(n.target), n.name)}
+    for index, batch in _each(data, field, subject):
+        what = f"{field}[{index}]"
+        if isinstance(batch, Tensor | np.ndarray):
+            batch = (batch,)
+        if isinstance(batch, list | tuple):
+            if len(batch) > len(names):
+                raise ConfigError(
+                    "a batch has more tensors than the model has inputs",
+                    field=what,
+                    got=len(batch),
+                    expected=", ".join(names),
+                    remedy="yield only the inputs, without labels",
+                )
+            batch = dict(zip(names, batch, strict=False))
+        if not isinstance(batch, Mapping):
+            raise ConfigError("a batch is neither tensor, tuple nor dict", field=what, got=type(batch).__name__)
+        batch = {n: as_tensor(v, graph.model, dtypes.get(n), f"{what}.{n}") for n, v in batch.items()}
+        inputs = check_inputs(graph, batch, what)
+        for node in places:
+            _check_shape(graph, node, inputs[node.name], what)
+        yield index, inputs
+
+
+def _each(data: Any, field: str, subject: str) -> Iterator[tuple[int, Any]]:
+    """What the user's iterable gives; what it raises, ``SystemExit`` included, names the user's line."""
+    end, index, source = object(), 0, None
+    while True:
+        with user_code(f"{subject} cannot be read, at batch {index}", ConfigError, field=f"{field}[{index}]"):
+            source = iter(data) if source is None else source
+            batch = next(source, end)
+        if batch is end:
+            return
+        yield index, batch
+        index += 1
+
+
+def empty(field: str = "data", subject: str = "calibration data") -> ConfigError:
+    """The error for data without a batch."""
+    return ConfigError(
+        f"there is no {subject}",
+        field=field,
+        got="an empty iterable",
+        remedy="pass at least one batch; a generator that was used up once is empty",
+    )
+
+
+def _check_shape(graph: MaseGraph, node: fx.Node, value: Any, what: str) -> None:
+    expected = graph.meta_of(node).common.results.tensors.get("data_out_0")
+    if not isinstance(value, Tensor) or expected is None:
+        return
+    if len(value.shape) != len(expected.shape) or list(value.shape[1:]) != expected.shape[1:]:
+        raise ConfigError(
+            "a batch does not have the shape of dummy_in",
+            field=f"{what}.{node.target}",
+            got=list(value.shape),
+            expected=["any", *expected.shape[1:]] if expected.shape else [],
+        )
+
 
 Dims = Literal["all"] | tuple[int, ...] | None
 
@@ -190,3 +276,45 @@ def check_finite(tensor: Tensor, where: str) -> None:
     """Refuse a tensor with NaN or infinite values; complex and empty ones pass, for nothing is observed of them."""
     if tensor.numel() and tensor.is_floating_point():
         check_bounds(*torch.aminmax(tensor.detach()), where)
+
+
+class RecordOptions(Options):
+    """Options of the record."""
+
+    add_new_dim_before_concat: bool = Field(
+        default=False, description="give every sample a dimension of its own in front of its others"
+    )
+
+
+class Record(Statistic[RecordOptions]):
+    """All tensors, one after the other along dimension 0, in their own element type."""
+
+    name = "record"
+    keys = ("data", "count")
+
+    def __init__(self, options: RecordOptions | None = None, batched: bool = True) -> None:
+        super().__init__(options or RecordOptions(), batched)
+        self._seen: list[Tensor] = []
+
+    def take(self, tensor: Tensor, where: str) -> None:
+        """Keep a copy, as later operations may write the tensor."""
+        tensor = tensor if tensor.ndim else tensor.reshape(1)
+        if self._seen and tensor.shape[1:] != self._seen[0].shape[1:]:
+            raise ConfigError(
+                "tensors of different shapes cannot be recorded together",
+                node=where,
+                field="record",
+                got=list(tensor.shape),
+                expected=["any", *self._seen[0].shape[1:]],
+                remedy="pass batches of one shape, or leave this node out",
+            )
+        self._seen.append(tensor.clone())
+        self.count += tensor.shape[0] if self.batched else 1
+
+    def result(self) -> dict[str, Any]:
+        """``data``, a tensor, and ``count``, the samples in it."""
+        self._seen = [torch.cat(self._seen)]
+        data = self._seen[0]
+        if self.options.add_new_dim_before_concat:
+            data = data.unsqueeze(1 if self.batched else 0)
+        return {"data": data, "count": self.count}

@@ -1,4 +1,4 @@
-"""Attention, however it is written, as a chain of products and softmax that takes tokens as they come."""
+"""Tokens that the model stores, joined to those that are data: class tokens, registers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,138 @@ from mase_hw.ops.rows.masked_softmax import masked_softmax, rows_of, softmax_whe
 from mase_hw.ops.rows.softmax import softmax_rows
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.attention.fused import fused_attention, refuse
 from mase_hw.passes.transforms.attention.masks import DataMask, Scores, scores_of
-from mase_hw.passes.transforms.attention.order import causal_products, join_by_token
 from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of, unmoved
 from mase_hw.passes.transforms.attention.products import (
     arranged,
     best,
     comes_by_token,
+    fused_attention,
     interpretations,
     lower_product,
+    refuse,
 )
 from mase_hw.passes.transforms.attention.rotary import sum_with_one_rounding
-from mase_hw.passes.transforms.attention.tokens import join_stored_tokens, transposes
-from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.plain import line_of
+from mase_hw.passes.transforms.lowering.call import Formula, expand, formula, spaced, stored_tensor
+from mase_hw.passes.transforms.lowering.plain import Line1, Line2, line_of
+
+PROPERTIES = ("T", "mT")
+"""Attributes of a tensor that are its transpose."""
+
+
+def transposes(graph: MaseGraph, node: fx.Node) -> bool:
+    """Write ``x.mT``, and ``x.T`` of a matrix, as a transposition."""
+    if node.target is not getattr or len(node.args) != 2 or node.args[1] not in PROPERTIES:
+        return False
+    (source,) = node.all_input_nodes
+    if node.args[1] == "T" and len(graph.tensor(source, "data_out_0").shape) != 2:
+        return False
+    expand(graph, node, Formula(lambda s, x: x.transpose(-1, -2)), [source])
+    return True
+
+
+def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
+    """Write a ``cat`` of stored tensors and data with zeros in the place of what is stored, to which that is added.
+
+    All are exact. The margin of tokens is that of an image whose rows are tokens and whose channels are their
+    elements, which is how they travel.
+    """
+    given: Any = node.args[0] if node.args else None
+    dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+    if not isinstance(given, list | tuple) or not all(isinstance(n, fx.Node) for n in given):
+        return False
+    values = [stored_tensor(graph, n) for n in given]
+    data = [n for n, value in zip(given, values, strict=True) if value is None]
+    shape = tuple(graph.tensor(node, "data_out_0").shape)
+    dim = dim % len(shape) if isinstance(dim, int) and shape else 0
+    if not data or len(data) == len(values) or dim == 0 or shape[0] != 1:
+        return False
+    sizes = [graph.tensor(n, "data_out_0").shape[dim] for n in given]
+    dtype = graph.tensor(node, "data_out_0").torch_dtype
+    zeros = [torch.zeros((*shape[:dim], size, *shape[dim + 1 :])) for size in sizes]
+    stored = torch.cat([(z if v is None else v.detach()).to(dtype) for v, z in zip(values, zeros, strict=True)], dim)
+    trained = any(v is not None and v.requires_grad for v in values)
+    added = {"stored": stored.requires_grad_(trained)} if trained or bool(stored.any()) else {}
+
+    def run(s: Any, *x: Tensor) -> Tensor:
+        left = iter(x)
+        parts = [(next(left) if v is None else None, size) for v, size in zip(values, sizes, strict=True)]
+        made = spaced(parts, shape, dim)
+        return made + s.stored if added else made
+
+    body = formula(run, *data, **added)
+    assert body is not None  # all sources are data
+    expand(graph, node, body.module, body.sources)
+    return True
+
+
+def join_by_token(graph: MaseGraph, node: fx.Node) -> bool:
+    """Join two parts ``(batch, heads, tokens, size)`` of every token, as rotary embeddings do, in the order of tokens.
+
+    Hardware joins the channels of an image, which travel innermost: that is what the parts become.
+    """
+    shape = tuple(graph.tensor(node, "data_out_0").shape)
+    parts = [n for n in node.all_input_nodes if graph.meta_of(n).common.results.tensors]
+    dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+    given = node.args[0] if node.args else None
+    if len(shape) != 4 or dim not in (-1, 3) or not isinstance(given, list | tuple) or len(given) != 2:
+        return False
+    if not comes_by_token(graph, node):
+        return False
+    _, heads, tokens, size = shape
+
+    def channels(x: Tensor) -> Tensor:
+        return x.transpose(1, 2).flatten(1, 2).transpose(1, 2)
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        both = torch.cat((channels(x), channels(y)), 1).transpose(1, 2)
+        return both.reshape(-1, tokens, heads, size).transpose(1, 2)
+
+    expand(graph, node, Line2(run) if len(parts) == 2 else Line1(lambda x: run(x, x)), parts)
+    return True
+
+
+def causal_products(graph: MaseGraph) -> None:
+    """Let products before and behind a causal softmax leave out what it masks."""
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        if op is None or op.name != "grouped_matmul" or len(node.args) < 3:
+            continue
+        if node.args[2]:
+            readers = _readers(graph, node)
+            causal = bool(readers) and all(_is_causal(graph, reader) for reader in readers)
+        else:
+            producer = node.args[0]
+            while isinstance(producer, fx.Node) and graph.is_implicit(producer) and _same_rows(graph, producer):
+                producer = producer.args[0]
+            causal = isinstance(producer, fx.Node) and _is_causal(graph, producer)
+        tokens = graph.tensor(node, "data_in_0").shape[1]
+        rows = graph.tensor(node, "data_in_1").shape[1]
+        if causal and tokens <= rows:
+            node.args = (*node.args[:3], True)
+            graph.meta_of(node).common.args["causal"] = True
+
+
+def _same_rows(graph: MaseGraph, node: fx.Node) -> bool:
+    """Whether an implicit node gives the shape that it gets: rows keep their places."""
+    return graph.tensor(node, "data_in_0").shape == graph.tensor(node, "data_out_0").shape and not (
+        graph.op_of(node) is not None and graph.meta_of(node).common.mase_op in ("transpose", "permute", "swapaxes")
+    )
+
+
+def _readers(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
+    """Who reads the rows of a node, in their places."""
+    found: list[fx.Node] = []
+    for user in node.users:
+        renames = graph.is_implicit(user) and user.op != "output" and _same_rows(graph, user)
+        found += _readers(graph, user) if renames else [user]
+    return found
+
+
+def _is_causal(graph: MaseGraph, node: fx.Node) -> bool:
+    op = graph.op_of(node)
+    masked = op is not None and op.name in ("masked_softmax", "softmax_where")
+    return masked and bool(graph.meta_of(node).common.args.get("causal"))
 
 
 @graph_pass("lower_attention_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.arithmetic.where import FAR
-from mase_hw.passes.transforms.lowering.operands import Expression, expression_of, number_of
+from mase_hw.passes.transforms.lowering.call import Expression, expression_of, number_of
 
 _CASTS = frozenset({"to", "float", "double", "half", "bfloat16", "type", "type_as", "as_number"})
 _SAME = frozenset({"contiguous", "clone", "identity", "dropout", "detach"})

@@ -13,8 +13,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.arithmetic.sum_of_products import sum_of_products
 from mase_hw.passes.transforms.attention.places import recorded
-from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.lowering.operands import expression_of, formula
+from mase_hw.passes.transforms.lowering.call import expand, expression_of, formula
 from mase_hw.passes.transforms.lowering.plain import Line2
 
 _RESHAPES = frozenset({"view", "reshape", "flatten"})

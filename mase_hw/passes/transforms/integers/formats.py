@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mase_hw.errors import ConfigError, FormatError
 from mase_hw.formats import ScaledFormat
-from mase_hw.passes.analysis.calibration.entropy import Symmetric
-from mase_hw.passes.analysis.calibration.histogram import Histogram, Points
+from mase_hw.passes.analysis.calibration.choose import Symmetric
+from mase_hw.passes.analysis.calibration.observers import Histogram, Points
 
 SHARES = tuple(1 - 0.02 * k for k in range(46))
 """Shares of the observed range that are tried, largest first."""

@@ -34,12 +34,17 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.transforms.integers.combine import product_of, side_by_side, sum_of, total_of
-from mase_hw.passes.transforms.integers.means import sum_in_place_of
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
-from mase_hw.passes.transforms.integers.requantizing import Requantizing
-from mase_hw.passes.transforms.integers.shares import shares_for
-from mase_hw.passes.transforms.integers.sums import Stored, at_products, finer, products_of, sums_of
-from mase_hw.passes.transforms.integers.thresholds import MOST_BITS_OF_RESULT, exact_requantization
+from mase_hw.passes.transforms.integers.sums import (
+    Stored,
+    at_products,
+    finer,
+    products_of,
+    shares_for,
+    sum_in_place_of,
+    sums_of,
+)
+from mase_hw.passes.transforms.integers.thresholds import MOST_BITS_OF_RESULT, Requantizing, exact_requantization
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of
@@ -277,7 +282,7 @@ class GivenIntegers:
         self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how)
 
     def shares(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
-        """A softmax; see :mod:`mase_hw.passes.transforms.integers.shares` for its roundings.
+        """A softmax; see :mod:`mase_hw.passes.transforms.integers.sums` for its roundings.
 
         Args:
             node: The node.

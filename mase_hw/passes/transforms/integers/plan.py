@@ -23,8 +23,7 @@ from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
-from mase_hw.passes.transforms.integers.shares import shares_of
-from mase_hw.passes.transforms.integers.sums import Stored, sums_of
+from mase_hw.passes.transforms.integers.sums import Stored, shares_of, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
 from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, leaves, parameters_of, passes_out

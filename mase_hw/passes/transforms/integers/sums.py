@@ -7,17 +7,23 @@ largest sum that the formats allow.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
+from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.opdef import OpDef
+from mase_hw.ops.reductions.reduce import dims_of
 from mase_hw.passes.transforms.integers.formats import of_bias
 
 _SAME = 2.0**-20
@@ -161,3 +167,124 @@ def finer(
     if step is None:
         return [_FINER] * len(products)
     return [min(max(math.ceil(math.log2(each / step)) + _FINER, 0), _FINER) for each in products]
+
+
+SLIDING = ("avg_pool1d", "avg_pool2d")
+ADAPTIVE = {"adaptive_avg_pool1d": "avg_pool1d", "adaptive_avg_pool2d": "avg_pool2d"}
+MEANS = (*SLIDING, *ADAPTIVE, "mean", "mean_over")
+"""Ops that average."""
+
+
+def sum_in_place_of(
+    name: str, attributes: Mapping[str, Any], shape: Sequence[int], out: Sequence[int], node: str
+) -> tuple[str, dict[str, Any], int, bool]:
+    """The op that gives the sums of an average.
+
+    Args:
+        name: The op, one of :data:`MEANS`.
+        attributes: Its attributes.
+        shape: Of the data.
+        out: Of the result.
+        node: The node, for errors.
+
+    Returns:
+        The op, its attributes, how many numbers each sum has, and whether zeros of a border are among them.
+
+    Raises:
+        UnsupportedError: If the sums have not equally many.
+    """
+    if name not in SLIDING and name not in ADAPTIVE:
+        kept = {key: attributes[key] for key in ("dim", "keepdim") if key in attributes}
+        return "sum", kept, math.prod(shape[d] for d in dims_of(kept, len(shape))), False
+    dims = 1 if name.endswith("1d") else 2
+    if name in ADAPTIVE:
+        sizes = list(zip(shape[-dims:], out[-dims:], strict=True))
+        if any(size % wanted for size, wanted in sizes):
+            raise _uneven(node, "an adaptive pool whose windows differ in size")
+        kernel = tuple(size // wanted for size, wanted in sizes)
+        return (
+            ADAPTIVE[name],
+            {"kernel_size": kernel, "stride": kernel, "divisor_override": 1},
+            math.prod(kernel),
+            False,
+        )
+    padding, kernel = (_each(attributes.get(key) or 0, dims) for key in ("padding", "kernel_size"))
+    bordered = any(padding)
+    if attributes.get("ceil_mode") or (bordered and not attributes.get("count_include_pad", True)):
+        raise _uneven(node, "a pool whose windows at the border count fewer elements")
+    count = attributes.get("divisor_override") or math.prod(kernel)
+    return name, {**attributes, "divisor_override": 1}, int(count), bordered
+
+
+def _each(value: Any, dims: int) -> tuple[int, ...]:
+    given = tuple(value) if isinstance(value, Sequence) else (value,)
+    return given * dims if len(given) == 1 else given
+
+
+def _uneven(node: str, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what} has no one divisor, which scaled integers need",
+        node=node,
+        remedy="use windows of one size, or a border that counts as zeros",
+    )
+
+
+def refit(graph: MaseGraph, node: fx.Node, limit: int) -> None:
+    """Give the bias and the sums of a quantised layer the bits that its parameters need now.
+
+    Args:
+        graph: The quantised graph; its record of results follows with ``refresh``.
+        node: The layer; nothing happens to one in fixed point.
+        limit: Most bits of the bias.
+    """
+    module = graph.meta_of(node).module
+    if not isinstance(module, Quantized):
+        return
+    have = dict(module.arithmetic.formats)
+    data, weight = have["data_in_0"], have["weight"]
+    if not isinstance(data, ScaledFormat) or not isinstance(weight, ScaledFormat):
+        return
+    names = module.parameter_names
+    shift = module.get_buffer("weight_shift") if "weight_shift" in names else None
+    bias = module.get_parameter("bias") if "bias" in names else None
+    shape = tuple(graph.tensor(node, "data_in_0").shape)
+    stored = Stored(module.get_parameter("weight"), weight)
+    found = sums_of(module.op, data, stored, bias, shape, limit=limit, shift=shift).formats
+    if found == have:
+        return
+    module.arithmetic = dataclasses.replace(module.arithmetic, formats=found)
+    for name in names:
+        graph.meta_of(node).common.args.tensors[name].fmt = found[name]
+    for user in node.users:  # requantisations
+        reader = graph.meta_of(user).module
+        if isinstance(reader, Quantized):
+            formats = {**reader.arithmetic.formats, "data_in_0": found["data_out_0"]}
+            reader.arithmetic = dataclasses.replace(reader.arithmetic, formats=formats)
+
+
+GUARD = 5
+"""Bits of shares beyond those of a result whose scale is no power of two."""
+
+
+def shares_of(width: int, signed: bool) -> ScaledFormat:
+    """The format of shares of 1 with all their bits behind the binary point; 1 itself saturates.
+
+    Args:
+        width: Bits.
+        signed: Whether there is a sign, which is never set.
+    """
+    return ScaledFormat.make(width, 2.0 ** -(width - signed), signed=signed)
+
+
+def shares_for(result: ScaledFormat) -> tuple[ScaledFormat, bool]:
+    """The format in which a softmax divides for a result, and whether its rounding is that of the result.
+
+    Args:
+        result: With one scale.
+    """
+    fraction, exponent = math.frexp(result.scale)
+    power = fraction == 0.5
+    if power and not (result.zero_point or result.lows or result.highs):
+        return result, True
+    bits = max(1 - exponent, 0) if power else max(1 - exponent, 0) + GUARD
+    return ScaledFormat.make(bits + 1, 2.0**-bits, signed=False), power and exponent <= 1

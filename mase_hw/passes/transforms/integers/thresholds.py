@@ -1,10 +1,4 @@
-"""The bias and the multipliers of exact sums by which every sum there can be is requantised right.
-
-What ``round((total + bias) * ratio)`` gives, saturated, is a step function of the integer ``total``: it
-is right if for every two results next to each other the smallest total that gives the larger one is right. Hardware
-computes ``((total << extra) + b) * m >> shift``. For a multiplier ``m`` the totals on both sides of every step bound
-the integer ``b`` from below and from above, and any integer within all these bounds is exact.
-"""
+"""How numbers get another scale: the settings of a requantisation, in one place for all that put one."""
 
 from __future__ import annotations
 
@@ -18,11 +12,43 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from mase_hw.formats import Multipliers, Rounding, ScaledFormat, multipliers, steps_of
+from mase_hw.formats import MULTIPLIER_BITS, FixedFormat, Multipliers, Rounding, ScaledFormat, multipliers, steps_of
 from mase_hw.numerics import quantize
-from mase_hw.passes.transforms.integers.requantizing import Requantizing
+from mase_hw.opdef import Arithmetic
+from mase_hw.ops.requantize import requantization, requantization_by
 from mase_hw.passes.transforms.integers.sums import MOST_BITS, Stored
+
+
+@dataclass(frozen=True)
+class Requantizing:
+    """Settings of a requantisation; as the arguments of :func:`mase_hw.ops.requantize.requantization`.
+
+    Args:
+        rounding: Of the product; with ``twice``, ``half_away``.
+        bits: Bits of the largest multiplier.
+        exact: Every channel has a multiplier of all bits, as in TensorFlow Lite.
+        twice: TensorFlow Lite's two roundings.
+        found: Multipliers that are known; of the others only the rounding counts then.
+    """
+
+    rounding: Rounding = Rounding.HALF_EVEN
+    bits: int = MULTIPLIER_BITS
+    exact: bool = False
+    twice: bool = False
+    found: Multipliers | None = None
+
+    def between(self, have: FixedFormat, want: FixedFormat) -> tuple[Arithmetic, dict[str, Tensor]]:
+        """Arithmetic and parameters of the requantisation from one format to another.
+
+        Raises:
+            FormatError: Scales too far apart.
+        """
+        if self.found is not None:
+            return requantization_by(have, want, self.found, self.rounding)
+        return requantization(have, want, bits=self.bits, rounding=self.rounding, exact=self.exact, twice=self.twice)
+
 
 MOST_BITS_OF_RESULT = 12
 """There are twice as many borders for every bit."""

@@ -14,7 +14,7 @@ from torch.nn import functional
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.binding import arguments_of
 from mase_hw.ops.arithmetic.where import LEAST
-from mase_hw.passes.transforms.lowering.operands import stored_tensor
+from mase_hw.passes.transforms.lowering.call import stored_tensor
 from mase_hw.passes.transforms.lowering.recurrent import annotated, indexed, inlined
 from mase_hw.passes.transforms.quantize_operands import stored
 

@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from mase_hw.ops.arithmetic.where import choose, select
 from mase_hw.ops.pieces import eq_number
-from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
+from mase_hw.passes.transforms.lowering.call import Body, Expression, Operand, Rule, formula, number_of
 
 
 def _where(e: Expression) -> Body | None:

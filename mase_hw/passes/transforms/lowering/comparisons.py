@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from mase_hw.ops.pieces import COMPARISONS
 from mase_hw.ops.reshape import as_number
-from mase_hw.passes.transforms.lowering.operands import Body, Expression, Operand, Rule, formula, number_of
+from mase_hw.passes.transforms.lowering.call import Body, Expression, Operand, Rule, formula, number_of
 
 MIRRORED = {"lt": torch.gt, "le": torch.ge, "gt": torch.lt, "ge": torch.le, "eq": torch.eq, "ne": torch.ne}
 """What a comparison is with its operands exchanged."""

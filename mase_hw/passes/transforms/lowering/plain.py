@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.ops._functions import inverse_power
-from mase_hw.passes.transforms.lowering.call import Call, copy_parameters, parameter
-from mase_hw.passes.transforms.lowering.parts import pair
-from mase_hw.passes.transforms.lowering.transposed import Transposed
+from mase_hw.passes.transforms.lowering.call import Call, copy_parameters, pair, parameter
+from mase_hw.passes.transforms.lowering.enlarge import Transposed
 from mase_hw.passes.transforms.lowering.volumes import Pool3d
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from mase_hw.passes.transforms.lowering.operands import Body, Expression, Rule, formula
+from mase_hw.passes.transforms.lowering.call import Body, Expression, Rule, formula
 
 
 def _multiplied(e: Expression) -> Body | None:

@@ -8,11 +8,9 @@ from torch import nn
 
 from mase_hw.passes.transforms.lowering import plain, tables, volumes
 from mase_hw.passes.transforms.lowering.call import Call
-from mase_hw.passes.transforms.lowering.enlarge import adaptive, interpolate
-from mase_hw.passes.transforms.lowering.norms import instance, layer, rms, unit_length
-from mase_hw.passes.transforms.lowering.padding import pad, padded_conv
-from mase_hw.passes.transforms.lowering.statistics import logsumexp, norm, std, var
-from mase_hw.passes.transforms.lowering.transposed import transposed
+from mase_hw.passes.transforms.lowering.enlarge import adaptive, interpolate, transposed
+from mase_hw.passes.transforms.lowering.norms import instance, layer, logsumexp, norm, rms, std, unit_length, var
+from mase_hw.passes.transforms.lowering.volumes import pad, padded_conv
 
 Rule = Callable[[Call], nn.Module | None]
 """What computes the same as a call, in layers and functions that hardware has; None if this call is none of that."""

@@ -12,8 +12,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.movement.rearrange import NOTHING, Places, rearrange
 from mase_hw.passes.transforms.attention.places import recorded
-from mase_hw.passes.transforms.lowering.operands import Body, expression_of, formula, stored_tensor
-from mase_hw.passes.transforms.lowering.parts import joined, spaced
+from mase_hw.passes.transforms.lowering.call import Body, expression_of, formula, joined, spaced, stored_tensor
 
 SCATTERS = frozenset({"slice_scatter", "select_scatter", "index_copy"})
 """Ops that give their first tensor with rows of their second one, by name."""

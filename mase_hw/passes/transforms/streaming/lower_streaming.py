@@ -13,9 +13,8 @@ from mase_hw.nn.recurrence import Recurrence
 from mase_hw.nn.streaming import Taps
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.lowering.expand import expand
-from mase_hw.passes.transforms.streaming._flow import Flow, NotCausal
-from mase_hw.passes.transforms.streaming._rules import At, Plan, at_node, layer_of, rule_of
+from mase_hw.passes.transforms.lowering.call import expand
+from mase_hw.passes.transforms.streaming._rules import At, Flow, NotCausal, Plan, at_node, layer_of, rule_of
 
 Problem = tuple[str, str, str, bool]
 """A node, why it cannot go on, what to do, and whether time is probably another dimension."""
