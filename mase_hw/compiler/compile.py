@@ -29,7 +29,7 @@ from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 from mase_hw.passes.transforms.close_graph import UNREAD
-from mase_hw.vectors.watch import fault_coverage
+from mase_hw.vectors.casts import fault_coverage
 
 
 def compile(

@@ -14,7 +14,7 @@ from mase_hw.host.shown import Shown
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.result import SimResult, Timing
 from mase_hw.streams import Stream
-from mase_hw.vectors.watch import CastUse
+from mase_hw.vectors.casts import CastUse
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -20,7 +20,7 @@ from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
-from mase_hw.vectors.watch import CastUse, fault_coverage
+from mase_hw.vectors.casts import CastUse, fault_coverage
 
 _EDGE = re.compile(r"^exercise: edge ([01]), first at (-?\d+) on (.+)$", re.MULTILINE)
 _BUFFER = re.compile(r"^exercise: buffer (\d+) of (\d+), ([01]) in (\S+?)(?:\.exercise|\.g_memory)+$", re.MULTILINE)

@@ -18,9 +18,10 @@ from mase_hw.ir.inputs import input_dtype
 from mase_hw.nn import QuantizeInput
 from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import quantize
+from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.faults import Fault, Memories, WrongCast, detected
 from mase_hw.vectors.playback import Playback, at_a_time, cut, frames_of, playbacks, stackable, steps
-from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastUse, count_casts
+from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, count_casts
 
 SPARSE = 0.1
 """Share of elements that are not zero in a sparse frame."""

@@ -13,7 +13,8 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import cast
 from mase_hw.numerics.observing import cast_observer, observing
 from mase_hw.ops._division import divide_cast
-from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastCounter, CastRecorder, CastUse, FaultyCast
+from mase_hw.vectors.casts import CastUse
+from mase_hw.vectors.watch import RANGE, TIES_NEGATIVE, TIES_POSITIVE, CastCounter, CastRecorder, FaultyCast
 from tests.unit.oracle import round_fraction
 
 HALVES = (Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_AWAY)

@@ -11,7 +11,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.simulate.exercise import ADDED, BufferUse, Exercise
-from mase_hw.vectors.watch import CastUse
+from mase_hw.vectors.casts import CastUse
 
 LOG = """
 exercise: edge 1, first at 135 on data_in_0 to u_a.data_in_0
