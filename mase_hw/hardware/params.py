@@ -205,8 +205,12 @@ class Params(msgspec.Struct, frozen=True):
         return Layout.channels_last((images, channels, *space))
 
     def formats(self) -> dict[str, FixedFormat]:
-        """The formats of the arithmetic, by tensor."""
-        return {stream.name: stream.fmt for stream in self.streams()}
+        """The formats of the arithmetic, by tensor: those of the ports that carry a stream."""
+        absent, ports = self.absent(), _ports(type(self))
+        if not ports:  # a primitive states its streams itself
+            return {stream.name: stream.fmt for stream in self.streams()}
+        named = ((self.called(name), name) for name in ports)
+        return {called: self.fmt(name) for called, name in named if called not in absent}
 
     def modes(self) -> Cast:
         """How the results are cast."""
@@ -316,8 +320,14 @@ def read_params(kind: type[P], values: Mapping[str, Any]) -> P:
     if set(names) != set(values):
         wrong = sorted(set(names) ^ set(values))
         raise TypeError(f"{kind.__name__}: parameters missing or unknown: {', '.join(wrong)}")
-    record: P = _read(kind, values)
+    record: P = _kept(kind, tuple(values.items()))
     return record
+
+
+@functools.lru_cache(maxsize=4096)
+def _kept(kind: Any, items: tuple[tuple[str, Any], ...]) -> Any:
+    """A record, made once: every step asks for those of all instances, and equal instances have equal records."""
+    return _read(kind, dict(items))
 
 
 def _read(kind: Any, values: Mapping[str, Any]) -> Any:
