@@ -2,7 +2,7 @@
 
 A tensor keeps the shape PyTorch gives it; its stream may run in another order: images are streamed channels-last,
 and a reshape or a permutation after that only renames elements that travel as before. A :class:`Layout` follows such
-renamings exactly, so that they cost no hardware until somebody needs another order.
+renamings exactly, so that they cost no hardware until a reader needs another order.
 """
 
 from __future__ import annotations

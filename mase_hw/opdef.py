@@ -185,10 +185,10 @@ class Hardware:
         implementations: What a configuration may ask of the op; empty if there is only one way.
         orders: Orders of its work that a configuration may ask for; empty if there is only one.
         narrow: Parameters of whose codes the module takes all but the most negative one, from the parameters.
-        shares: Its multipliers may take the lanes of a beat one after the other: without configured lanes it has as few
-            as keep up with the beats of what comes before.
+        time_multiplexed: Its multipliers may take the lanes of a beat one after the other: without configured lanes it
+            has as few as keep up with the beats of what comes before.
         registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
-        elsewhere: Of some of the implementations: the op whose hardware facets they are, in place of these.
+        delegates: Of some of the implementations: the op whose hardware facets they are, in place of these.
         generated: Of a module that is made for its constants: node name, parameters, and the arithmetic as for
             ``memories`` -> what makes it; ``file`` is then a template. None for modules that are files.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
@@ -220,9 +220,9 @@ class Hardware:
     implementations: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()
-    shares: bool = False
+    time_multiplexed: bool = False
     registers_static: bool = False
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    delegates: Mapping[str, str] = field(default_factory=dict)
     generated: Callable[[str, Any, Arithmetic], Generated] | None = None
     toolchain: str = "INTERNAL"
     root: Path | None = None
@@ -340,10 +340,10 @@ class OpDef:
         check: Refuses attributes the arithmetic does not cover, called with the node name and the attributes.
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
         scaled: How it takes scaled integers; None: it takes none.
-        signs: Parameters that may be binary or ternary.
+        ternary: Parameters that may be binary or ternary.
         exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
         inner: What has a format inside the op, that is chosen from observed values.
-        remembers: Whether the op has a memory of the hops before, from its attributes. Its golden then takes a batch as
+        stateful: Whether the op has a memory of the hops before, from its attributes. Its golden then takes a batch as
             consecutive hops of a stream, what was before them as the tensor ``before`` (none after a reset), and gives
             besides what comes ``after``; see :mod:`mase_hw.nn.streaming`. None: never.
         hardware: Hardware facets; None for implicit ops and ops not in hardware.
@@ -378,10 +378,10 @@ class OpDef:
     check: Callable[[str, Mapping[str, Any]], None] | None = None
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     scaled: ScaledUse | None = None
-    signs: tuple[str, ...] = ()
+    ternary: tuple[str, ...] = ()
     exact_inputs: tuple[str, ...] = ()
     inner: Inner | None = None
-    remembers: Callable[[Mapping[str, Any]], bool] | None = None
+    stateful: Callable[[Mapping[str, Any]], bool] | None = None
     hardware: Hardware | None = None
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """A user's own code, run on the user's behalf: whatever it raises becomes an error that names the user's line.
 
-That includes ``sys.exit``: a program that ends in the middle of somebody else's work has not done that work.
+That includes ``sys.exit``: a program that ends in the middle of its caller's work has not done that work.
 """
 
 from __future__ import annotations

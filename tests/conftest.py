@@ -67,7 +67,7 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """From here on there is garbage, but not among the million objects of what was imported and collected.
 
-    Whoever asks ``gc.get_objects`` calls ``gc.unfreeze`` first: what is frozen is not among them.
+    Code that asks ``gc.get_objects`` calls ``gc.unfreeze`` first: what is frozen is not among them.
     """
     gc.freeze()
     gc.set_threshold(GARBAGE, 10, 10)

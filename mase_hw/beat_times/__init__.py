@@ -11,12 +11,23 @@ Those of a network that deadlocks have no solution: some event waits for itself,
 from mase_hw.beat_times.alone import heads, sustained
 from mase_hw.beat_times.blocks import UNLIMITED
 from mase_hw.beat_times.network import BeatNetwork
-from mase_hw.beat_times.patterns import HELD, LONG_AGO, STARVED, WORKING, Cycles, Edge, Evenly, Solved, Unpaused, Waits
+from mase_hw.beat_times.patterns import (
+    HELD,
+    MINUS_INFINITY,
+    STARVED,
+    WORKING,
+    Cycles,
+    Edge,
+    Evenly,
+    Solved,
+    Unpaused,
+    Waits,
+)
 from mase_hw.beat_times.solver import Overdue
 
 __all__ = [
     "HELD",
-    "LONG_AGO",
+    "MINUS_INFINITY",
     "STARVED",
     "UNLIMITED",
     "WORKING",

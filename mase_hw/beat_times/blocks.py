@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mase_hw.beat_times.patterns import LONG_AGO, Cycles
+from mase_hw.beat_times.patterns import MINUS_INFINITY, Cycles
 from mase_hw.steps import Steps
 
 UNLIMITED = 1 << 40
@@ -235,14 +235,14 @@ def solve(
     Args:
         block: Its equations.
         before: Earliest cycle of the block's first step.
-        entered: Of every input: when the beats of the block can be seen; None for long ago.
-        taken: Of every output: when the beats were taken that a step waits for; None for long ago.
+        entered: Of every input: when the beats of the block can be seen; None for minus infinity.
+        taken: Of every output: when the beats were taken that a step waits for; None for minus infinity.
 
     Returns:
-        When places are free, of every input; when beats are offered if the one before was taken long ago, of every
-        output; the earliest cycle of the first step after the block. The times of each do not decrease.
+        When places are free, of every input; when beats are offered if the one before was taken at minus infinity,
+        of every output; the earliest cycle of the first step after the block. The times of each do not decrease.
     """
-    run = np.full(block.events + 1, LONG_AGO, np.int64)
+    run = np.full(block.events + 1, MINUS_INFINITY, np.int64)
     run[0] = before
     for times, pick, at, lag in zip(entered, block.picked, block.need_at, block.need_lag, strict=True):
         if times is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mase_hw.beat_times.blocks import Plan, solve
-from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Covers, Cycles, Solved, Times
+from mase_hw.beat_times.patterns import MINUS_INFINITY, REAL, Chunk, Covers, Cycles, Solved, Times
 from mase_hw.steps import Steps
 
 Parts = tuple[tuple[int, int], ...]
@@ -82,7 +82,7 @@ class Reading:
         return start == 0 and end == self.times.cuts[number + 1] - self.times.cuts[number]
 
     def pieces(self, frame: int, block: int, force: bool) -> tuple[list[Chunk | None], int, int]:
-        """The blocks that a block reads (None: long ago), and bounds of its beats from below and above.
+        """The blocks that a block reads (None: at minus infinity), and bounds of its beats from below and above.
 
         Raises:
             Absent: If something is missing without which nothing can be said.
@@ -99,7 +99,7 @@ class Reading:
                 last = at + self.lag
                 return [chunk], pattern.low + last, pattern.high + last
         found: list[Chunk | None] = []
-        low, high = -LONG_AGO, LONG_AGO
+        low, high = -MINUS_INFINITY, MINUS_INFINITY
         waiting = False
         for place, (index, _, _) in enumerate(cover):
             index += base
@@ -110,7 +110,7 @@ class Reading:
                     if wait == ALWAYS:
                         raise Absent
                     waiting = True
-                low = LONG_AGO
+                low = MINUS_INFINITY
                 continue
             pattern, at = chunk
             first, last = pattern.low + at, pattern.high + at
@@ -136,7 +136,7 @@ def array(chunks: Sequence[Chunk | None], parts: Parts, reference: int) -> Cycle
         part = out[place : place + end - start]
         place += end - start
         if chunk is None:
-            part[:] = LONG_AGO
+            part[:] = MINUS_INFINITY
         else:
             # In this order: an addition of int32 to int64 takes longer than the two.
             part[:] = chunk[0].times[start:end]
@@ -271,7 +271,7 @@ class Run:
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""
         before = frame * self.blocks + block - 1
-        floor = LONG_AGO
+        floor = MINUS_INFINITY
         if before >= 0:
             ready = self._ready[before]
             if ready is None:
@@ -283,13 +283,13 @@ class Run:
         for reading in self._read:
             if reading is None:
                 reads.append(None)
-                highs.append(LONG_AGO)
+                highs.append(MINUS_INFINITY)
             else:
                 found, _, high = reading.pieces(frame, block, force)
                 reads.append(found)
                 highs.append(high)
         shape, parts, slack = self._shapes[block] or self._shaped(block, solved)
-        follows = floor > LONG_AGO
+        follows = floor > MINUS_INFINITY
         first = self.plan.blocks[block].first
         if first is not None:
             enters = reads[first]
@@ -326,7 +326,7 @@ class Run:
         chunks: list[Chunk | None] = []
         for chunk in made:
             chunks.append(None if chunk is None else (chunk[0], chunk[1] + reference))
-        chunks.append((solved.point, then + reference if then > REAL else LONG_AGO))
+        chunks.append((solved.point, then + reference if then > REAL else MINUS_INFINITY))
         return chunks
 
     def _solved(
@@ -340,7 +340,7 @@ class Run:
     ) -> tuple[list[Chunk | None], int]:
         """What :func:`solve` gives for a block, relative to a cycle."""
         arrays = [None if r is None else array(r, p, reference) for r, p in zip(reads, parts, strict=True)]
-        before, count = 0 if follows else LONG_AGO, len(self.entered)
+        before, count = 0 if follows else MINUS_INFINITY, len(self.entered)
         free, offered, then = solve(self.plan.blocks[block], before, arrays[:count], arrays[count:])
         return [solved.chunk(times, sorted=True) if len(times) else None for times in (*free, *offered)], then
 

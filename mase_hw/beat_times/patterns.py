@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mase_hw.steps import Steps
 
 Cycles = npt.NDArray[np.int64]
-LONG_AGO = -(1 << 50)
+MINUS_INFINITY = -(1 << 50)
 """Before everything: the time of an event that never has to be waited for."""
 REAL = -(1 << 48)
 """Times below are before everything, whatever was added to them."""
@@ -26,7 +26,7 @@ class Pattern:
     """Times of a block, relative to the first of them.
 
     Args:
-        times: One per beat, the least of them 0; :data:`LONG_AGO` for a beat without a time.
+        times: One per beat, the least of them 0; :data:`MINUS_INFINITY` for a beat without a time.
         low: The least of all, with those.
         high: The latest.
         among: Stands for patterns with this one, all of them different.
@@ -117,16 +117,16 @@ class Solved:
         """The block of such times, at least one.
 
         Args:
-            times: Cycles; values far below 0 stand for :data:`LONG_AGO`.
+            times: Cycles; values far below 0 stand for :data:`MINUS_INFINITY`.
             sorted: None is less than the one before.
         """
         low, high = (int(times[0]), int(times[-1])) if sorted else (int(times.min()), int(times.max()))
         least = 0
         if low <= REAL:
             real = times > REAL
-            least, low = LONG_AGO, int(times[real].min()) if real.any() else 0
-            times = np.where(real, times - low, LONG_AGO)
-        high = high - low if high > REAL else LONG_AGO
+            least, low = MINUS_INFINITY, int(times[real].min()) if real.any() else 0
+            times = np.where(real, times - low, MINUS_INFINITY)
+        high = high - low if high > REAL else MINUS_INFINITY
         small = high < 1 << 31 and not least
         if least:
             data: npt.NDArray[Any] = times
@@ -206,7 +206,7 @@ class Times:
         return tuple(pieces)
 
     def overdue(self, index: int) -> bool:
-        """Whether somebody waits for a block who must not."""
+        """Whether a node waits for a block that must not."""
         chunk = self.chunks[index]
         if self.due is None or chunk is None:
             return False
@@ -215,13 +215,13 @@ class Times:
         return bool((_absolute(chunk) > self.due.latest(low, high)).any())
 
     def array(self) -> Cycles:
-        """All times; :data:`LONG_AGO` where none is known."""
+        """All times; :data:`MINUS_INFINITY` where none is known."""
         sizes = [end - start for start, end in zip(self.cuts, self.cuts[1:], strict=False)]
         parts = []
         for index, chunk in enumerate(self.chunks):
             size = sizes[index % self.blocks]
             if chunk is None:
-                parts.append(np.full(size, LONG_AGO, np.int64))
+                parts.append(np.full(size, MINUS_INFINITY, np.int64))
             else:
                 parts.append(_absolute(chunk))
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -230,7 +230,7 @@ class Times:
         """The time of one beat of the first frame."""
         ((block, low, _),) = self.cover(beat, beat + 1)
         chunk = self.chunks[block]
-        return LONG_AGO if chunk is None else int(chunk[0].times[low]) + chunk[1]
+        return MINUS_INFINITY if chunk is None else int(chunk[0].times[low]) + chunk[1]
 
     def end(self, frame: int) -> int:
         """The time of the last beat of a frame."""
@@ -362,11 +362,11 @@ def waits(steps: Steps, frames: int, offered: list[Cycles], taken: list[Cycles |
         taken: Of every output: when its beats were taken; None if nothing takes them.
     """
     count = steps.steps * frames
-    inputs = np.full(count, LONG_AGO, np.int64)
+    inputs = np.full(count, MINUS_INFINITY, np.int64)
     for need, free, delay, came in zip(steps.need_steps, steps.free_steps, steps.delay, offered, strict=True):
         which, beats = _repeat(need, steps.steps, frames), _repeat(np.arange(len(need)), len(free), frames)
         np.maximum.at(inputs, which, came[beats] + delay)
-    outputs = np.full(count, LONG_AGO, np.int64)
+    outputs = np.full(count, MINUS_INFINITY, np.int64)
     for emit, queue, went in zip(steps.emit_steps, steps.queue, taken, strict=True):
         if went is None:
             continue
@@ -405,7 +405,7 @@ class Edge:
     def taken(self) -> Cycles:
         """Cycle in which its last sink takes it."""
         if self.takes is None:
-            return np.full(len(self.offered), LONG_AGO, np.int64)
+            return np.full(len(self.offered), MINUS_INFINITY, np.int64)
         return self.takes.array()
 
     def when_taken(self, beat: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mase_hw.beat_times.blocks import Places
 from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Parts, Reading, Run, Waiting, array
-from mase_hw.beat_times.patterns import LONG_AGO, REAL, Chunk, Cycles, Solved, Times, alike, same
+from mase_hw.beat_times.patterns import MINUS_INFINITY, REAL, Chunk, Cycles, Solved, Times, alike, same
 from mase_hw.errors import CatalogueError
 
 
@@ -145,7 +145,7 @@ def _located(reading: Reading, frame: int, block: int, place: int, lag: int) -> 
 
 def _cause_of_latest(node: Latest, out: int, frame: int, block: int, place: int) -> _Cause | None:
     first = 0 if node.rising else place
-    best = _Cause(node.outs[out], 0, 0, 0), LONG_AGO
+    best = _Cause(node.outs[out], 0, 0, 0), MINUS_INFINITY
     for reading in node.readings:
         late = _read(reading, frame, block)[first : place + 1] + np.arange(place - first, -1, -1) + reading.lag
         at = int(late.argmax())
@@ -157,7 +157,7 @@ def _cause_of_latest(node: Latest, out: int, frame: int, block: int, place: int)
 
 def _cause_of_step(node: Run, out: int, frame: int, block: int, place: int) -> _Cause | None:
     part = node.plan.blocks[block]
-    run = np.full(part.events + 1, LONG_AGO, np.int64)
+    run = np.full(part.events + 1, MINUS_INFINITY, np.int64)
     run[0] = _read(node.carry, frame, block)[0]
     inputs = zip(node.entered, part.need_at, part.need_lag, part.picked, strict=True)
     outputs = zip(node.taken, part.emit_at, part.emit_lag, strict=True)
@@ -191,7 +191,7 @@ OFTEN = 64
 
 
 class Overdue(Exception):
-    """An event cannot come as early as somebody needs it."""
+    """An event cannot come as early as a reader needs it."""
 
 
 class Solver:

@@ -15,7 +15,7 @@ from mase_hw.errors import OutputError
 
 
 class Output:
-    """A stream of text whose failures are :class:`OutputError`, whoever writes to it.
+    """A stream of text whose failures are :class:`OutputError`, no matter which code writes to it.
 
     Args:
         stream: What is written to; None if the process has no standard output.

@@ -160,7 +160,7 @@ class Sums:
     above_bias: int
 
 
-def of_signs(p: Parameters) -> bool:
+def is_ternary(p: Parameters) -> bool:
     """Whether weights of -1, 0 and 1 add and subtract, which needs no multiplier."""
     other = p["CHAIN"] or p.get("LOGIC", 0)
     return bool(p["NARROW"]) and bool(p["WEIGHT_SIGNED"]) and p["WEIGHT_PRECISION_0"] <= 2 and not other
@@ -174,7 +174,7 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
         products: Of a lane and issue.
         run: Issues of a result.
     """
-    a, b = p["DATA_IN_0_PRECISION_0"], 1 if of_signs(p) else p["WEIGHT_PRECISION_0"]
+    a, b = p["DATA_IN_0_PRECISION_0"], 1 if is_ternary(p) else p["WEIGHT_PRECISION_0"]
     signed = p["DATA_IN_0_SIGNED"], p["WEIGHT_SIGNED"]
     chain, shifts = p["CHAIN"], p["HAS_WEIGHT_SHIFT"]
     chains = ceil(products / chain) if chain else 1
@@ -328,7 +328,7 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         # Where nothing is added below, what is dropped is not kept in the trees either.
         if products > (2 if t.xilinx else 1) and not chain and not logic:
             t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
-    signs = of_signs(p)
+    signs = is_ternary(p)
     blocks = 0 if signs or logic else multiplied(t, a, b)
     # Lanes of one product, that share it with no other, add up in the block itself.
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes

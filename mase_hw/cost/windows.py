@@ -198,7 +198,7 @@ def sliding_window(t: Terms, p: Parameters, bits: int, groups: int, tiles: int, 
         groups: Groups of tiles of a pixel.
         tiles: Beats of a group.
         repeats: Times that each window is sent.
-        marked: Whether somebody reads which beat is in the padding or the last of a window.
+        marked: Whether a reader exists for which beat is in the padding or the last of a window.
     """
     depth = p["LINE_BUFFER_DEPTH"]
     x, y = axis(p, 0), axis(p, 1)

@@ -139,7 +139,7 @@ def alone(work: Path) -> Iterator[None]:
 
 
 def _ticker(tell: Progress) -> Callable[[State], None]:
-    """Passes on how far a simulation is: to whoever counts, or a line every few seconds."""
+    """Passes on how far a simulation is: to a caller that counts, or a line every few seconds."""
     count, last = counter(tell, "simulating", "beats"), time.monotonic()
 
     def tick(state: State) -> None:

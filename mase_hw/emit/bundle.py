@@ -75,7 +75,7 @@ class Bundle:
         try:
             self._write(folder)
         except BaseException:
-            for parent in made:  # the innermost first; what somebody else has put there stays
+            for parent in made:  # the innermost first; what others have put there stays
                 with contextlib.suppress(OSError):
                     parent.rmdir()
             raise

@@ -92,7 +92,7 @@ class RateSearch:
         return self._known[key]
 
     def _refuted(self, depths: Mapping[Pin, int], buffers: Mapping[Pin, Steps], shorter: Pin) -> bool:
-        """Whether FIFOs are too short, as a part that may never pause has to: most that are, in a part of a frame.
+        """Whether FIFOs are too short, as a saturated stage has to: most that are, in a part of a frame.
 
         A part with a step in every cycle of the interval pauses in no frame of a design that comes to repeat itself at
         this interval. What follows from it comes at the earliest as if nothing else were waited for. If it must wait

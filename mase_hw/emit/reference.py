@@ -18,8 +18,8 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import as_tensor, frame_tensor, input_dtype
 from mase_hw.ir.trace.nested import result_paths
+from mase_hw.nn.change_detector import forget
 from mase_hw.nn.streaming import continuing, streaming
-from mase_hw.nn.witness import forget
 from mase_hw.numerics import quantize
 from mase_hw.streams import IntArray
 

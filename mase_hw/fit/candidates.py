@@ -299,7 +299,7 @@ class Options:
 
     def _as_unrolled(self) -> tuple[Hardware, dict[str, Any]]:
         """The facets of the unrolled layer, and what they are asked for."""
-        other = self._graph.catalogue[self.wanted.hardware.elsewhere[UNROLLED]].hardware
+        other = self._graph.catalogue[self.wanted.hardware.delegates[UNROLLED]].hardware
         assert other is not None
         asked = self.args.model_copy(update={"implementation": {self.node.name: UNROLLED}, "order": {}})
         module = self._graph.meta_of(self.node).module
@@ -318,7 +318,7 @@ class Options:
             "implementation": implementation or request.implementation,
             "order": order or request.order,
         }
-        if implementation == UNROLLED and self.wanted.hardware.elsewhere:
+        if implementation == UNROLLED and self.wanted.hardware.delegates:
             hardware, more = self._as_unrolled()
         asked = dataclasses.replace(request, parallelism=parallelism, chosen=frozenset(chosen), **more)
         params = hardware.build(asked)

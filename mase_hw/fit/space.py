@@ -203,7 +203,7 @@ def _small(found: Mapping[str, Wanted], left: int) -> set[str]:
     weights = {
         name: math.prod(each.request.shapes["weight"])
         for name, each in found.items()
-        if UNROLLED in each.hardware.elsewhere
+        if UNROLLED in each.hardware.delegates
     }
     small: set[str] = set()
     for name in sorted(weights, key=lambda n: weights[n]):

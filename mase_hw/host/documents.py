@@ -1,4 +1,4 @@
-"""JSON and TOML that somebody else wrote: whatever is wrong with them is a ``ValueError``."""
+"""JSON and TOML written by others: whatever is wrong with them is a ``ValueError``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Folders that repeat a failure elsewhere: data that cannot run anything, and one script that uses it.
 
-The idea is LibreLane's ``create_reproducible``: what failed, with the state it had and nothing else, so that somebody
+The idea is LibreLane's ``create_reproducible``: what failed, with the state it had and nothing else, so that anyone
 without the project around it can look at it.
 """
 

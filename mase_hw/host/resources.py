@@ -63,7 +63,7 @@ def find_folder(name: str, package: Path) -> Path:
     if inside.is_dir():
         return inside
     beside = package.parent / name
-    # Beside an installed package lies site-packages, where a folder of that name belongs to somebody else.
+    # Beside an installed package lies site-packages, where a folder of that name belongs to another package.
     if beside.is_dir() and (package.parent / "pyproject.toml").is_file():
         return beside
     raise MaseHwError(

@@ -57,8 +57,8 @@ class PartModule(nn.Module):
 def places(model: fx.GraphModule, values: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
     """Why each node of the host runs there, with those that must stay with others.
 
-    Only tensors of floats cross between host and hardware: whoever gives anything else, and whoever takes it, run in
-    one place.
+    Only tensors of floats cross between host and hardware: a node that gives anything else, and a node that takes it,
+    run in one place.
 
     Args:
         model: The traced model.

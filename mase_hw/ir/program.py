@@ -306,7 +306,7 @@ def _callable(node: fx.Node, module: nn.Module | None) -> Callable[..., Any]:
 
 
 def _watched() -> bool:
-    """Whether somebody sees every call of a module or of an operation."""
+    """Whether a hook sees every call of a module or of an operation."""
     if torch_modules._global_forward_hooks or torch_modules._global_forward_pre_hooks:
         return True
     return torch._C._get_tracing_state() is not None or _get_current_dispatch_mode() is not None

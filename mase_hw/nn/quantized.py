@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, refuse_signs
+from mase_hw.nn.change_detector import KEPT, ChangeDetector
 from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
-from mase_hw.nn.witness import KEPT, Witness
 from mase_hw.numerics import as_carrier, carrier, dequantize, magnitude, quantize, symbolic
 from mase_hw.opdef import Arithmetic, KnownOps, OpDef, for_golden
 
@@ -69,7 +69,7 @@ class Quantized(nn.Module):
             if name not in arithmetic.formats:
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
         refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow, arithmetic.attributes)
-        refuse_signs(op.name, op.name, op.signs, arithmetic.formats)
+        refuse_signs(op.name, op.name, op.ternary, arithmetic.formats)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
@@ -193,12 +193,12 @@ class Quantized(nn.Module):
         # Not made by the constructor: a checkpoint compares what constructors make.
         kept: dict[str, Any] = self.__dict__.setdefault("_kept", {})
         if name in kept:
-            fmt, witnesses, mantissa = kept[name]
-            if fmt == self.arithmetic.formats[name] and all(w.holds(p) for w, p in zip(witnesses, parts, strict=True)):
+            fmt, detectors, mantissa = kept[name]
+            if fmt == self.arithmetic.formats[name] and all(w.holds(p) for w, p in zip(detectors, parts, strict=True)):
                 found: Tensor = mantissa
                 return found
         mantissa = self.mantissa(name)
-        kept[name] = (self.arithmetic.formats[name], [Witness(part) for part in parts], mantissa)
+        kept[name] = (self.arithmetic.formats[name], [ChangeDetector(part) for part in parts], mantissa)
         return mantissa
 
     def extra_repr(self) -> str:
@@ -261,8 +261,8 @@ class Quantized(nn.Module):
 class Snapshot:
     """Everything about a quantised module that its bits depend on, to tell later whether it is still so.
 
-    Parameters have a :class:`~mase_hw.nn.witness.Witness`; formats and attributes are compared, because an arithmetic
-    is frozen, but its mappings need not be.
+    Parameters have a :class:`~mase_hw.nn.change_detector.ChangeDetector`; formats and attributes are compared, because
+    an arithmetic is frozen, but its mappings need not be.
 
     Args:
         module: The module, :class:`Quantized` or :class:`QuantizeInput`.
@@ -274,16 +274,16 @@ class Snapshot:
         self._formats, self._attributes = dict(self._arithmetic.formats), dict(self._arithmetic.attributes)
         names = module.parameter_names if parameters and isinstance(module, Quantized) else ()
         tables = [(module._parameters if n in module._parameters else module._buffers, n) for n in names]
-        self._witnesses = tuple((table, name, Witness(getattr(module, name))) for table, name in tables)
+        self._detectors = tuple((table, name, ChangeDetector(getattr(module, name))) for table, name in tables)
 
     def fits(self, module: Quantized | QuantizeInput) -> bool:
         """Whether nothing has changed."""
         a = self._arithmetic
         if module.arithmetic is not a or a.formats != self._formats or a.attributes != self._attributes:
             return False
-        for table, name, witness in self._witnesses:
+        for table, name, detector in self._detectors:
             value = table.get(name)
-            if value is None or not witness.holds(value):
+            if value is None or not detector.holds(value):
                 return False
         return True
 

@@ -82,16 +82,16 @@ def taps(
     return found.reshape(*x.shape[:-1], length // stride * kernel), stream[:, stream.shape[1] - columns :]
 
 
-def remembers(module: nn.Module) -> bool:
+def is_stateful(module: nn.Module) -> bool:
     """Whether a quantised module has a memory of the hops before."""
     arithmetic, op = getattr(module, "arithmetic", None), getattr(module, "op", None)
-    asked = getattr(op, "remembers", None)
+    asked = getattr(op, "stateful", None)
     return asked is not None and arithmetic is not None and bool(asked(arithmetic.attributes))
 
 
 def streaming(model: nn.Module) -> bool:
     """Whether frames of a quantised model are hops of a stream: something in it remembers."""
-    return any(map(remembers, model.modules()))
+    return any(map(is_stateful, model.modules()))
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def continuing(model: nn.Module) -> Iterator[None]:
 
     Nothing changes for a model that does not remember. Outside of such a block every call begins a stream.
     """
-    modules = [module for module in model.modules() if remembers(module)]
+    modules = [module for module in model.modules() if is_stateful(module)]
     kept = [module.__dict__.get(CONTINUED) for module in modules]
     try:
         for module in modules:

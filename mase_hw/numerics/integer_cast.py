@@ -1,4 +1,4 @@
-"""The cast on 64-bit integers, and the same in two steps for whoever watches it."""
+"""The cast on 64-bit integers, and the same in two steps, where it is observed."""
 
 from __future__ import annotations
 

@@ -333,7 +333,7 @@ def _lanes(r: Request, inside: tuple[int, int], outside: tuple[int, int], groups
         for name, channels in (("data_in_0", inside), ("data_out_0", outside))
     )
     if groups == inside[0] == outside[0]:
-        # Lanes nobody asked for follow those somebody did.
+        # Lanes that were not asked for follow those that were.
         if "data_out_0" not in r.chosen:
             p_out = p_in
         elif "data_in_0" not in r.chosen:

@@ -135,7 +135,7 @@ def fit(key: Key) -> Piecewise:
     """
     found = _fitted(key)
     if isinstance(found, FormatError):
-        raise copy.copy(found)  # whoever catches it may add to it
+        raise copy.copy(found)  # a caller that catches it may add to it
     return found
 
 

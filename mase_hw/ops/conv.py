@@ -276,7 +276,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         channels=_channels,
         finest=_finest,
         scaled=ScaledUse("sums", exact_sums, _sums),
-        signs=("weight",),
+        ternary=("weight",),
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
@@ -288,7 +288,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             work=work,
             multipliers=lambda p: p.multipliers,
             implementations=IMPLEMENTATIONS,
-            elsewhere={"unrolled": "unrolled_conv"},
+            delegates={"unrolled": "unrolled_conv"},
             orders=ORDERS,
             narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,

@@ -316,7 +316,7 @@ OPS = (
             work=_work,
             multipliers=_multipliers,
             follows_input=True,
-            shares=True,
+            time_multiplexed=True,
             static=("multiplier", "multiplier_shift"),
             broadcast=("multiplier", "multiplier_shift"),
         ),

@@ -3,7 +3,7 @@
 // fixed_adder_tree: exact sum of N signed values.
 //
 // Each level adds neighbours into registers one bit wider; an odd value out is
-// carried along. Free running: no enable, no valid; whoever uses it delays its
+// carried along. Free running: no enable, no valid; its user delays its
 // flags as long.
 //
 // Latency:    $clog2(N) cycles (N == 1 is wires).

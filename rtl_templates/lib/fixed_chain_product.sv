@@ -28,7 +28,7 @@
 // which takes the same from all fields up to a constant, and START makes up for that: START less
 // this constant must have B_WIDTH-1 bits, which then lie below the sum (with OVER, of two lanes only).
 //
-// Whoever instantiates it guarantees that the operand fits into OPERAND_WIDTH bits
+// The instantiating module guarantees that the operand fits into OPERAND_WIDTH bits
 // and each sum of a chain into its field; `mase_hw/ops/products/_multipliers.py` says when.
 // Free running: no enable, no valid.
 //

@@ -3,8 +3,8 @@
 // fixed_dot_product: exact dot product of two vectors of N integers.
 //
 // Operand registers, product registers, then a registered adder tree: the
-// pattern that DSP blocks absorb. Free running: no enable, no valid; whoever
-// uses it delays its flags by the latency. No bit is ever lost: a product needs
+// pattern that DSP blocks absorb. Free running: no enable, no valid; its
+// user delays its flags by the latency. No bit is ever lost: a product needs
 // A_WIDTH + B_WIDTH bits as a signed number, one more if both are unsigned.
 //
 // Latency:    2 + $clog2(N) cycles.

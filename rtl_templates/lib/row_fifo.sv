@@ -2,7 +2,7 @@
 //
 // row_fifo: keeps the beats of a row until something is known of the whole row.
 //
-// A row is LEN beats. Whoever watches the beats go in gives one note a row, any
+// A row is LEN beats. The writer gives one note a row, any
 // number of cycles after its last beat, in a cycle with note_valid; notes never
 // wait. Every beat of the row leaves with its note. DEPTH beats are kept: LEN,
 // and one for each cycle that a note takes, are enough for a beat in every cycle.

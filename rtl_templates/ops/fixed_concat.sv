@@ -5,7 +5,7 @@
 // A round takes the beats of DIM_0 and DIM_1 of every input in turn; DIM_2 rounds
 // make a frame. So DIM_0 sizes that add up (DIM_1 all 1) join channels, DIM_1
 // sizes that add up (DIM_0 all equal) join along a dimension further out. An
-// input is ready only in its turn; whoever feeds it must be able to wait. Only
+// input is ready only in its turn; its source must be able to wait. Only
 // the last input may have pad lanes when DIM_0 sizes add up. Inputs from INPUTS
 // on are tied off.
 //

@@ -1,5 +1,5 @@
 // A connector of the top level that closes at random, for the simulator only: beats wait on one side while the other
-// side finds nothing, and while it is closed its data is wrong, so whoever looks without valid is found out. It stores
+// side finds nothing, and while it is closed its data is wrong, so a reader that ignores valid is found out. It stores
 // nothing, and it never takes back a beat that it has offered.
 //
 // In every cycle in which it is open and no offered beat waits, it closes with a probability: for one cycle, or, now

@@ -127,7 +127,7 @@ def test_a_queue_where_there_is_no_input(tmp_path: Path, place: str, message: st
 
 
 def test_a_netlist_has_its_fifos(designs: Designs) -> None:
-    """Whoever builds a netlist gets them: no emitter can forget them."""
+    """Every netlist that is built has them: no emitter can forget them."""
     graph = designs["residual"].graph
     assert graph is not None
     assert [f.before for f in build.build_netlist(graph).fifos] == ["add.data_in_1", "add_1.data_in_1"]

@@ -231,7 +231,7 @@ SPOILT: dict[str, tuple[Callable[[str], str], tuple[str, ...], str]] = {
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("name", SPOILT)
 def test_vectors_that_do_not_fit(several: mase_hw.Design, tmp_path: Path, name: str, verify: bool) -> None:
-    """Whoever computes every hash anew is still not told that all was compared."""
+    """A forger who computes every hash anew is still not told that all was compared."""
     change, ports, message = SPOILT[name]
     folder = tmp_path / "b"
     shutil.copytree(several.path, folder)

@@ -78,7 +78,7 @@ def test_the_same_run(builder: Builder, design: mase_hw.Design, tmp_path: Path) 
 
 
 def test_a_flipped_weight_is_found(builder: Builder, design: mase_hw.Design, tmp_path: Path) -> None:
-    """By every lane and value the same difference, whoever evaluates the module that reads it."""
+    """By every lane and value the same difference, no matter which module reads it."""
     memory = tmp_path / "mem"
     memory.mkdir()
     for file in (design.path / "mem").iterdir():

@@ -257,7 +257,7 @@ def test_waves_of_an_earlier_failure(copy: Path, options: dict[str, Any], work: 
 
 
 def test_what_is_not_ours_stays(design: mase_hw.Design, options: dict[str, Any], tmp_path: Path) -> None:
-    """In a work folder that somebody else uses as well."""
+    """In a work folder that another process uses as well."""
     theirs = [tmp_path / "run1" / name for name in (FAILURE, "plan.json", "mem/a.mem")]
     for path in theirs:
         path.parent.mkdir(parents=True, exist_ok=True)

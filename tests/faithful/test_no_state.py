@@ -29,7 +29,7 @@ class Table(Base):
 
 
 class Last(Base):
-    """Keeps its last input for somebody to look at."""
+    """Keeps its last input for a debugger to look at."""
 
     def step(self, x: Any) -> None:
         if isinstance(x, Tensor):

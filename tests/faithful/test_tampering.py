@@ -231,7 +231,7 @@ def test_compiled_models() -> None:
 
 @pytest.mark.parametrize("how", ["instance", "class", "stale"])
 def test_graph_modules(how: str) -> None:
-    """A graph is what it says, not what somebody made of its forward."""
+    """A graph is what it says, not what user code made of its forward."""
     graph = fx.symbolic_trace(net())
     passes(graph)
     plain = graph.forward

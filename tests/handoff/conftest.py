@@ -19,7 +19,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
 
 
 ONCE = """#!/bin/sh
-# Calls the compiler; what it makes of a file of Verilator's own is kept for whoever asks for the same again.
+# Calls the compiler; what it makes of a file of Verilator's own is kept for the next request of the same.
 for word; do
     [ "$before" = -o ] && made=$word
     before=$word

@@ -1,4 +1,4 @@
-"""The AXI4-Stream wrapper in cocotb, driven by somebody else's AXI4-Stream models."""
+"""The AXI4-Stream wrapper in cocotb, driven by third-party AXI4-Stream models."""
 
 from __future__ import annotations
 

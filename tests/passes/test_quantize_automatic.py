@@ -148,7 +148,7 @@ def test_explain() -> None:
 
 
 def test_explain_what_nothing_was_decided_about() -> None:
-    """Inputs, casts and shapes have somebody else's format, and it is said whose."""
+    """Inputs, casts and shapes have the format of another node, and it is said whose."""
     model, x = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Sigmoid(), nn.Linear(5, 2)), inputs(8, 6)
     config = {**EIGHT, "overrides": {"_3": rule(data_in_width=5)}}
     graph, info = quantised(model, x, config=config)

@@ -128,7 +128,7 @@ def test_values_of_the_grid_take_the_place_of_the_weights(method: str, granulari
         assert entry["changed"] == pytest.approx(share)
     assert any(entry["changed"] for entry in info["layers"].values())
     for name, value in exact.model.named_parameters():
-        assert torch.equal(value, kept[name]), "the float model is somebody else's"
+        assert torch.equal(value, kept[name]), "the float model belongs to the caller"
 
 
 def test_empirical_correction_by_direct_means() -> None:

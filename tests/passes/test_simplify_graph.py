@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
-from mase_hw.passes.transforms.simplify_graph import simplify_graph_transform_pass
+from mase_hw.passes.transforms.fold_constants import simplify_graph_transform_pass
 from tests.ir.nets import ConvNet, assert_json
 from tests.unit.pipeline import EIGHT, MLP, annotated, inputs, quantised, seeded
 

@@ -78,7 +78,7 @@ def test_anything_else_that_ends_python(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def test_an_error_of_our_own_is_no_verdict(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not 1, which says that hardware is not proven equal; with the traceback, which whoever looks for it needs."""
+    """Not 1, which says that hardware is not proven equal; with the traceback, which its debugging needs."""
 
     def run(arguments: object) -> int:
         raise KeyError("a mistake")

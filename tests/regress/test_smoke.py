@@ -20,7 +20,7 @@ def test_the_smoke_matrix_is_as_recorded(root: Path, tmp_path: Path, runtime: Pa
 
 @pytest.mark.parametrize("name", ["smoke", "full"])
 def test_every_job_of_a_matrix_has_figures(root: Path, name: str) -> None:
-    """A matrix that grew without its baseline would fail only when somebody runs the whole of it."""
+    """A matrix that grew without its baseline would fail only when the whole of it is run."""
     folder = root / "regress"
     jobs = {job.name for job in expand(load_matrix(folder / f"{name}.toml"), folder)}
     assert jobs and jobs == set(read_baseline(folder / "baseline.json", name) or ())

@@ -144,7 +144,7 @@ def test_comparison(design: Design, other: Design, tmp_path: Path) -> None:
 
 
 def failed(design: Design, tmp_path: Path) -> Path:
-    """The bundle, whose record says that it failed: simulated with a weight that somebody changed."""
+    """The bundle, whose record says that it failed: simulated with a changed weight."""
     folder = tmp_path / "broken"
     shutil.copytree(design.path, folder)
     # The simulator of the design itself: it reads its weights when it starts.

@@ -66,7 +66,7 @@ def test_a_shared_operand_keeps_its_register() -> None:
     design = netlist()
     design["modules"]["m"]["ports"]["copy"] = {"direction": "output", "bits": [Q_A]}
     assert pack(design)["operands"] == 2
-    assert "a0" in design["modules"]["m"]["cells"], "somebody else reads it"
+    assert "a0" in design["modules"]["m"]["cells"], "another cell reads it"
     assert "a1" not in design["modules"]["m"]["cells"]
 
 

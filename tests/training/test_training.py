@@ -89,7 +89,7 @@ def test_what_is_trained_is_what_hardware_computes(granularity: str) -> None:
         wanted, found = model(x), graph.model(x)
     assert torch.equal(wanted, found) and len(found.unique()) > 4
     for name, value in net.state_dict().items():
-        assert torch.equal(value, before[name]), "the float model is somebody else's"
+        assert torch.equal(value, before[name]), "the float model belongs to the caller"
 
 
 def test_parameters_and_formats_are_those_that_were_learned() -> None:

@@ -18,7 +18,7 @@ from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 
 Cycles = npt.NDArray[np.int64]
-LONG_AGO = -(1 << 50)
+MINUS_INFINITY = -(1 << 50)
 """Before everything: the time of an event that never has to be waited for."""
 UNLIMITED = 1 << 40
 """Room of a buffer that never fills."""
@@ -114,7 +114,7 @@ class _Stage:
             for o, edge in enumerate(outputs)
         ]
         self.repeat = repeat
-        self.carry: list[int] = [LONG_AGO]
+        self.carry: list[int] = [MINUS_INFINITY]
 
     @property
     def memory(self) -> int:
@@ -128,12 +128,12 @@ class _Stage:
     def grow(self) -> None:
         """Room for one more frame."""
         for i in self.inputs:
-            i.freed = np.concatenate([i.freed, np.full(i.beats, LONG_AGO, np.int64)])
+            i.freed = np.concatenate([i.freed, np.full(i.beats, MINUS_INFINITY, np.int64)])
 
     def evaluate(self, frame: int, edges: list[Edge]) -> tuple[list[int], list[int]]:
         """Bring the module's events of a frame up to date; returns the edges offered to and those taken from anew."""
         base = frame * self.count
-        bounds = np.full(len(self.event_steps), LONG_AGO, np.int64)
+        bounds = np.full(len(self.event_steps), MINUS_INFINITY, np.int64)
         for out in self.outputs:
             taken = edges[out.edge].taken
             if out.queue:
@@ -253,7 +253,7 @@ class BeatNetwork:
         """
         frame = self.frames
         for number, edge in enumerate(self.edges):
-            more = np.full(edge.beats, LONG_AGO, np.int64)
+            more = np.full(edge.beats, MINUS_INFINITY, np.int64)
             edge.offered = np.concatenate([edge.offered, more])
             edge.taken = np.concatenate([edge.taken, more])
             edge.sinks = [None if s is None else np.concatenate([s, more]) for s in edge.sinks]
@@ -359,7 +359,7 @@ class BeatNetwork:
     def _took(self, number: int, frame: int) -> bool:
         """Bring ``taken`` up to date: the last of the sinks."""
         edge, start = self.edges[number], frame * self.edges[number].beats
-        taken = np.full(edge.beats, LONG_AGO, np.int64)
+        taken = np.full(edge.beats, MINUS_INFINITY, np.int64)
         for sink in edge.sinks:
             np.maximum(taken, (edge.offered if sink is None else sink)[start:], out=taken)
         for given in self._given.get(number, ()):
@@ -382,9 +382,9 @@ def _tiled(steps: Cycles, repeat: int, count: int) -> Cycles:
 
 
 def _shifted(times: Cycles, start: int, count: int, back: int) -> Cycles:
-    """``times[start - back : start + count - back]``, with :data:`LONG_AGO` before the first."""
+    """``times[start - back : start + count - back]``, with :data:`MINUS_INFINITY` before the first."""
     low, high = start - back, start + count - back
     if low >= 0:
         return times[low:high]
     missing = min(-low, count)
-    return np.concatenate([np.full(missing, LONG_AGO, np.int64), times[: max(high, 0)]])
+    return np.concatenate([np.full(missing, MINUS_INFINITY, np.int64), times[: max(high, 0)]])

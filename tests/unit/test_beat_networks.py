@@ -198,7 +198,7 @@ def outcome(network: BeatNetwork | beat_reference.BeatNetwork, recipe: Recipe) -
     except CatalogueError as error:
         return str(error)
     return [
-        np.maximum(times, beat_reference.LONG_AGO // 4).tolist()
+        np.maximum(times, beat_reference.MINUS_INFINITY // 4).tolist()
         for edge in network.edges
         for times in (edge.offered, edge.taken)
     ]

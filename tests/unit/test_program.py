@@ -18,7 +18,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.program import Program
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.nn.witness import forget
+from mase_hw.nn.change_detector import forget
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
@@ -137,7 +137,7 @@ def test_the_bits_of_the_goldens(name: str, modules_called: list[str]) -> None:
 
 
 def test_steps_that_are_merged() -> None:
-    """A ReLU is done by the cast before it, unless somebody else reads that or it changes the step."""
+    """A ReLU is done by the cast before it, unless another node reads that or it changes the step."""
     graph, x = quantised("mlp")
     program = Program(graph)
     with torch.no_grad():
@@ -283,7 +283,7 @@ REASONS: dict[str, Callable[[MaseGraph], object]] = {
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_it_steps_aside(reason: str, modules_called: list[str]) -> None:
-    """A program that ran before does not when somebody listens, or something else is asked for."""
+    """A program that ran before does not when a hook listens, or something else is asked for."""
     graph, x = quantised("mlp")
     undo = None
     try:

@@ -67,10 +67,10 @@ def test_a_recurrence_goes_on(kind: str) -> None:
     t = {"weight": torch.randint(-60, 60, (units * gates, units)).float()}
     if kind == "gru":
         t["bias"] = torch.randint(-60, 60, (units,)).float()
-    assert op.golden is not None and op.remembers is not None
+    assert op.golden is not None and op.stateful is not None
     one = Arithmetic(formats, attributes={"kind": kind, "streaming": False})
     on = Arithmetic(formats, attributes={"kind": kind, "streaming": True})
-    assert op.remembers(on.attributes) and not op.remembers(one.attributes)
+    assert op.stateful(on.attributes) and not op.stateful(one.attributes)
     wanted = op.golden(one, t | {"data_in_0": x.reshape(1, 12, -1)})
     assert AFTER not in wanted
     found = op.golden(on, t | {"data_in_0": x})

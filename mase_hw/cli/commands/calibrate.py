@@ -18,7 +18,7 @@ HELP = "observe value ranges once and save them, for compile and all that quanti
 
 
 class Batches:
-    """Batches from some place on, until somebody stops them.
+    """Batches from some place on, until the consumer stops.
 
     Args:
         data: All batches.

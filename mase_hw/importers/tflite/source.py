@@ -63,7 +63,7 @@ class Info:
         zeros: Zero points, likewise.
         axis: Dimension of the channels.
         stored: Its numbers, if the file has them.
-        faults: What is wrong with it; whoever reads it is refused.
+        faults: What is wrong with it; a node that reads it is refused.
     """
 
     name: str

@@ -30,7 +30,7 @@ class Value:
         fmt: What its integers stand for.
         shape: In the file.
         first: Whether ``node`` has the channels of an image first.
-        other: The same in the other order, once somebody asked for it.
+        other: The same in the other order, once it was asked for.
     """
 
     node: fx.Node

@@ -2,7 +2,7 @@
 
 ``NAME.pt`` has the tensors and can be opened with ``torch.load(..., weights_only=True)``; ``NAME.mz`` has the graph,
 its modules and its metadata as JSON. Loading builds everything from the catalogue's own tables. The hashes tell
-accidents, not forgers: whoever can write both files can make a consistent pair of another network.
+accidents, not forgers: anyone who can write both files can make a consistent pair of another network.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class _ShapeProxy(_Asked):
 
 
 class _ShapeAttribute(_Asked, Attribute):
-    """An attribute of a result, such as its shape; a node once somebody reads it."""
+    """An attribute of a result, such as its shape; a node once it is read."""
 
     def __init__(self, root: Proxy, attr: str) -> None:
         Attribute.__init__(self, root, attr)

@@ -135,7 +135,7 @@ class _Mapper:
         # An op may take fewer lanes than offered, where they have to divide.
         self.lanes[node.name] = next(s.lane_dims[:1] for s in hardware.ports(params) if s.name == "data_out_0")
         before_it = self._gaps_before(node)
-        if hardware.shares and not chosen and self.args.share_requantisers and hardware.multipliers(params):
+        if hardware.time_multiplexed and not chosen and self.args.share_requantisers and hardware.multipliers(params):
             # What follows has the lanes of a whole beat again: it may have more beats, or several such inputs.
             params = self._shared(node, hardware, request, params, self._pace_before(node, before_it))
         latency = timing_of(node.name, hardware.latency, params)
@@ -187,7 +187,7 @@ class _Mapper:
 
     def _facets(self, node: fx.Node, own: Hardware) -> Hardware:
         """The hardware facets of the implementation that was asked for."""
-        name = own.elsewhere.get(self.args.implementation.get(node.name, ""))
+        name = own.delegates.get(self.args.implementation.get(node.name, ""))
         other = None if name is None else self.graph.catalogue[name].hardware
         return other or own
 

@@ -138,7 +138,7 @@ def _sample(graph: MaseGraph, state: CalibrationState) -> FrameSample:
 
 
 def _show_kept(graph: MaseGraph, sample: FrameSample, watch: Callable[[Mapping[str, Any], Any], Any]) -> None:
-    """Show whoever watches the frames that were kept: of a state without further data they are all there is."""
+    """Show an observer the frames that were kept: of a state without further data they are all there is."""
     kept, found = sample.stacked(), list[Any]()
     for _, inputs in batches(graph, [kept] if kept else [], "state"):
         evaluate(graph.model, inputs, lambda node, value: found.append(value) if node.op == "output" else None)

@@ -7,7 +7,7 @@ from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
-from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
+from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass, simplify_graph_transform_pass
 from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
@@ -18,7 +18,6 @@ from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_record import update_quantization_configs
-from mase_hw.passes.transforms.simplify_graph import simplify_graph_transform_pass
 from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 

@@ -131,7 +131,7 @@ def describe_call(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
 
 
 def bypass(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
-    """Take a node out: whoever read it reads ``source``, a tensor of the same shape, dtype and (now) values."""
+    """Take a node out: its readers read ``source``, a tensor of the same shape, dtype and (now) values."""
     node.replace_all_uses_with(source)
     graph.fx_graph.erase_node(node)
 

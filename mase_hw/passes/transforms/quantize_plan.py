@@ -17,6 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.transforms import sign_weights as signs
 from mase_hw.passes.transforms.integers.plan import plan_scaled
 from mase_hw.passes.transforms.integers.plan import refuse as refuse_scaled_nodes
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
@@ -36,7 +37,6 @@ from mase_hw.passes.transforms.quantize_operands import (
     sign_is_dropped,
 )
 from mase_hw.passes.transforms.quantize_paths import gone, with_node_names
-from mase_hw.passes.transforms.signs import weights as signs
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """What is true or false."""

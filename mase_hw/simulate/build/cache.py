@@ -6,8 +6,9 @@
     <cache>/runtime-<key>/           Verilator's compiled runtime library for one set of flags
     <cache>/.locks/                  lock files by the first digits of an identity; pruning holds all of them
 
-An entry is made in a folder beside its place and renamed, so that there is no half one, whoever dies or however full
-the disk is. The program's hash is checked whenever it is taken out: a damaged entry is dropped and built again.
+An entry is made in a folder beside its place and renamed, so that there is no incomplete one, no matter which process
+dies or how full the disk is. The program's hash is checked whenever it is taken out: a damaged entry is dropped and
+built again.
 """
 
 from __future__ import annotations

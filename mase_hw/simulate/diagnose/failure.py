@@ -25,7 +25,7 @@ def explainable(result: SimResult) -> bool:
 def with_end(result: SimResult) -> SimResult:
     """The result; if the run ended before its last reset, with the cycle and the beats at which it ended.
 
-    Such a run proves nothing, but whoever chose the reset needs these numbers to choose an earlier one. They are read
+    Such a run proves nothing, but the author of the reset needs these numbers to choose an earlier one. They are read
     from the outcome of the run, unless anything else is wrong with it.
     """
     failure = result.failure

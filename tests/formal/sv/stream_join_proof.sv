@@ -6,7 +6,7 @@
 // assumed of the producers.
 //   p_valid_stays  an offered beat is offered until it is taken
 //   p_made         no beat is offered without one of every input
-//   p_kept         with one of every input a beat is offered, whoever is ready
+//   p_kept         with one of every input a beat is offered, no matter which side is ready
 //   p_together     an input is taken if and only if the output is
 module stream_join_proof #(
     parameter int N = 2

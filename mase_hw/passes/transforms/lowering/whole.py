@@ -151,7 +151,7 @@ def _moved_to_front(graph: MaseGraph, node: fx.Node) -> bool:
 
 
 def _shaped(graph: MaseGraph, node: fx.Node, shape: tuple[int, ...]) -> None:
-    """Give a result its shape back, for whoever reads it."""
+    """Give a result its shape back, for its readers."""
     users = list(node.users)
     back = insert(graph, node.next, torch.reshape, [node], [shape], f"{node.name}_back")
     for user in users:

@@ -37,7 +37,7 @@ def insert(
 
 
 def become(graph: MaseGraph, node: fx.Node, function: Any, sources: Sequence[fx.Node], args: Sequence[Any]) -> None:
-    """Let a node, whoever reads it, be another call with the same result."""
+    """Let a node be, for all its readers, another call with the same result."""
     before = [n for n in node.all_input_nodes if n not in sources]
     node.op, node.target, node.args, node.kwargs = "call_function", function, (_data(sources), *args), {}
     describe_call(graph, node, sources)

@@ -26,7 +26,7 @@ class Flow:
     Args:
         dim: The dimension of time.
         left: Columns of zeros before those of the hop.
-        right: Columns behind those of the hop, which somebody must cut off.
+        right: Columns behind those of the hop, which a slice must cut off.
         source: Where the columns of the hop alone are, if there are zeros before them.
     """
 

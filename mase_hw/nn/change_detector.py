@@ -1,11 +1,11 @@
 """Telling cheaply whether a tensor still holds what it held.
 
-Comparing contents reads every weight in every call, which at batch 1 costs more than the arithmetic. So a witness looks
-at what changes with the contents: the object itself, PyTorch's version counter (every operation that writes in place,
-optimisers and ``load_state_dict`` among them) and the memory it lies in (``p.data = ...``). Writes through ``.data`` or
-numpy are seen by none of these, so a sample of the contents is compared as well, and tensors of up to :data:`WHOLE`
-elements are compared whole. What is left is a write through ``.data`` or numpy to a few elements of a larger tensor:
-:func:`forget` makes everything anew, and whatever computes a reference calls it first.
+Comparing contents reads every weight in every call, which at batch 1 costs more than the arithmetic. So a change
+detector looks at what changes with the contents: the object itself, PyTorch's version counter (every operation that
+writes in place, optimisers and ``load_state_dict`` among them) and the memory it lies in (``p.data = ...``). Writes
+through ``.data`` or numpy are seen by none of these, so a sample of the contents is compared as well, and tensors of up
+to :data:`WHOLE` elements are compared whole. What is left is a write through ``.data`` or numpy to a few elements of a
+larger tensor: :func:`forget` makes everything anew, and whatever computes a reference calls it first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT = ("_prepared", "_kept")
 """Attributes of modules that hold what was made from parameters; never part of a copy or a pickle."""
 
 
-class Witness:
+class ChangeDetector:
     """What a tensor was when something was made from it.
 
     Args:

@@ -140,7 +140,7 @@ def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
         if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
             continue
         config = args.config_for(node.name, op.name)[0]
-        if config.signs and "weight" not in op.signs:
+        if config.signs and "weight" not in op.ternary:
             found.setdefault(op.name, []).append(node.name)
             kinds.add(config.signs)
     if found:
