@@ -263,9 +263,10 @@ def make_criterion(criterion: CriterionLike) -> Criterion:
                 f"the options of criterion {name!r} are wrong", field="criterion", got=options, expected=str(error)
             ) from error
     if isinstance(criterion, type) or not isinstance(criterion, Criterion):
-        if _of_two(criterion):
-            return OfAll(criterion)
-        made = criterion() if callable(criterion) else criterion
+        made: Any = criterion
+        if _of_two(made):
+            return OfAll(made)
+        made = made() if callable(made) else made
     else:
         made = copy.deepcopy(criterion)
     if isinstance(made, type) or not isinstance(made, Criterion):

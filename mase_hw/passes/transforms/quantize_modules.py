@@ -22,7 +22,7 @@ LAYER = "layer"
 
 
 class QuantizedLayer(nn.Module):
-    """A layer in fixed point, quantised by its first inputs: by their shapes, and their range where a width is left out.
+    """A layer in fixed point, quantised by its first inputs: their shapes, and their range for widths left out.
 
     Args:
         path: What errors call it.
