@@ -65,7 +65,7 @@ def main() -> None:
 
     def quantized(bits: int) -> MaseGraph:
         net = import_and_transform(file, name="net")
-        net = update_quantization_configs(width(bits))(net)
+        net = update_quantization_configs(global_config=width(bits))(net)
         net = calibration(method="mse")(net, calib_data)
         return dump_diagnostic_files_after(quantization(), f"{out}/", f"_{bits}")(net)
 

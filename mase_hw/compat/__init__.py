@@ -34,36 +34,33 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _step(one: passes.GraphPass[Any]) -> Callable[..., Network]:
+def _step(one: Callable[..., Any]) -> Callable[..., Network]:
     def configured(**args: Any) -> Network:
         def run(network: MaseGraph, data: Any = None) -> MaseGraph:
-            return one(network, args if data is None else {**args, "data": data})[0]
+            made: MaseGraph = one(network, args if data is None else {**args, "data": data})[0]
+            return made
 
-        run.graph_pass = one  # type: ignore[attr-defined]  # by which a pipeline judges the order
+        if isinstance(one, passes.GraphPass):  # by which a pipeline judges the order
+            run.graph_pass = one  # type: ignore[attr-defined]
         return run
 
     return configured
 
 
+def _record(network: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, Any]:
+    one: Any = passes.update_quantization_configs
+    if isinstance(one, passes.GraphPass):
+        return one(network, args)
+    return network, one(recorded_quantization(network) or {}, graph=network, **args)
+
+
+update_quantization_configs = _step(_record)
 calibration = _step(passes.calibrate_analysis_pass)
 quantization = _step(passes.quantize_transform_pass)
 equalization = _step(passes.equalization_transform_pass)
 calibration_quantization = _step(passes.calibration_quantization_transform_pass)
 noise_analysis = _step(passes.noise_analysis_pass)
 tvm_transformations = transformed
-
-
-def update_quantization_configs(
-    global_config: Mapping[str, Any] | None = None, custom_configs: Mapping[str, Mapping[str, Any]] | None = None
-) -> Network:
-    """A step that records configurations at the nodes; see :func:`mase_hw.passes.update_quantization_configs`."""
-
-    def run(network: MaseGraph, _: Any = None) -> MaseGraph:
-        before = recorded_quantization(network) or {}
-        passes.update_quantization_configs(before, global_config, custom_configs, network)
-        return network
-
-    return run
 
 
 def dump_diagnostic_files_after(
