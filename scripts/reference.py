@@ -24,6 +24,7 @@ from scripts import (
     reference_code,
     reference_cost,
     reference_coverage,
+    reference_names,
     reference_options,
     reference_rtl,
 )
@@ -51,6 +52,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "area_errors": reference_cost.errors,
     "area_unseen": reference_cost.unseen,
     "devices": reference_cost.devices,
+    "names": reference_names.names,
 }
 """What can be generated: each gets the words behind it and returns Markdown."""
 

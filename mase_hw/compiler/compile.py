@@ -24,7 +24,7 @@ from mase_hw.fit.choose import NOT_ESTIMATED
 from mase_hw.fit.target import Target, goal
 from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.annotated import SOURCE_NAMES
+from mase_hw.ir.annotated import OF_SOURCE
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
@@ -93,8 +93,8 @@ def compile(
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
         graph, dummy = traced(module, example_inputs, custom_ops, tell, catalogue)
         graph.nested = nested
-        if isinstance(model, MaseGraph) and SOURCE_NAMES in model.meta:
-            graph.meta[SOURCE_NAMES] = dict(model.meta[SOURCE_NAMES])
+        if isinstance(model, MaseGraph):
+            graph.meta |= {key: model.meta[key] for key in OF_SOURCE & model.meta.keys()}
         if is_quantised(module):
             pipeline = quantised_pipeline(
                 model if isinstance(model, MaseGraph) else module,

@@ -28,7 +28,6 @@ from mase_hw.passes.transforms.quantize_formats import Decision
 
 TAKEN = "quantised"
 """Step that takes the model as it is."""
-QUANTISED = ("quantize_transform_pass", "fixed_point")
 
 
 def is_quantised(model: nn.Module | MaseGraph) -> bool:
@@ -101,7 +100,7 @@ def quantised_pipeline(
             graph.meta[KEPT] = sample.stacked()
         return graph, {"modified": False}
 
-    take = GraphPass("take_quantised_model", taken, NoArgs, needs=(COMMON_PASS,), gives=QUANTISED)
+    take = GraphPass("take_quantised_model", taken, NoArgs, needs=(COMMON_PASS,), gives=("quantize_transform_pass",))
     steps = [
         Step("init", init_metadata_analysis_pass),
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dict(example), "add_value": False}),

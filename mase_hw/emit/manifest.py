@@ -35,7 +35,7 @@ def describe_design(
         catalogue: Where its ops are.
         steady: Of :func:`mase_hw.emit.steady.steady_frame`.
     """
-    named = {p.port: (p.name, p.path) for p in (*reference.inputs, *reference.outputs)}
+    named = {p.port: (p.name, p.path, p.source) for p in (*reference.inputs, *reference.outputs)}
     nodes = []
     for instance in netlist.instances:
         op = catalogue.get(instance.op)

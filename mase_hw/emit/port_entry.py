@@ -14,13 +14,14 @@ from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
 
-def port_record(stream: Stream, tensor: str, path: str = "") -> Port:
+def port_record(stream: Stream, tensor: str, path: str = "", source: str = "") -> Port:
     """What the manifest says of a port.
 
     Args:
         stream: What it carries.
         tensor: Name of the model's input, or of the node that computes the result.
         path: Keys and positions on the way to the tensor in what the model takes or returns, joined by dots.
+        source: What the file calls it from which the model was imported.
     """
     layout = stream.layout
     return Port(
@@ -30,6 +31,7 @@ def port_record(stream: Stream, tensor: str, path: str = "") -> Port:
         ready=stream.ready,
         tensor=tensor,
         path=path,
+        source=source,
         shape=stream.tensor_shape,
         streamed=stream.shape,
         layout=None if layout is None else Order(shape=layout.shape, factors=layout.factors, order=layout.order),

@@ -16,6 +16,7 @@ from torch import Tensor
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import SOURCE_NAMES, SOURCE_OUTPUTS
 from mase_hw.ir.inputs import as_tensor, frame_tensor, input_dtype
 from mase_hw.ir.trace.nested import result_paths
 from mase_hw.nn.change_detector import forget
@@ -47,6 +48,7 @@ class PortTensor:
         fmt: Its format.
         path: Keys and positions on the way to it in what the model takes or returns, joined by dots; empty for a result
             that is a tensor.
+        source: What the file calls it from which the model was imported; empty of any other model.
     """
 
     port: str
@@ -54,6 +56,7 @@ class PortTensor:
     shape: tuple[int, ...]
     fmt: FixedFormat
     path: str
+    source: str
 
 
 class Reference:
@@ -72,17 +75,19 @@ class Reference:
         entries = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
         held = dict(zip(graph.nested.names, graph.nested.paths, strict=True)) if graph.nested is not None else {}
         names = [str(n.all_input_nodes[0].target) for n in entries]
+        imported = graph.meta.get(SOURCE_NAMES, {})
         self.inputs = [
-            _boundary(graph, f"data_in_{i}", name, n.name, held.get(name, name))
+            _boundary(graph, f"data_in_{i}", name, n.name, held.get(name, name), imported.get(name, ""))
             for i, (name, n) in enumerate(zip(names, entries, strict=True))
         ]
         self._dtypes = {str(n.all_input_nodes[0].target): input_dtype(graph, n.all_input_nodes[0]) for n in entries}
         output = next(n for n in graph.nodes if n.op == "output")
         results = [producer for producer, _ in graph.sources(output).values()]
         paths = result_paths(output.args[0])
+        named = graph.meta.get(SOURCE_OUTPUTS) or [""] * len(results)
         self.outputs = [
-            _boundary(graph, f"data_out_{i}", n.name, n.name, path)
-            for i, (n, path) in enumerate(zip(results, paths, strict=True))
+            _boundary(graph, f"data_out_{i}", n.name, n.name, path, source)
+            for i, (n, path, source) in enumerate(zip(results, paths, named, strict=True))
         ]
 
     def named(self, inputs: Any) -> dict[str, Tensor]:
@@ -242,10 +247,10 @@ def _no_inputs(got: str, names: list[str]) -> ConfigError:
     )
 
 
-def _boundary(graph: MaseGraph, port: str, name: str, node: str, path: str) -> PortTensor:
+def _boundary(graph: MaseGraph, port: str, name: str, node: str, path: str, source: str) -> PortTensor:
     tensor = graph.tensor(graph.node(node), "data_out_0")
     assert tensor.fmt is not None  # the hardware metadata pass refused float nodes
-    return PortTensor(port, name, tuple(tensor.shape), tensor.fmt, path)
+    return PortTensor(port, name, tuple(tensor.shape), tensor.fmt, path, source)
 
 
 def _tensors(value: object) -> list[Tensor]:

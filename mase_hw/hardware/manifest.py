@@ -58,6 +58,7 @@ class Port(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ready: The ready signal.
         tensor: Name of the model's input, or of the node that computes the result.
         path: Keys and positions on the way to the tensor in what the model takes or returns, joined by dots.
+        source: What the file calls it from which the model was imported; empty of any other model.
         shape: Of the tensor of a frame, as PyTorch writes it.
         streamed: The same in the order of the stream, the slowest dimension first.
         layout: Where its elements stand in the stream, if not row-major.
@@ -75,6 +76,7 @@ class Port(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ready: str
     tensor: str
     path: str
+    source: str = ""
     shape: tuple[int, ...]
     streamed: tuple[int, ...]
     layout: Order | None

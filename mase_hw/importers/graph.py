@@ -109,6 +109,8 @@ class Writer:
         """Name of the source's node that is being written; nodes of the graph are called after it."""
         self.sources: dict[str, str] = {}
         """Name of the source's node, by name of the node of the graph."""
+        self.outputs: list[str] = []
+        """Names of the source's results."""
         self.markers: dict[str, Marker] = {}
         """Nodes that say to which format their input is rounded, by name."""
         self.weights: dict[str, Known] = {}
@@ -292,8 +294,9 @@ class Writer:
         """The shape of a value, the frames left open."""
         return tuple(-1 if i == self.frames_dim(value) else n for i, n in enumerate(self.shape(value)))
 
-    def finished(self, outputs: Sequence[Ref]) -> fx.GraphModule:
-        """The module, which gives one tensor, or a tuple of several."""
+    def finished(self, outputs: Sequence[Ref], names: Sequence[str]) -> fx.GraphModule:
+        """The module, which gives one tensor, or a tuple of several; ``names`` has what the source calls them."""
+        self.outputs = list(names)
         values = [v if isinstance(v, fx.Node) else self.constant(v) for v in outputs]
         self.graph.output(values[0] if len(values) == 1 else tuple(values))
         made = fx.GraphModule(self.root, self.graph, self.title)

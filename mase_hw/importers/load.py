@@ -7,21 +7,26 @@ import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
 
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.importers.settle import settle, settle_around
 from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.annotated import SOURCE_NAMES
+from mase_hw.ir.annotated import MODEL_NAME, SOURCE_NAMES, SOURCE_OUTPUTS
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file -> the room that reads it, and the optional extra that it needs."""
+LAYOUTS = {"NCHW": (0, 3, 1, 2), "NHWC": (0, 2, 3, 1)}
+"""How images can lie, and how the sizes of the other one are ordered for it."""
+NATIVE = {"onnx": "NCHW", "tflite": "NHWC"}
+"""How they lie in a file, by the room that reads it."""
 _PICKLED = "load it with torch.export.load if you trust it, which may run code of the file, and give the program"
 
 
@@ -50,6 +55,8 @@ def import_model(
     custom_ops: Mapping[str, Any] | None = None,
     outputs: Sequence[str] | None = None,
     host: bool = False,
+    name: str | None = None,
+    layout: Literal["NCHW", "NHWC"] | None = None,
 ) -> MaseGraph:
     """Take a model of another tool.
 
@@ -64,17 +71,26 @@ def import_model(
         outputs: Names of values in the file, which become the results: what comes behind them is left to the host.
         host: Of a file that is quantised, what hardware does not have becomes nodes for the host, where the importer
             knows them, and :func:`mase_hw.compile_partitioned` makes hardware of the rest; else they are refused.
+        name: What the model is called, in files of diagnostics for example; by the source if None.
+        layout: How images lie in the caller's arrays: inputs and results of four sizes are taken and given so. As in
+            the file if None.
 
     Raises:
-        ConfigError: If the file cannot be read, is of no known kind, or has no such values.
+        ConfigError: If the file cannot be read, is of no known kind, or has no such values; if ``layout`` is unknown
+            or asked for of a model that is no file of floats.
         GraphError: If the file is damaged, or contradicts itself.
         UnsupportedError: If it holds what has no place in the graph; names every node, as the source calls it.
         ToolError: If the package that reads the source is not installed.
     """
-    if is_program(model) and is_quantised_program(model):
-        return _quantised_program(model, custom_ops)
+    if layout not in (None, *LAYOUTS):
+        raise ConfigError("unknown layout", field="layout", got=repr(layout), expected=" or ".join(LAYOUTS))
     if isinstance(model, nn.Module) or is_program(model):
-        return MaseGraph(model, custom_ops=custom_ops)
+        if layout not in (None, "NCHW"):
+            raise _as_it_is(f"a {type(model).__name__}")
+        quantised = is_program(model) and is_quantised_program(model)
+        graph = _quantised_program(model, custom_ops) if quantised else MaseGraph(model, custom_ops=custom_ops)
+        graph.meta |= {} if name is None else {MODEL_NAME: name}
+        return graph
     room, given = _room(model)
     if importlib.util.find_spec(room) is None:
         raise ToolError(
@@ -85,15 +101,20 @@ def import_model(
     sizes = None if shapes is None else {str(k): tuple(int(n) for n in v) for k, v in shapes.items()}
     module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes, outputs, host)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
-    graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
     drawn = torch.Generator().manual_seed(0)
     example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
     quantised = writer.markers or writer.quantised
+    if layout not in (None, NATIVE[room]):
+        if quantised:
+            raise _as_it_is("a file that is quantised")
+        example = _laid_out(module, example, NATIVE[room])
+    graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
     if quantised and host:
         graph = settle_around(graph, example, writer)
     elif quantised:
         graph = settle(graph, example, writer.markers, writer.weights, writer.sources, writer.integers)
-    graph.meta[SOURCE_NAMES] = dict(writer.sources)
+    graph.meta |= {SOURCE_NAMES: dict(writer.sources), SOURCE_OUTPUTS: list(writer.outputs)}
+    graph.meta |= {} if name is None else {MODEL_NAME: name}
     graph.example = example
     return graph
 
@@ -138,3 +159,31 @@ def _example(like: torch.Tensor, drawn: torch.Generator) -> torch.Tensor:
     if like.dtype.is_floating_point:
         return torch.rand(tuple(like.shape), generator=drawn).to(like.dtype) * 2 - 1
     return torch.zeros(tuple(like.shape), dtype=like.dtype)
+
+
+def _as_it_is(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what} is taken as it is",
+        field="layout",
+        expected="no layout",
+        remedy="permute the arrays, or give a module that permutes its inputs and calls the model",
+    )
+
+
+def _laid_out(module: fx.GraphModule, example: Mapping[str, Tensor], native: str) -> dict[str, Tensor]:
+    """Let images enter and leave a graph in the other layout than the one it computes in; the example in it."""
+    there = LAYOUTS[native]
+    back = tuple(sorted(range(4), key=there.__getitem__))
+    result = module(**example)
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and example[str(node.target)].dim() == 4:
+            with module.graph.inserting_after(node):
+                moved = module.graph.call_function(torch.permute, (node, there))
+            node.replace_all_uses_with(moved, lambda user, moved=moved: user is not moved)
+        elif node.op == "output":
+            given = list(zip(pytree.tree_leaves(node.args), pytree.tree_leaves(result), strict=True))
+            with module.graph.inserting_before(node):
+                made = {n: module.graph.call_function(torch.permute, (n, back)) for n, v in given if v.dim() == 4}
+            node.args = fx.map_arg(node.args, lambda n, made=made: made.get(n, n))
+    module.recompile()
+    return {name: value.permute(back) if value.dim() == 4 else value for name, value in example.items()}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic
+from mase_hw.errors import ConfigError
 from mase_hw.ir import binding
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.evaluate import evaluate
@@ -52,14 +53,27 @@ def named_results(value: Any) -> list[tuple[str, Any]]:
 
 
 def add_common_metadata(
-    graph: AnnotatedGraph, dummy_in: Mapping[str, Any] | None, add_value: bool, force_device_meta: bool
+    graph: AnnotatedGraph, dummy_in: Mapping[str, Any] | None, add_value: bool | None, force_device_meta: bool
 ) -> None:
-    """Evaluate the graph once and write the common metadata of all nodes; on an error nothing is written."""
+    """Evaluate the graph once and write the common metadata of all nodes; on an error nothing is written.
+
+    Raises:
+        ConfigError: If the inputs do not fit, or values are wanted of a symbolic evaluation.
+    """
+    if add_value and force_device_meta:
+        raise ConfigError(
+            "tensors on the device meta have no values to be kept",
+            field="add_value",
+            got="add_value = true with force_device_meta = true",
+            remedy="leave out one of the two",
+        )
     inputs = check_inputs(graph, dummy_in)
     refuse_unknown(graph)
     for node in graph.nodes:
         graph.meta_of(node)
-    keep = _Keeper(add_value and not force_device_meta, {_storage(p) for p in graph.model.parameters()})
+    keep: Callable[[Tensor], Tensor | None] = _on_meta
+    if not force_device_meta:
+        keep = _Keeper(add_value is not False, {_storage(p) for p in graph.model.parameters()})
     found: dict[fx.Node, CommonMetadata] = {}
     results: dict[fx.Node, TensorDict] = {}
 
@@ -99,6 +113,11 @@ def annotate_node(graph: AnnotatedGraph, node: fx.Node, value: Any) -> None:
     op = graph.op_of(node)
     kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
     meta.tree.common = CommonMetadata(kind, name, arguments(graph, node, results, keep), results[node])
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    """Shape and type of a tensor as one on the device meta."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def _storage(tensor: Tensor) -> int:

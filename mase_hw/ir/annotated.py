@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from torch import fx, nn
 
-from mase_hw.catalogue import Catalogue, OpDef
+from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
 from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import binding
@@ -23,8 +23,19 @@ N = TypeVar("N")
 INIT_PASS = "init_metadata_analysis_pass"
 SOURCE_NAMES = "imported"
 """Key of ``graph.meta`` of an imported model: by node of the graph, the name of the node in the source."""
+SOURCE_OUTPUTS, MODEL_NAME = "imported_outputs", "name"
+"""Likewise: what the source calls the results, in order; and what the model is called."""
+OF_SOURCE = frozenset({SOURCE_NAMES, SOURCE_OUTPUTS, MODEL_NAME})
+"""What every graph keeps that is made of an imported one."""
 EMITTED = frozenset({"netlist", "schedule", "bundle", "vectors"})
 """Keys of ``graph.meta`` under which emission puts what it makes of a graph: neither a copy nor a checkpoint has it."""
+
+
+class _ImplicitOps:
+    """Names of the ops that have no hardware of their own: of a graph's catalogue, on the class of the package's."""
+
+    def __get__(self, graph: AnnotatedGraph | None, owner: type) -> list[str]:
+        return [op.name for op in (default_catalogue() if graph is None else graph.catalogue) if op.implicit]
 
 
 class AnnotatedGraph:
@@ -35,6 +46,9 @@ class AnnotatedGraph:
         catalogue: The known ops.
         cf_args: Arguments of ``forward`` that were fixed to a value while tracing.
     """
+
+    implicit_nodes = _ImplicitOps()
+    """Names of the ops that have no hardware of their own (flatten, dropout, ...)."""
 
     def __init__(self, model: fx.GraphModule, catalogue: Catalogue, cf_args: Mapping[str, Any] | None = None) -> None:
         self.model = model
@@ -68,11 +82,6 @@ class AnnotatedGraph:
     def modules(self) -> dict[str, nn.Module]:
         """Every module of the model by its path."""
         return dict(self.model.named_modules())
-
-    @property
-    def implicit_nodes(self) -> list[fx.Node]:
-        """Nodes whose op has no hardware of its own (flatten, dropout, ...)."""
-        return [n for n in self.nodes if self.is_implicit(n)]
 
     @property
     def completed(self) -> tuple[str, ...]:

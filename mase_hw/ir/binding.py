@@ -50,9 +50,11 @@ def op_of(catalogue: Catalogue, model: nn.Module, node: fx.Node) -> OpDef | None
         return catalogue.of_function(node.target)  # type: ignore[arg-type]
     if node.op == "call_method":
         return catalogue.of_method(str(node.target))
-    if node.op != "call_module":
-        return None
-    module = model.get_submodule(str(node.target))
+    return op_of_module(catalogue, model.get_submodule(str(node.target))) if node.op == "call_module" else None
+
+
+def op_of_module(catalogue: Catalogue, module: nn.Module) -> OpDef | None:
+    """The op that a module is called as; see :func:`op_of`."""
     op = catalogue.of_module(module)
     if op is None or isinstance(getattr(module, "mase_op", None), str) or getattr(type(module), "mase_leaf", False):
         return op

@@ -26,7 +26,7 @@ def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
     Raises:
         GraphError: If the model cannot be copied.
     """
-    made = MaseGraph(graph.model, catalogue=graph.catalogue, share_weights=share_weights)
+    made = MaseGraph(graph.model, catalogue=graph.catalogue, share_weights=share_weights, skip_init_metadata=True)
     made.cf_args, made.example, made.nested = dict(graph.cf_args), graph.example, graph.nested
     made.meta |= {key: _branches(value) for key, value in graph.notes.items()}
     made.plain = set(graph.plain)

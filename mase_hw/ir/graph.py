@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +12,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
+from mase_hw.errors import ConfigError, suggest
 from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
@@ -37,30 +40,33 @@ class MaseGraph(AnnotatedGraph):
     model.
 
     Args:
-        model: An ``nn.Module``, which is traced, an fx ``GraphModule``, or what ``torch.export`` makes: an
-            ``ExportedProgram``, or its ``module()``.
+        model: An ``nn.Module``, which is traced, an fx ``GraphModule``, an fx ``Graph``, or what ``torch.export``
+            makes: an ``ExportedProgram``, or its ``module()``.
         cf_args: Arguments of ``forward`` to fix to a value while tracing.
         custom_ops: A user's own ops, ``{"modules": {MyModule: {...}}}``; see
             :func:`mase_hw.ir.custom.ops.with_custom_ops`.
         hf_input_names: Inputs of a Hugging Face model; its main input if None.
-        skip_init_metadata: Run no pass on construction, even if ``add_metadata_args`` is given.
+        skip_init_metadata: Construct the graph without metadata, even if ``add_metadata_args`` is given; else every
+            node has it, as after ``init_metadata_analysis_pass``.
         add_metadata_args: Arguments of ``add_common_metadata_analysis_pass`` (``dummy_in``, ...); if given,
-            the graph is constructed with initialised and common metadata.
+            the graph is constructed with common metadata as well.
         catalogue: The known ops; the package's own if None.
         share_weights: Copy modules only; parameters and buffers stay the caller's tensors, which saves memory
             as long as nothing trains or writes them.
         example: Inputs by name or in order, whose shapes may steer Python code of the model (``if x.shape[1] == 4``).
             A Hugging Face model is then exported with ``torch.export`` for them, and the example names its inputs.
+        root: Of an fx ``Graph``, the module whose layers and parameters it names; its owner if None.
 
     Raises:
-        GraphError: (a ValueError) If ``model`` is neither, or cannot be traced.
+        GraphError: (a ValueError) If ``model`` is none of these, or cannot be traced.
         UnsupportedError: If hooks, or replaced methods of a module, change what it computes.
-        ConfigError: If ``custom_ops`` is incomplete or wrong, or one of its files is missing.
+        ConfigError: If ``custom_ops`` is incomplete or wrong, or one of its files is missing; or ``add_metadata_args``
+            lacks an input, or has an unknown key.
     """
 
     def __init__(
         self,
-        model: nn.Module | fx.GraphModule | ExportedProgram,
+        model: nn.Module | fx.GraphModule | fx.Graph | ExportedProgram,
         cf_args: Mapping[str, Any] | None = None,
         custom_ops: Mapping[str, Any] | None = None,
         hf_input_names: Sequence[str] | None = None,
@@ -69,8 +75,12 @@ class MaseGraph(AnnotatedGraph):
         catalogue: Catalogue | None = None,
         share_weights: bool = False,
         example: Mapping[str, Any] | Sequence[Any] | None = None,
+        root: nn.Module | None = None,
     ) -> None:
         known = with_custom_ops(catalogue, custom_ops)
+        owner = model.owning_module if root is None and isinstance(model, fx.Graph) else root
+        if isinstance(model, fx.Graph) and owner is not None:
+            model = fx.GraphModule(owner, copy.deepcopy(model))  # the caller's graph keeps its owner
         if is_program(model):
             model = import_program(model, known)
         check_model(model)
@@ -90,10 +100,18 @@ class MaseGraph(AnnotatedGraph):
         refuse_replaced(model, traced.graph)
         super().__init__(traced, known, cf_args)
         self.example = example
-        if add_metadata_args is not None and not skip_init_metadata:
-            self.init_metadata()
+        if skip_init_metadata:
+            return
+        self.init_metadata()
+        self.meta["passes"].append(INIT_PASS)
+        if add_metadata_args is not None:
+            keys = list(inspect.signature(self.add_common_metadata).parameters)
+            for key in add_metadata_args.keys() - set(keys):
+                raise ConfigError(
+                    "an unknown argument of the metadata", field=f"add_metadata_args.{key}", remedy=suggest(key, keys)
+                )
             self.add_common_metadata(**add_metadata_args)
-            self.meta["passes"] += [INIT_PASS, COMMON_PASS]
+            self.meta["passes"].append(COMMON_PASS)
 
     @property
     def called(self) -> nn.Module:
@@ -139,7 +157,7 @@ class MaseGraph(AnnotatedGraph):
         known = with_custom_ops(catalogue, custom_ops)
 
         def empty() -> MaseGraph:
-            return cls(fx.GraphModule({}, fx.Graph()), catalogue=known)
+            return cls(fx.GraphModule({}, fx.Graph()), skip_init_metadata=True, catalogue=known)
 
         graph = load(empty, checkpoint, propagate_missing_metadata)
         use_program(graph)
@@ -158,7 +176,7 @@ class MaseGraph(AnnotatedGraph):
         """
         export(self, fname)
 
-    def draw(self, file: str | os.PathLike[str] = "masegraph.svg") -> None:
+    def draw(self, file: str | os.PathLike[str] = "mase_graph.svg") -> None:
         """Draw the graph as an SVG: op, shapes, formats, lanes and timing of every node, as far as metadata tells.
 
         Needs no other program. The same graph gives the same bytes.
@@ -170,7 +188,10 @@ class MaseGraph(AnnotatedGraph):
         draw(self, file)
 
     def add_common_metadata(
-        self, dummy_in: Mapping[str, Any], add_value: bool = True, force_device_meta: bool = False
+        self,
+        dummy_in: Mapping[str, Any] | None = None,
+        add_value: bool | None = None,
+        force_device_meta: bool = False,
     ) -> None:
         """Fill the common metadata of every node and of the graph; see the pass of that name."""
         annotate.add_common_metadata(self, dummy_in, add_value, force_device_meta)

@@ -1,25 +1,30 @@
-"""``partition_transform_pass``: which nodes become hardware, and which stay on the host, and why."""
+"""Which nodes become hardware, and which stay on the host, and why."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
 
 from mase_hw.compiler.quantised_graph import name_inputs
 from mase_hw.compiler.quantised_model import is_quantised
+from mase_hw.compiler.stages import CALIBRATE, quantise_pipeline
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
+from mase_hw.importers import import_model
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import OF_SOURCE
 from mase_hw.ir.evaluate import values_of
-from mase_hw.ir.parts import HARDWARE, Part, joined, places, split
+from mase_hw.ir.parts import HARDWARE, HOST, Part, joined, places, split
 from mase_hw.partition.quantised import entered, with_entries
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.preflight.check import check
 
 PARTS = "partition"
 """Key of ``graph.meta``: the parts of the graph."""
+BACKENDS = {HARDWARE: HARDWARE, HOST: HOST, "mla": HARDWARE, "arm": HOST, "ev": HOST, "llvm": HOST}
+"""Where a backend is; with the names that AFE has for its own."""
 
 
 class PartitionArgs(PassArgs):
@@ -91,7 +96,7 @@ def partition_transform_pass(graph: MaseGraph, args: PartitionArgs) -> tuple[Mas
         parts = entered(model, parts)
     made = MaseGraph(joined(model, parts), share_weights=True, catalogue=graph.catalogue)
     made.example = graph.example
-    made.meta[PARTS] = parts
+    made.meta |= {PARTS: parts} | {key: graph.meta[key] for key in OF_SOURCE & graph.meta.keys()}
     info: Info = {
         "modified": True,
         "parts": [_described(part) for part in parts],
@@ -136,3 +141,62 @@ def _matching(names: Sequence[str], patterns: Sequence[str], field: str) -> set[
             )
         found |= set(there)
     return found
+
+
+def transformed(graph: MaseGraph, example_inputs: Any = None, config: Any = None) -> MaseGraph:
+    """Write a float graph in what hardware has, as ``compile`` does before it calibrates.
+
+    Args:
+        graph: The graph, which is changed.
+        example_inputs: One frame; the example of the import if None.
+        config: As for :func:`mase_hw.compile`.
+    """
+    steps = quantise_pipeline(name_inputs(graph, graph.example if example_inputs is None else example_inputs), config)
+    return steps.without(*steps.names[steps.names.index(CALIBRATE) :]).run(graph).graph
+
+
+def import_and_transform(
+    model: Any,
+    *,
+    example_inputs: Any = None,
+    index_to_backend_dict: Mapping[int, Any] | None = None,
+    config: Any = None,
+    **importing: Any,
+) -> MaseGraph:
+    """Import a model, and write it in what hardware has, or divide it between backends.
+
+    Args:
+        model: As for :func:`mase_hw.import_model`.
+        example_inputs: One frame; the example of the import if None, which modules do not have.
+        index_to_backend_dict: By position of a node among those that compute, from 0, its backend: a name of
+            :data:`BACKENDS`, or a member of an enumeration of them. Where it puts nodes into hardware, no others become
+            hardware; else all that can.
+        config: As for :func:`mase_hw.compile`.
+        importing: Other arguments of ``import_model``.
+
+    Returns:
+        Without ``index_to_backend_dict`` the graph as ``compile`` calibrates it. With it the graph that calls the
+        parts, as ``partition_transform_pass`` gives it; its segments are written so when they are compiled.
+
+    Raises:
+        ConfigError: If a backend is unknown, or there is no such node.
+        MaseHwError: As ``import_model`` and the passes.
+    """
+    graph = import_model(model, **importing)
+    if index_to_backend_dict is None:
+        return transformed(graph, example_inputs, config)
+    nodes = [n.name for n in graph.nodes if n.op.startswith("call_")]
+    places: dict[str, list[str]] = {HOST: [], HARDWARE: []}
+    for index, backend in index_to_backend_dict.items():
+        name = str(getattr(backend, "value", backend)).lower()
+        if name not in BACKENDS or index not in range(len(nodes)):
+            raise ConfigError(
+                "there is no such backend, or no such node",
+                field=f"index_to_backend_dict[{index}]",
+                got=name,
+                expected=f"{', '.join(BACKENDS)}, for the nodes 0 to {len(nodes) - 1}",
+            )
+        places[BACKENDS[name]].append(nodes[index])
+    example = graph.example if example_inputs is None else example_inputs
+    given = {"example": example, "host": places[HOST], "hardware": places[HARDWARE] or None, "config": config}
+    return partition_transform_pass(graph, given)[0]

@@ -28,7 +28,6 @@ from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
 from mase_hw.passes.transforms import (
     QuantizeArgs,
     absorb_bias_transform_pass,
-    calibration_quantization_transform_pass,
     close_graph_transform_pass,
     cross_layer_equalization_transform_pass,
     equalization_transform_pass,
@@ -43,6 +42,7 @@ from mase_hw.passes.transforms import (
     lower_rows_transform_pass,
     lower_slices_transform_pass,
     lower_streaming_transform_pass,
+    quantize_module_transform_pass,
     quantize_transform_pass,
     simplify_graph_transform_pass,
     smooth_quant_transform_pass,
@@ -66,6 +66,7 @@ from mase_hw.passes.rounding import (  # isort: skip
     keep_float_analysis_pass,
     round_weights_transform_pass,
 )
+from mase_hw.passes.calibration_quantization import calibration_quantization_transform_pass  # isort: skip
 from mase_hw.passes.pipeline import Pipeline, Step  # isort: skip
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "noise_analysis_pass",
     "noise_based_mixed_precision_quantization",
     "profile_statistics_analysis_pass",
+    "quantize_module_transform_pass",
     "quantize_transform_pass",
     "report_graph_analysis_pass",
     "report_node_hardware_type_analysis_pass",

@@ -77,7 +77,7 @@ class GraphPass(Generic[A]):
             raise GraphError(
                 f"{self.name} works on a MaseGraph",
                 got=type(graph).__name__,
-                remedy="make one with MaseGraph(model)",
+                remedy="make one with MaseGraph(model); what works on modules is quantize_module_transform_pass",
             )
         args = validate(self.name, self.args, pass_args)
         lacking = self.lacks(graph.completed)
@@ -134,9 +134,9 @@ Named = str | GraphPass[Any]
 """A pass, by name if it is one of this package."""
 
 
-def changed(info: Info) -> bool:
-    """Whether a pass changed the network, by its report; one that says nothing of it may have."""
-    return bool(info.get("modified", True))
+def changed(info: Any) -> bool:
+    """Whether a step changed the network, by its report; one that says nothing of it may have, a mere result not."""
+    return isinstance(info, Mapping) and bool(info.get("modified", True))
 
 
 def graph_pass(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import MODEL_NAME
 from mase_hw.ir.metadata import MaseMetadata
 from mase_hw.ir.view import plain
 from mase_hw.nn import Quantized
@@ -29,17 +30,19 @@ class Place:
         folder: The folder; it is made.
         prefix: Begins the name of every file.
         suffix: Ends it, before the extension.
+        name: What the model is called in between; by its class if None.
 
     Raises:
-        ConfigError: If prefix or suffix cannot be a part of a file's name.
+        ConfigError: If one of them cannot be a part of a file's name.
     """
 
     folder: Path
     prefix: str = ""
     suffix: str = ""
+    name: str | None = None
 
     def __post_init__(self) -> None:
-        for field, value in (("prefix", self.prefix), ("suffix", self.suffix)):
+        for field, value in (("prefix", self.prefix), ("suffix", self.suffix), ("name", self.name or "")):
             if not re.fullmatch(r"[\w.+=-]*", value):
                 raise ConfigError(
                     "this cannot be a part of a file's name",
@@ -48,6 +51,20 @@ class Place:
                     expected="letters, digits and . _ + = -",
                 )
 
+    def write(self, graph: MaseGraph, configuration: Mapping[str, Any] | None = None) -> list[Path]:
+        """Write the files of a graph; see :func:`dump_diagnostic_files`."""
+        arrays: dict[str, Any] = {}
+        configured = _configuration(graph, configuration)
+        documents = {"graph": _graph(graph), "configuration": configured, "statistics": _statistics(graph, arrays)}
+        _arrays(graph, arrays)
+        files = {f"{name}.json": (json.dumps(tree, indent=1) + "\n").encode() for name, tree in documents.items()}
+        files["configuration.yaml"] = "".join(f"{line}\n" for line in _yaml(configured)).encode()
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        files["arrays.npz"] = buffer.getvalue()
+        start = f"{self.prefix}{self.name or model_name(graph)}{self.suffix}"
+        return [_write(self.folder, f"{start}.{name}", content) for name, content in files.items()]
+
 
 def dump_diagnostic_files(
     graph: MaseGraph,
@@ -55,18 +72,18 @@ def dump_diagnostic_files(
     prefix: str = "",
     suffix: str = "",
     *,
+    name: str | None = None,
     configuration: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Write what a graph holds: four files, the same bytes for the same graph.
+    """Write what a graph holds: five files, the same bytes for the same graph.
 
-    Their names are ``{prefix}{model}_NAME{suffix}``, with the name of the model's class, so that graphs of several
-    models can share a folder. ``NAME`` is
+    Their names are ``{prefix}{name}{suffix}.KIND``, so that graphs of several models can share a folder. ``KIND`` is
 
-    - ``graph``, a JSON file: passes that have run, and every node with its op, target, inputs, common and hardware
-      metadata.
-    - ``configuration``, a JSON file: formats and cast modes of every quantised node, and ``configuration``.
-    - ``statistics``, a JSON file: what was observed, by node and tensor.
-    - ``arrays``, a npz file: ``state/NAME`` for parameters and buffers of the model, ``mantissas/NODE.NAME`` for the
+    - ``graph.json``: passes that have run, and every node with its op, target, inputs, common and hardware metadata.
+    - ``configuration.json`` and the same as ``configuration.yaml``: formats and cast modes of every quantised node, and
+      ``configuration``.
+    - ``statistics.json``: what was observed, by node and tensor.
+    - ``arrays.npz``: ``state/NAME`` for parameters and buffers of the model, ``mantissas/NODE.NAME`` for the
       integers that stand for them in hardware, ``values/NODE.NAME`` for tensors kept in metadata, and
       ``statistics/NODE.NAME.STATISTIC`` for statistics that are arrays.
 
@@ -77,34 +94,22 @@ def dump_diagnostic_files(
         folder: Where to; it is made. Files of the same names are replaced, each at once.
         prefix: Begins the name of every file.
         suffix: Ends it, before the extension.
+        name: What the model is called in between; by its class if None.
         configuration: What else belongs to the configuration; anything JSON can hold.
 
     Returns:
         The files.
 
     Raises:
-        ConfigError: If prefix or suffix cannot be a part of a file's name.
+        ConfigError: If prefix, suffix or name cannot be a part of a file's name.
         EmitError: If a file cannot be written.
     """
-    place = Place(Path(folder), prefix, suffix)
-    arrays: dict[str, Any] = {}
-    documents = {
-        "graph": _graph(graph),
-        "configuration": _configuration(graph, configuration),
-        "statistics": _statistics(graph, arrays),
-    }
-    _arrays(graph, arrays)
-    files = {f"{n}{suffix}.json": (json.dumps(d, indent=1) + "\n").encode() for n, d in documents.items()}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    files[f"arrays{suffix}.npz"] = buffer.getvalue()
-    start = f"{prefix}{model_name(graph)}_"
-    return [_write(place.folder, f"{start}{name}", content) for name, content in files.items()]
+    return Place(Path(folder), prefix, suffix, name).write(graph, configuration)
 
 
 def model_name(graph: MaseGraph) -> str:
-    """The model's class, as a part of a file's name."""
-    return re.sub(r"[^\w.+=-]", "_", type(graph.model).__name__)
+    """What the model is called, by its class if nothing else is known, as a part of a file's name."""
+    return re.sub(r"[^\w.+=-]", "_", str(graph.meta.get(MODEL_NAME) or type(graph.model).__name__))
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:
@@ -204,3 +209,15 @@ def _json(value: Any, path: str = "", arrays: dict[str, Any] | None = None) -> A
         # Python writes what JSON has no word for as words of its own, so these go as text.
         return value if not isinstance(value, float) or np.isfinite(value) else repr(value)
     return str(value)
+
+
+def _yaml(tree: Any, indent: str = "") -> Iterator[str]:
+    """The lines of a tree of JSON as YAML, in blocks; single values, strings too, are written as in JSON."""
+    items = list(tree.items()) if isinstance(tree, dict) else [(None, item) for item in tree]
+    for key, value in items:
+        start = f"{indent}-" if key is None else f"{indent}{json.dumps(key)}:"
+        if isinstance(value, dict | list) and value:
+            yield start
+            yield from _yaml(value, f"{indent}  ")
+        else:
+            yield f"{start} {json.dumps(value)}"

@@ -20,7 +20,6 @@ PASS_NAMES = frozenset(
         "emit_verilog_top_transform_pass",
         "equalization_transform_pass",
         "fit_hardware_analysis_pass",
-        "fixed_point",
         "fold_batch_norm_transform_pass",
         "fold_constants_transform_pass",
         "init_metadata_analysis_pass",

@@ -1,4 +1,4 @@
-"""Pipelines: passes in a named order that can be looked at before it runs, and that says where it failed."""
+"""Pipelines: steps in a named order that can be looked at before it runs, and that says where it failed."""
 
 from __future__ import annotations
 
@@ -17,28 +17,32 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.report_tables import Table
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.base import GraphPass, Info, changed, validate
-from mase_hw.passes.diagnostics import Place, dump_diagnostic_files
+from mase_hw.passes.diagnostics import Place
 from mase_hw.passes.reproduce import Reproducer
 
-PlainPass = Callable[[MaseGraph, Mapping[str, Any]], tuple[MaseGraph, Info]]
-Arguments = Mapping[str, Any] | BaseModel | None
+PlainStep = Callable[[Any, Any], Any]
+Arguments = Any
+"""Of a pass a dict or its model; of a function whatever it takes."""
 _FAILURE = "_mase_hw_step_failure"
 """Attribute of an exception that says which step raised it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One pass of a pipeline with its arguments.
+    """One step of a pipeline with its arguments.
 
     Args:
         name: Unique within the pipeline.
-        run: A pass, or a function ``(graph, args) -> (graph, info)``.
-        args: Arguments of the pass.
+        run: A pass, or any function ``(graph, args)``. It returns ``(graph, info)`` as a pass does, a graph alone, or
+            anything else, which is the result of the step: an evaluation its score, a search what it found. A first
+            step that is a function may make the graph, such as one that imports a model; it gets None, or what
+            the pipeline was run on.
+        args: Arguments of the step.
         title: What people are told while it runs, if it takes long enough to be told.
     """
 
     name: str
-    run: GraphPass[Any] | PlainPass
+    run: GraphPass[Any] | PlainStep
     args: Arguments = None
     title: str = ""
 
@@ -46,6 +50,11 @@ class Step:
     def pass_name(self) -> str:
         """Name of the pass or function."""
         return str(getattr(self.run, "name", None) or getattr(self.run, "__name__", type(self.run).__name__))
+
+    @property
+    def graph_pass(self) -> GraphPass[Any] | None:
+        """The pass that the step runs; None of a function that does not name one as its ``graph_pass``."""
+        return self.run if isinstance(self.run, GraphPass) else getattr(self.run, "graph_pass", None)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ class StepFailure:
         step: The step.
         position: Its place in the pipeline, from 1.
         of: Number of steps.
-        graph: The graph as the failed step left it; passes of this package leave it as they got it.
+        graph: The graph as the failed step left it, None if none was made by then; passes of this package leave it as
+            they got it.
         completed: Passes that had run on the graph.
         finished: Steps that had finished, with what they reported.
     """
@@ -64,15 +74,17 @@ class StepFailure:
     step: Step
     position: int
     of: int
-    graph: MaseGraph
+    graph: MaseGraph | None
     completed: tuple[str, ...]
-    finished: Mapping[str, Info]
+    finished: Mapping[str, Any]
 
     def __str__(self) -> str:
         lines = [
             f"in step {self.step.name!r} ({self.position} of {self.of}, {self.step.pass_name})",
             f"  arguments: {_short(self.step.args)}",
-            f"  graph: {len(self.graph.nodes)} nodes; passes run: {', '.join(self.completed) or 'none'}",
+            "  graph: none yet"
+            if self.graph is None
+            else f"  graph: {len(self.graph.nodes)} nodes; passes run: {', '.join(self.completed) or 'none'}",
             f"  steps finished: {', '.join(self.finished) or 'none'}",
         ]
         return "\n".join(lines)
@@ -84,12 +96,12 @@ class Run:
 
     Args:
         graph: The graph it left.
-        infos: What every step reported, by its name.
+        infos: What every step reported, or its result, by its name.
         seconds: How long every step took.
     """
 
     graph: MaseGraph
-    infos: dict[str, Info] = field(default_factory=dict)
+    infos: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -99,7 +111,7 @@ class Run:
 
 
 class Pipeline:
-    """Passes in order. A pipeline is never changed: what changes it returns another one.
+    """Steps in order. A pipeline is never changed: what changes it returns another one.
 
     Args:
         steps: The steps, with unique names.
@@ -159,6 +171,10 @@ class Pipeline:
         gone = {self._index(name) for name in names}
         return Pipeline([s for i, s in enumerate(self.steps) if i not in gone], self.name)
 
+    def until(self, name: str) -> Pipeline:
+        """The steps up to one, which is the last."""
+        return Pipeline(self.steps[: self._index(name) + 1], self.name)
+
     def replaced(self, name: str, args: Arguments) -> Pipeline:
         """With other arguments for one step."""
         index = self._index(name)
@@ -172,7 +188,8 @@ class Pipeline:
         prefix: str = "",
         suffix: str = "",
         *,
-        condition: Callable[[MaseGraph], bool] | None = None,
+        condition: bool | Callable[[MaseGraph], bool] = True,
+        name: str | None = None,
     ) -> Pipeline:
         """With a step that writes diagnostic files right after another one, or after every one that fulfils something.
 
@@ -181,7 +198,8 @@ class Pipeline:
             folder: Where to; as :func:`~mase_hw.passes.diagnostics.dump_diagnostic_files`.
             prefix: Begins every file's name.
             suffix: Ends it, before the extension; ``_`` and the step's name stand before it.
-            condition: Whether to write them, asked with the graph when the step is done; None for always.
+            condition: Whether to write them; a function is asked with the graph when the step is done.
+            name: What the model is called; by its class if None.
 
         Raises:
             ConfigError: If there is no such step, or none that fulfils the condition, or a name cannot be a file's.
@@ -191,18 +209,15 @@ class Pipeline:
             if not found:
                 raise ConfigError(f"no step of {self.name} fulfils the condition", field="step", expected=self.names)
             made = self
-            for name in found:
-                made = made.dump_diagnostic_files_after(name, folder, prefix, suffix, condition=condition)
+            for each in found:
+                made = made.dump_diagnostic_files_after(each, folder, prefix, suffix, condition=condition, name=name)
             return made
-        return self._dumped(step, Place(Path(folder), prefix, f"_{step}{suffix}"), condition)
+        return self._dumped(step, Place(Path(folder), prefix, f"_{step}{suffix}", name), condition)
 
-    def _dumped(self, step: str, place: Place, condition: Callable[[MaseGraph], bool] | None) -> Pipeline:
+    def _dumped(self, step: str, place: Place, condition: bool | Callable[[MaseGraph], bool]) -> Pipeline:
         def dump(graph: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, Info]:
-            if condition is not None and not condition(graph):
-                return graph, {"files": [], "modified": False}
-            files = dump_diagnostic_files(
-                graph, place.folder, place.prefix, place.suffix, configuration=self.configuration()
-            )
+            wanted = condition(graph) if callable(condition) else condition
+            files = place.write(graph, self.configuration()) if wanted else []
             return graph, {"files": [str(file) for file in files], "modified": False}
 
         return self.inserted(Step(f"{step}_dump", dump, {}), after=step)
@@ -211,28 +226,35 @@ class Pipeline:
         """With diagnostic files after every step; the place and name of the step stand before the suffix."""
         made = self
         for position, name in enumerate(self.names, 1):
-            made = made._dumped(name, Place(Path(folder), prefix, f"_{position:02d}_{name}{suffix}"), None)
+            made = made._dumped(name, Place(Path(folder), prefix, f"_{position:02d}_{name}{suffix}"), True)
         return made
 
     def configuration(self) -> dict[str, Any]:
         """Every step with its pass and arguments, as far as JSON can hold them."""
         return {step.name: {"pass": step.pass_name, "args": _plain(step.args)} for step in self.steps}
 
-    def check(self, graph: MaseGraph) -> None:
+    def check(self, graph: Any) -> None:
         """Refuse an order in which a pass would lack another one's result, before anything runs.
 
-        Functions that are no :class:`GraphPass` are taken to need nothing and to give nothing.
+        Functions that are no :class:`GraphPass` are taken to need nothing and to give nothing. What a graph holds that
+        the first step makes is not known before it runs; every pass then looks at it in its turn.
 
         Raises:
-            GraphError: If ``graph`` is no MaseGraph.
+            GraphError: If ``graph`` is no MaseGraph, and the first step is a pass.
             PassOrderError: If a pass needs one that has not run by then.
         """
         if not isinstance(graph, MaseGraph):
-            raise GraphError(f"{self.name} works on a MaseGraph", got=type(graph).__name__)
+            if self.steps and not isinstance(self.steps[0].run, GraphPass):
+                return
+            raise GraphError(
+                f"{self.name} works on a MaseGraph",
+                got=type(graph).__name__,
+                remedy="run it on one, or begin with a step that makes one",
+            )
         done = list(graph.completed)
         for position, step in enumerate(self.steps, 1):
-            one = step.run
-            if not isinstance(one, GraphPass):
+            one = step.graph_pass
+            if one is None:
                 continue
             lacking = one.lacks(done)
             if lacking:
@@ -246,7 +268,7 @@ class Pipeline:
 
     def run(
         self,
-        graph: MaseGraph,
+        graph: Any = None,
         *,
         progress: Callable[[str], object] | None = None,
         on_step: Callable[[Step], object] | None = None,
@@ -256,7 +278,7 @@ class Pipeline:
         """Run every step.
 
         Args:
-            graph: The graph; passes change it in place.
+            graph: The graph, which passes change in place; or what the first step makes one of, a file for example.
             progress: Told the name of every step before it runs.
             on_step: Called with every step before it runs.
             verify: Check the graph after every step, once it has common metadata, so that a pass which leaves a broken
@@ -270,6 +292,7 @@ class Pipeline:
 
         Raises:
             PassOrderError: Before anything runs, if a pass would lack another one's result.
+            GraphError: If no step made a graph.
             VerifyError: If a step left a broken graph.
             Exception: What a step raised, of the same type and with the same message. A note says which step it was and
                 what it had, and :func:`failure_of` has the same as data.
@@ -284,7 +307,7 @@ class Pipeline:
 
     def _run(
         self,
-        graph: MaseGraph,
+        graph: Any,
         progress: Callable[[str], object] | None,
         on_step: Callable[[Step], object] | None,
         verify: bool,
@@ -296,18 +319,23 @@ class Pipeline:
                 progress(f"{step.name} ({position} of {len(self)})")
             if on_step is not None:
                 on_step(step)
-            args = step.args if kept is None else kept.before(graph, step.name, step.run, step.args)
+            known = isinstance(graph, MaseGraph)
+            args = step.args if kept is None or not known else kept.before(graph, step.name, step.run, step.args)
             started = time.perf_counter()
             try:
-                graph, info = step.run(graph, args)  # type: ignore[arg-type]
+                graph, info = _outcome(graph, step.run(graph, args))
                 run.seconds[step.name] = time.perf_counter() - started
+                if not isinstance(graph, MaseGraph):
+                    raise GraphError(f"{step.name} makes no MaseGraph", got=type(info).__name__)
                 if verify and COMMON_PASS in graph.completed:
                     graph, _ = verify_analysis_pass(graph)
             except Exception as error:
-                failure = StepFailure(step, position, len(self), graph, graph.completed, dict(run.infos))
+                at = graph if known else None
+                completed = () if at is None else at.completed
+                failure = StepFailure(step, position, len(self), at, completed, dict(run.infos))
                 setattr(error, _FAILURE, failure)
                 error.add_note(str(failure))
-                if kept is not None:
+                if kept is not None and known:
                     error.add_note(kept.failed())
                 raise
             run.infos[step.name] = info
@@ -323,6 +351,13 @@ def failure_of(error: BaseException) -> StepFailure | None:
     """Which step of a pipeline raised an exception, and what it had; None if none did."""
     found = getattr(error, _FAILURE, None)
     return found if isinstance(found, StepFailure) else None
+
+
+def _outcome(graph: Any, made: Any) -> tuple[Any, Any]:
+    """Graph and report of a step, of what it returned."""
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], MaseGraph):
+        return made
+    return (made, {}) if isinstance(made, MaseGraph) else (graph, made)
 
 
 def _plain(value: Any) -> Any:
@@ -343,5 +378,6 @@ def _plain(value: Any) -> Any:
 
 
 def _short(args: Arguments) -> str:
-    text = ", ".join(f"{k}={v}" for k, v in (_plain(args) or {}).items())
+    plain = _plain(args)
+    text = ", ".join(f"{k}={v}" for k, v in plain.items()) if isinstance(plain, dict) else str(plain or "")
     return text if len(text) <= 200 else f"{text[:197]}..."

@@ -51,6 +51,7 @@ LAYERS = (
     "synth",
     "preflight",
     "partition",
+    "compat",
     "testing",
     "__init__",
     "cli",

@@ -90,7 +90,7 @@ def test_implicit_is_what_costs_no_hardware() -> None:
     kinds = {n.name: graph.meta_of(n).common.mase_type for n in graph.nodes}
     assert kinds["transpose"] == kinds["permute"] == kinds["cat"] == kinds["view"] == "implicit_func"
     names = ["view", "unsqueeze", "contiguous", "transpose", "flatten", "permute", "flatten_1"]
-    assert [n.name for n in graph.implicit_nodes] == names
+    assert [n.name for n in graph.nodes if graph.is_implicit(n)] == names
     assert [n.name for n in graph.metadata.common.nodes_in] == ["cat"]
 
 

@@ -37,7 +37,7 @@ def made(name: str, **order: Any) -> GraphPass[NoArgs]:
 
 @pytest.fixture
 def graph() -> MaseGraph:
-    return MaseGraph(MLP(4))
+    return MaseGraph(MLP(4), skip_init_metadata=True)
 
 
 def test_valid_arguments(graph: MaseGraph) -> None:

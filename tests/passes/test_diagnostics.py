@@ -17,7 +17,7 @@ from mase_hw.passes.pipeline import Pipeline, Step
 from tests.passes.test_pipeline import EIGHT, whole
 from tests.unit.pipeline import MLP, calibrated, inputs, rule, seeded
 
-NAMES = ["graph", "configuration", "statistics", "arrays"]
+KINDS = ["graph.json", "configuration.json", "statistics.json", "configuration.yaml", "arrays.npz"]
 
 
 def test_what_is_in_the_files(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_what_is_in_the_files(tmp_path: Path) -> None:
     config = {**EIGHT, "overrides": {"fc1": rule(weight_frac_width=3, rounding="floor")}}
     graph, _ = quantize_transform_pass(calibrated(model, x), config)
     files = dump_diagnostic_files(graph, tmp_path / "new" / "dump", "net_", ".q", configuration={"note": 1})
-    assert [f.name for f in files] == [f"net_MLP_{n}.q.{'npz' if n == 'arrays' else 'json'}" for n in NAMES]
+    assert [f.name for f in files] == [f"net_MLP.q.{kind}" for kind in KINDS]
     assert sorted(p.name for p in (tmp_path / "new" / "dump").iterdir()) == sorted(f.name for f in files)
     described, configuration, statistics = (json.loads(f.read_text()) for f in files[:3])
 
@@ -48,7 +48,7 @@ def test_what_is_in_the_files(tmp_path: Path) -> None:
         hidden = model.fc1(x)
     assert (seen["min"], seen["max"], seen["count"]) == (float(hidden.min()), float(hidden.max()), hidden.numel())
 
-    with np.load(files[3]) as arrays:
+    with np.load(files[4]) as arrays:
         assert np.array_equal(arrays["state/fc1.weight"], model.fc1.weight.detach().numpy())
         weight = model.fc1.weight.detach().double().numpy()
         assert np.array_equal(arrays["mantissas/fc1.weight"], np.clip(np.rint(weight * 2**3), -128, 127))
@@ -79,7 +79,7 @@ def test_values_and_odd_numbers(tmp_path: Path) -> None:
     software.results["data_out_0"]["stat"]["mine"] = {"bins": torch.arange(3), "edge": float("inf")}
     files = dump_diagnostic_files(graph, tmp_path)
     stat = json.loads(files[2].read_text())["fc1"]["results"]["data_out_0"]["stat"]["mine"]
-    with np.load(files[3]) as arrays:
+    with np.load(files[4]) as arrays:
         assert arrays[stat["bins"]["array"]].tolist() == [0, 1, 2] and stat["edge"] == "inf"
         assert np.array_equal(arrays["state/fc1.weight"], graph.model.fc1.weight.detach().float().numpy())  # type: ignore[operator,union-attr]
 
@@ -88,12 +88,10 @@ def test_after_a_step(tmp_path: Path) -> None:
     pipeline = whole().dump_diagnostic_files_after("calibrate", tmp_path, prefix="a_")
     assert pipeline.names == ["init", "common", "calibrate", "calibrate_dump", "quantize"]
     run = pipeline.run(MaseGraph(seeded(MLP)))
-    assert [Path(f).name for f in run.infos["calibrate_dump"]["files"]] == [
-        f"a_MLP_{name}_calibrate.{'npz' if name == 'arrays' else 'json'}" for name in NAMES
-    ]
-    dumped = json.loads((tmp_path / "a_MLP_graph_calibrate.json").read_text())
+    assert [Path(f).name for f in run.infos["calibrate_dump"]["files"]] == [f"a_MLP_calibrate.{kind}" for kind in KINDS]
+    dumped = json.loads((tmp_path / "a_MLP_calibrate.graph.json").read_text())
     assert "x_quantize" not in [n["name"] for n in dumped["nodes"]], "as it was after that step, not at the end"
-    configuration = json.loads((tmp_path / "a_MLP_configuration_calibrate.json").read_text())["configuration"]
+    configuration = json.loads((tmp_path / "a_MLP_calibrate.configuration.json").read_text())["configuration"]
     assert configuration["quantize"] == {"pass": "quantize_transform_pass", "args": EIGHT}
 
 
@@ -104,7 +102,7 @@ def test_after_every_step(tmp_path: Path) -> None:
     assert torch.equal(run.graph.model(inputs(3, 6)), plain.graph.model(inputs(3, 6)))
     places = ["01_init", "02_common", "03_calibrate", "04_quantize"]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
-        f"p_MLP_{name}_{place}_s.{'npz' if name == 'arrays' else 'json'}" for name in NAMES for place in places
+        f"p_MLP_{place}_s.{kind}" for kind in KINDS for place in places
     )
 
 
@@ -114,7 +112,7 @@ def test_after_steps_that_fulfil_a_condition(tmp_path: Path) -> None:
 
     def quantised(graph: MaseGraph) -> bool:
         asked.append(len(graph.completed))
-        return "fixed_point" in graph.completed
+        return "quantize_transform_pass" in graph.completed
 
     pipeline = whole().dump_diagnostic_files_after(
         lambda step: step.name in ("calibrate", "quantize"), tmp_path, suffix="_x", condition=quantised
@@ -123,7 +121,7 @@ def test_after_steps_that_fulfil_a_condition(tmp_path: Path) -> None:
     run = pipeline.run(MaseGraph(seeded(MLP)))
     assert len(asked) == 2 and run.infos["calibrate_dump"] == {"files": [], "modified": False}
     assert {p.name for p in tmp_path.iterdir()} == {Path(f).name for f in run.infos["quantize_dump"]["files"]}
-    assert (tmp_path / "MLP_graph_quantize_x.json").exists()
+    assert (tmp_path / "MLP_quantize_x.graph.json").exists()
     with pytest.raises(ConfigError, match="no step of eight bits fulfils"):
         whole().dump_diagnostic_files_after(lambda step: False, tmp_path)
 
@@ -132,7 +130,7 @@ def test_files_before_a_failure_stay(tmp_path: Path) -> None:
     pipeline = Pipeline([*whole().steps[:3], Step("quantize", quantize_transform_pass, {"default": rule()})])
     with pytest.raises(ConfigError):
         pipeline.dump_diagnostic_files(tmp_path).run(MaseGraph(seeded(MLP)))
-    assert len(list(tmp_path.iterdir())) == 12
+    assert len(list(tmp_path.iterdir())) == 15
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_it_takes_no_arguments() -> None:
 
 
 def test_later_passes_need_it_and_each_other() -> None:
-    graph = MaseGraph(MLP(4))
+    graph = MaseGraph(MLP(4), skip_init_metadata=True)
     dummy = {"dummy_in": {"x": torch.ones(1, 28, 28)}}
     with pytest.raises(PassOrderError, match="run init_metadata_analysis_pass first"):
         add_common_metadata_analysis_pass(graph, dummy)

@@ -114,7 +114,7 @@ def test_calibration_and_quantisation_as_one_pass() -> None:
     )
     assert info["calibration"]["batches"] == 2 and set(info["nodes"]) == {"fc1", "relu", "fc2"}
     assert torch.equal(one.model(x), two.model(x)) and not torch.equal(one.model(x), model(x))
-    assert {"calibrate_analysis_pass", "fixed_point"} <= set(one.completed)
+    assert {"calibrate_analysis_pass", "quantize_transform_pass"} <= set(one.completed)
     recorded = annotated(model, {"x": x[:1]})
     with pytest.raises(ConfigError, match="nothing says how to quantise"):
         calibration_quantization_transform_pass(recorded, {"data": batches})

@@ -82,7 +82,7 @@ def _ports(manifest: Manifest) -> Iterator[str]:
             continue
         whole, said = (
             msgspec.json.decode(msgspec.json.encode(each))
-            for each in (port_record(stream, entry.tensor, entry.path), entry)
+            for each in (port_record(stream, entry.tensor, entry.path, entry.source), entry)
         )
         for key in sorted(whole.keys() - {"beat_order"}):  # which is words for people
             if whole[key] != said[key]:

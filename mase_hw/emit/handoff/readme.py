@@ -41,7 +41,7 @@ def _row(port: HandoffPort) -> dict[str, Any]:
     return {
         "name": port.name,
         "direction": "input" if port.into else "output",
-        "tensor": entry.tensor,
+        "tensor": f"{entry.tensor}, `{entry.source}` in the file" if entry.source else entry.tensor,
         "shape": " x ".join(map(str, entry.shape)) or "scalar",
         "streamed": " x ".join(map(str, entry.streamed)),
         "permuted": entry.layout is not None,

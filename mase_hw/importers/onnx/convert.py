@@ -186,4 +186,4 @@ class _Conversion:
                 expected="values",
                 remedy="end the model with a DequantizeLinear; the hardware gives the integers on its port",
             )
-        return self.writer.finished([self.values[name] for name in self.source.outputs])
+        return self.writer.finished([self.values[name] for name in self.source.outputs], self.source.outputs)

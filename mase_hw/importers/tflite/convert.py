@@ -162,4 +162,4 @@ class _Conversion:
             value = self.values[index]
             self.writer.source = self.source.tensors[index].name
             results.append(Step.ordered(self.writer, value, first=False))
-        return self.writer.finished(results)
+        return self.writer.finished(results, [self.source.tensors[index].name for index in self.source.outputs])

@@ -41,8 +41,22 @@ def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] |
         CatalogueError: If a name, class, function or SystemVerilog module is taken.
     """
     known = default_catalogue() if catalogue is None else catalogue
+    for kind, target, entry in custom_targets(custom_ops):
+        where = f"custom_ops.{kind}.{target.__name__}"
+        op = entry if isinstance(entry, OpDef) else custom_op(target, entry, known, where)
+        known = _added(known, op)
+    return known
+
+
+def custom_targets(custom_ops: Mapping[str, Any] | None) -> list[tuple[str, Any, Any]]:
+    """The modules and functions that ``custom_ops`` names, with their entries: ``(kind, target, entry)``.
+
+    Raises:
+        ConfigError: If it is no dict, or a key is wrong.
+    """
+    found: list[tuple[str, Any, Any]] = []
     if not custom_ops:
-        return known
+        return found
     if not isinstance(custom_ops, Mapping):
         raise ConfigError("custom_ops is not a dict", field="custom_ops", got=type(custom_ops).__name__)
     for key in custom_ops:
@@ -62,9 +76,8 @@ def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] |
                 raise ConfigError(
                     "custom_ops has the wrong kind of key", field=where, got=repr(target), expected=expected
                 )
-            op = entry if isinstance(entry, OpDef) else custom_op(target, entry, known, where)
-            known = _added(known, op)
-    return known
+            found.append((kind, target, entry))
+    return found
 
 
 def _added(known: Catalogue, op: OpDef) -> Catalogue:

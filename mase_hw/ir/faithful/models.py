@@ -28,7 +28,7 @@ def check_model(model: Any) -> None:
         raise GraphError(
             "the model is not a module",
             got=model.__name__ if isinstance(model, type) else type(model).__name__,
-            expected="torch.nn.Module or torch.fx.GraphModule",
+            expected="torch.nn.Module, torch.fx.GraphModule, or torch.fx.Graph with its module as root",
             remedy="pass an instance of the model, not its class" if isinstance(model, type) else None,
         )
     name = type(model).__name__

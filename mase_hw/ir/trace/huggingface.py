@@ -111,6 +111,7 @@ class _Shims(fx.Tracer):
 
     call: Call
     theirs: Any
+    unasking = ()  # theirs records these itself
     _TORCH_METHODS_TO_PATCH: Sequence[str]
 
     def trace(self, root: Any, concrete_args: Any = None) -> fx.Graph:

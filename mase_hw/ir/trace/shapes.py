@@ -45,6 +45,37 @@ def _untraced() -> Iterator[None]:
         nn.Module.__call__, nn.Module.__getattr__ = traced  # type: ignore[method-assign]
 
 
+@contextmanager
+def recorded(tracer: fx.Tracer, home: Any, *names: str) -> Iterator[None]:
+    """Within the block functions of torch, or methods of its tensors, make a node where anything they take is one."""
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(_recorded(tracer, home, name))
+        yield
+
+
+@contextmanager
+def _recorded(tracer: fx.Tracer, home: Any, name: str) -> Iterator[None]:
+    own: Callable[..., Any] = getattr(home, name)
+    inherited = name not in vars(home)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves((args, kwargs))):
+            return own(*args, **kwargs)
+        if home is torch:
+            return tracer.create_proxy("call_function", own, args, kwargs)
+        return tracer.create_proxy("call_method", name, args, kwargs)
+
+    setattr(home, name, function)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(home, name)
+        else:
+            setattr(home, name, own)
+
+
 class ShapeAware(fx.Tracer):
     """A tracer that knows an example; to be mixed into another one."""
 
@@ -62,33 +93,8 @@ class ShapeAware(fx.Tracer):
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
         """The graph of a model; tensors that it makes by the number of frames are nodes."""
-        with ExitStack() as stack:
-            for home, names in ((torch, _MAKING), (torch.Tensor, _RESHAPING)):
-                for name in names:
-                    stack.enter_context(self._recorded(home, name))
+        with recorded(self, torch, *_MAKING), recorded(self, torch.Tensor, *_RESHAPING):
             return super().trace(root, concrete_args)
-
-    @contextmanager
-    def _recorded(self, home: Any, name: str) -> Iterator[None]:
-        """Within the block a function makes a node where a number that it takes is one."""
-        own: Callable[..., Any] = getattr(home, name)
-        inherited = name not in vars(home)
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            if not any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves((args, kwargs))):
-                return own(*args, **kwargs)
-            if home is torch:
-                return self.create_proxy("call_function", own, args, kwargs)
-            return self.create_proxy("call_method", name, args, kwargs)
-
-        setattr(home, name, function)
-        try:
-            yield
-        finally:
-            if inherited:
-                delattr(home, name)
-            else:
-                setattr(home, name, own)
 
     def proxy(self, node: fx.Node) -> Proxy:
         """A proxy that Python may ask for what it knows."""

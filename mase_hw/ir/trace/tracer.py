@@ -9,20 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import TraceError
 from torch.utils import _pytree as pytree
 
-from mase_hw.catalogue import Catalogue
+from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
-from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.custom.ops import custom_targets
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results, open_states
 from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.nested import NAMES
 from mase_hw.ir.trace.root import as_call, is_opaque
-from mase_hw.ir.trace.shapes import SPECIALISED, ShapeAware, drop_questions, stem
+from mase_hw.ir.trace.shapes import SPECIALISED, ShapeAware, drop_questions, recorded, stem
 from mase_hw.user_code import first_line, place, user_code
 from mase_hw.user_code import reason as reason_of
 
@@ -42,6 +43,9 @@ class MaseTracer(fx.Tracer):
         leaf_types: Module classes of the catalogue.
     """
 
+    unasking: tuple[str, ...] = ("finfo", "iinfo", "tensor")
+    """Functions of torch that fail on what is being traced, since they do not ask it for ``__torch_function__``."""
+
     def __init__(
         self,
         custom_leaf_modules: Sequence[ModuleType] = (),
@@ -60,6 +64,11 @@ class MaseTracer(fx.Tracer):
         )  # fx annotates a one-element tuple, and takes any number
         constant = {"param_shapes_constant": True} if param_shapes_constant else {}  # not every base knows it
         super().__init__(autowrap_modules=modules, autowrap_functions=self.custom_leaf_functions, **constant)
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """The graph of a model."""
+        with recorded(self, torch, *self.unasking):
+            return super().trace(root, concrete_args)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether the tracer records a call of the module instead of its inside."""
@@ -100,7 +109,8 @@ def trace_torch_module(
         model: The model; it is not changed.
         cf_args: Arguments of ``forward`` to fix to a value, by name; they are no inputs of the graph any
             more.
-        custom_ops: A user's own ops, see :func:`mase_hw.ir.custom.ops.with_custom_ops`; they are leaves.
+        custom_ops: Modules and functions that are leaves, ``{"modules": {MyModule: {...}}}``; what an entry says of
+            the op is of no matter to the tracer.
         hf_input_names: Inputs of a Hugging Face model, such as ``["input_ids", "attention_mask"]``; its main
             input if None. All other arguments have their default, without a cache.
         catalogue: Ops whose modules and functions are leaves; the package's own if None.
@@ -110,7 +120,7 @@ def trace_torch_module(
     Raises:
         GraphError: If the model cannot be copied or traced; names the file and line.
         ConfigError: If ``cf_args`` or ``hf_input_names`` names an argument that ``forward`` does not have, or
-            ``custom_ops`` is wrong.
+            a key of ``custom_ops`` is wrong.
         ToolError: If the model is one of Hugging Face and the fx tracer of transformers is missing.
         UnsupportedError: If ``hf_input_names`` has a cache of keys and values.
     """
@@ -124,7 +134,8 @@ def trace_torch_module(
                 expected=", ".join(known),
                 remedy=suggest(name, known),
             )
-    ops = with_custom_ops(catalogue, custom_ops)
+    ops = default_catalogue() if catalogue is None else catalogue
+    own = custom_targets(custom_ops)
     tracer_type: type[Any] = MaseTracer
     if huggingface.is_model(model):
         tracer_type = huggingface.tracer_class(MaseTracer, huggingface.plan(model, hf_input_names, fixed))
@@ -139,7 +150,11 @@ def trace_torch_module(
         tracer_type = ShapeTracer
     root = private_copy(model, share_weights)
     functions = [f for op in ops for f in op.functions if inspect.isfunction(f) and not _is_torch(f)]
-    tracer = tracer_type(custom_leaf_functions=functions, leaf_types=tuple(m for op in ops for m in op.modules))
+    tracer = tracer_type(
+        custom_leaf_layers=[target for kind, target, _ in own if kind == "modules"],
+        custom_leaf_functions=[*functions, *(target for kind, target, _ in own if kind == "functions")],
+        leaf_types=tuple(m for op in ops for m in op.modules),
+    )
     if isinstance(tracer, ShapeAware) and example is not None:
         free = [name for name in known if name not in fixed]
         given = example if isinstance(example, Mapping) else dict(zip(free, example, strict=False))

@@ -18,9 +18,14 @@ class CommonArgs(PassArgs):
     dummy_in: dict[str, Any] | None = Field(
         default=None, description="a tensor for every input of the model, by the name of the argument"
     )
-    add_value: bool = Field(default=True, description="keep the tensors themselves in the metadata, as 'value'")
+    add_value: bool | None = Field(
+        default=None,
+        description="keep the tensors themselves in the metadata, as ``value``; they are unless this is false",
+    )
     force_device_meta: bool = Field(
-        default=False, description="compute shapes only, without reading or copying a weight; keeps no values"
+        default=False,
+        description="compute shapes only, without reading or copying a weight; ``value`` is a tensor on the device "
+        "meta, so ``add_value`` cannot be asked for",
     )
 
 

@@ -6,12 +6,14 @@ A criterion is fed batch by batch and never keeps the data, so a data set of any
 from __future__ import annotations
 
 import copy
+import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from mase_hw.errors import ConfigError, suggest
 
@@ -183,8 +185,60 @@ CRITERIA: dict[str, Callable[..., Criterion]] = {
 }
 """What makes a criterion, by name; each takes the arguments of its class."""
 
-CriterionLike = str | Mapping[str, Any] | Criterion | Callable[[], Criterion]
-"""A name of :data:`CRITERIA`, ``{"name": ..., option: ...}``, a criterion, or what makes one without arguments."""
+CriterionLike = str | Mapping[str, Any] | Criterion | Callable[[], Criterion] | Callable[[Any, Any], Any]
+"""A name of :data:`CRITERIA`, ``{"name": ..., option: ...}``, a criterion, what makes one without arguments, or a
+function of outputs and ground truth."""
+
+
+class OfAll:
+    """What a plain function gives for all outputs and all targets, each joined along the first dimension.
+
+    Args:
+        function: Called once as ``function(outputs, targets)``, with numpy arrays if the targets of the data are, else
+            with tensors. A larger result is better, unless its attribute ``higher_is_better`` says otherwise.
+    """
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self.function = function
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+        self.higher_is_better = bool(getattr(function, "higher_is_better", True))
+        self.arrays = False
+        """Whether the data has arrays."""
+        self.seen: list[tuple[Any, Any]] = []
+
+    def update(self, outputs: Any, targets: Any) -> None:
+        """Keep one batch."""
+        self.seen.append((outputs, targets))
+
+    def result(self) -> Any:
+        """Whatever the function returns."""
+        _seen(self.name, len(self.seen))
+        both = joined(self.seen)
+        if self.arrays:
+            both = pytree.tree_map(lambda v: v.cpu().numpy() if isinstance(v, Tensor) else v, both)
+        return self.function(*both)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Tensors of several batches, or frames, as those of one, in the containers of the first."""
+    leaves, shapes = zip(*[pytree.tree_flatten(part) for part in parts], strict=True)
+    columns = [list(column) for column in zip(*leaves, strict=True)]
+    return pytree.tree_unflatten([_column(values) if len(parts) > 1 else values[0] for values in columns], shapes[0])
+
+
+def _column(values: list[Any]) -> Any:
+    if not isinstance(values[0], Tensor):
+        return values[0]
+    return torch.cat(values) if values[0].dim() else torch.stack(values)
+
+
+def _of_two(criterion: Any) -> bool:
+    """Whether something is a function of outputs and ground truth."""
+    try:
+        inspect.signature(criterion).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(criterion, type)
 
 
 def make_criterion(criterion: CriterionLike) -> Criterion:
@@ -209,7 +263,10 @@ def make_criterion(criterion: CriterionLike) -> Criterion:
                 f"the options of criterion {name!r} are wrong", field="criterion", got=options, expected=str(error)
             ) from error
     if isinstance(criterion, type) or not isinstance(criterion, Criterion):
-        made = criterion() if callable(criterion) else criterion
+        made: Any = criterion
+        if _of_two(made):
+            return OfAll(made)
+        made = made() if callable(made) else made
     else:
         made = copy.deepcopy(criterion)
     if isinstance(made, type) or not isinstance(made, Criterion):
@@ -218,7 +275,7 @@ def make_criterion(criterion: CriterionLike) -> Criterion:
             field="criterion",
             got=type(made).__name__,
             expected="update(outputs, targets), result(), name and higher_is_better",
-            remedy=f"use one of {', '.join(CRITERIA)}, or an object with these four",
+            remedy=f"use one of {', '.join(CRITERIA)}, an object with these four, or a function of outputs and targets",
         )
     return made
 

@@ -18,7 +18,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import as_tensor
 from mase_hw.nn import Quantized
 from mase_hw.nn.streaming import continuing
-from mase_hw.passes.evaluation.criteria import Criterion, CriterionLike, make_criterion
+from mase_hw.passes.evaluation.criteria import Criterion, CriterionLike, OfAll, joined, make_criterion
 
 Progress = Callable[[int, int | None], Any]
 """Called after every batch with the number done and the total, if known."""
@@ -29,7 +29,7 @@ class Evaluation:
     """A criterion and how to run it; call it with a graph or a model and the data.
 
     Args:
-        criterion: A name, a mapping with options, a criterion, or what makes one.
+        criterion: A name, a mapping with options, a criterion, what makes one, or a function of outputs and targets.
         fast_mode: See :func:`evaluate_statistic`.
         device: Where to run; where the model is if None.
         progress: Called after every batch.
@@ -92,7 +92,8 @@ def evaluate_statistic(
         data: Iterable of ``(inputs, targets)``; inputs are a tensor, a tuple in order, or a dict by name, and
             a numpy array does for a tensor. All tensors of the inputs have their frames along the first dimension.
         criterion: A name of :data:`~mase_hw.passes.evaluation.criteria.CRITERIA`, ``{"name": ..., option: ...}``, a
-            :class:`~mase_hw.passes.evaluation.criteria.Criterion` (which is copied), or what makes one.
+            :class:`~mase_hw.passes.evaluation.criteria.Criterion` (which is copied), what makes one, or a function of
+            outputs and targets, see :class:`~mase_hw.passes.evaluation.criteria.OfAll`.
         device: Where to run a copy of the model; None runs the model where it is. Inputs and targets are moved there.
         fast_mode: Whole batches at once.
         progress: Called after every batch with the number done and the total, if known.
@@ -115,10 +116,12 @@ def evaluate_statistic(
     total = len(data) if isinstance(data, Sized) else None
     with evaluating(model):
         for index, batch in enumerate(_pairs(data)):
+            if isinstance(statistic, OfAll):
+                statistic.arrays = any(isinstance(leaf, np.ndarray) for leaf in pytree.tree_leaves(batch[1]))
             inputs, targets = _moved(_tensors(batch, model, index), place)
             if not fast_mode:
                 with continuing(model):
-                    outputs = _joined([run_batch(model, part) for part in _frames(inputs, frame, index)])
+                    outputs = joined([run_batch(model, part) for part in _frames(inputs, frame, index)])
             else:
                 outputs = run_batch(model, inputs)
                 if exact:
@@ -223,21 +226,6 @@ def _frames(inputs: Any, size: int, index: int) -> Iterator[Any]:
     for start in range(0, counts.pop(), size):
         cut = [leaf[start : start + size] if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         yield pytree.tree_unflatten(cut, shape)
-
-
-def _joined(parts: list[Any]) -> Any:
-    """Outputs of single frames as those of a batch."""
-    if len(parts) == 1:
-        return parts[0]
-    leaves, shapes = zip(*[pytree.tree_flatten(part) for part in parts], strict=True)
-    columns = zip(*leaves, strict=True)
-    return pytree.tree_unflatten([_column(list(column)) for column in columns], shapes[0])
-
-
-def _column(values: list[Any]) -> Any:
-    if not isinstance(values[0], Tensor):
-        return values[0]
-    return torch.cat(values) if values[0].dim() else torch.stack(values)
 
 
 def _check_first(model: nn.Module, inputs: Any, outputs: Any, size: int, index: int) -> None:

@@ -105,7 +105,7 @@ def check_graph(graph: MaseGraph, where: str) -> None:
     """
     if not isinstance(graph, MaseGraph):
         raise ConfigError(f"{where} works on a MaseGraph", field="graph", got=type(graph).__name__)
-    if "fixed_point" in graph.completed or COMMON_PASS not in graph.completed:
+    if "quantize_transform_pass" in graph.completed or COMMON_PASS not in graph.completed:
         raise ConfigError(
             f"{where} works on a float graph with metadata",
             field="graph",

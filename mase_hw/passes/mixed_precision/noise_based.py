@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.errors import ConfigError, SearchError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
+from mase_hw.passes.analysis.calibrate import CALIBRATE_PASS, calibrate_analysis_pass
 from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
 from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph, check_repeatable, inputs_of
@@ -37,9 +39,13 @@ class MixedPrecisionConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: int | dict[str, Any] | QuantizeArgs = Field(
-        description="what every node has at first: a width, or arguments of ``quantize_transform_pass`` with all widths"
+        default=8,
+        description="what every node has at first: a width, or arguments of ``quantize_transform_pass`` with all "
+        "widths",
     )
-    high: int | dict[str, Any] | QuantizeArgs = Field(description="what a raised node has, in the same form")
+    high: int | dict[str, Any] | QuantizeArgs = Field(
+        default=16, description="what a raised node has, in the same form"
+    )
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class MixedPrecision:
 
 def noise_based_mixed_precision_quantization(
     graph: MaseGraph,
-    quantization_config: MixedPrecisionConfig | Mapping[str, Any],
+    quantization_config: MixedPrecisionConfig | Mapping[str, Any] | None,
     criterion: CriterionLike,
     target_accuracy: float,
     *,
@@ -83,6 +89,7 @@ def noise_based_mixed_precision_quantization(
     fast_mode: bool = True,
     cost: str | CostModel = "bit_operations",
     prune: bool = True,
+    rank_by: Literal["outputs", "node"] = "outputs",
     progress: Tell | None = None,
 ) -> MixedPrecision:
     """Find a small set of nodes to raise from low to high precision so that a target is met.
@@ -99,8 +106,10 @@ def noise_based_mixed_precision_quantization(
     to lose least. With up to 12 groups every set is considered. The cost is never above that of the prefix.
 
     Args:
-        graph: A float graph, calibrated unless all fraction widths are configured. It is not changed.
-        quantization_config: ``low`` and ``high``: a width each, or arguments of ``quantize_transform_pass``.
+        graph: A float graph with common metadata. It is not changed; where it is not calibrated, a copy is, by the
+            inputs of ``data``.
+        quantization_config: ``low`` and ``high``: a width each, or arguments of ``quantize_transform_pass``; 8 and 16
+            bits if None.
         criterion: A name, options, a criterion or what makes one; see
             :func:`~mase_hw.passes.evaluation.evaluate_statistic`.
         target_accuracy: The result of the criterion to reach: at least, or at most if lower is better.
@@ -113,6 +122,8 @@ def noise_based_mixed_precision_quantization(
         fast_mode: Evaluate whole batches at once instead of frame by frame.
         cost: A name of :data:`~mase_hw.passes.mixed_precision.cost.COSTS` or a function, for pruning and the report.
         prune: Look for something cheaper than the prefix; without it the result is the prefix.
+        rank_by: What a group loses: at the network's outputs, or at its own nodes as ``noise_analysis_pass`` has it
+            (``local``), the worst first and without regard to the price, as AFE does.
         progress: Told what was tried.
 
     Returns:
@@ -124,6 +135,9 @@ def noise_based_mixed_precision_quantization(
     """
     where = "noise_based_mixed_precision_quantization"
     check_graph(graph, where)
+    if CALIBRATE_PASS not in graph.completed:
+        check_repeatable(data, "data")
+        graph, _ = calibrate_analysis_pass(copy_graph(graph), {"data": inputs_of(data)})
     config = validate(where, MixedPrecisionConfig, quantization_config)
     if max_iterations < 0:
         raise ConfigError("the number of iterations is negative", field="max_iterations", got=max_iterations)
@@ -151,13 +165,14 @@ def noise_based_mixed_precision_quantization(
         found,
         inputs_of(data) if noise_data is None else noise_data,
         cost_of,
+        at_nodes=rank_by == "node",
     )
 
     def meets(count: int) -> tuple[bool, int]:
         scores[count] = scorer.score(scorer.quantised(quantize(ranking[:count])))
         return scorer.meets(scores[count], target_accuracy), count
 
-    count = binary_search(meets, 0, len(ranking), max_iterations, "raised nodes", progress=progress)
+    count = binary_search(meets, 0, len(ranking), max_iterations, "raised nodes", progress=progress or (lambda _: None))
     if count is None:
         raise SearchError(
             "the target cannot be met: it is missed with every node raised",

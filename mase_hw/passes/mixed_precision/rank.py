@@ -9,6 +9,7 @@ from typing import Any
 
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.noise.network import Method, network_noise
+from mase_hw.passes.analysis.noise.noise import analyse_noise
 from mase_hw.passes.mixed_precision.cost import CostModel
 
 MOST_MEASURED = 32
@@ -48,6 +49,8 @@ def rank(
     groups: Mapping[str, list[str]],
     inputs: Iterable[Any],
     cost: CostModel,
+    *,
+    at_nodes: bool = False,
 ) -> list[Ranked]:
     """Groups by what raising them is worth, most first; of equal ones those by which more is lost, then the earlier.
 
@@ -57,6 +60,7 @@ def rank(
         groups: Nodes of every group.
         inputs: Batches for the losses, gone through twice.
         cost: What a graph costs.
+        at_nodes: Rank by the noise of the worst node of a group at its own result instead.
     """
     method: Method = "measured" if len(groups) <= MOST_MEASURED else "estimated"
     low = made([])
@@ -70,4 +74,7 @@ def rank(
         loss, left = (found.noise[name] / found.signal if found.signal else 0.0 for found in (before, after))
         price = cost(made([name])) - least
         ranked.append(Ranked(tuple(members), before.sqnr_db(name), loss, max(0.0, loss - left), price))
+    if at_nodes:
+        local = {n: noise.local.sqnr_db for n, noise in analyse_noise(exact, low, inputs).nodes.items() if noise.local}
+        return sorted(ranked, key=lambda group: min(local.get(name, math.inf) for name in group.nodes))
     return sorted(ranked, key=lambda group: (-group.worth, -group.loss))

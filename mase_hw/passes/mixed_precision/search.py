@@ -26,14 +26,14 @@ class BinarySearchState(Generic[T]):
     Args:
         lo: Largest number known to fail, or the lower end while none is.
         hi: Smallest number known to succeed.
-        value: What came with ``hi``.
-        steps: Halvings so far.
+        hi_value: What came with ``hi``.
+        iteration: Halvings so far.
     """
 
     lo: int
     hi: int
-    value: T
-    steps: int = 0
+    hi_value: T
+    iteration: int = 0
 
     @property
     def finished(self) -> bool:
@@ -48,8 +48,8 @@ class BinarySearchState(Generic[T]):
     def after(self, succeeded: bool, value: T) -> BinarySearchState[T]:
         """The state once the middle was tried."""
         if succeeded:
-            return BinarySearchState(self.lo, self.middle, value, self.steps + 1)
-        return BinarySearchState(self.middle, self.hi, self.value, self.steps + 1)
+            return BinarySearchState(self.lo, self.middle, value, self.iteration + 1)
+        return BinarySearchState(self.middle, self.hi, self.hi_value, self.iteration + 1)
 
 
 def binary_search(
@@ -57,7 +57,7 @@ def binary_search(
     lo: int,
     hi: int,
     limit: int = MIXED_PRECISION_SEARCH_LIMIT,
-    procedure_name: str = "binary search",
+    procedure_name: str | None = None,
     *,
     progress: Tell | None = None,
     check_monotonic: bool = False,
@@ -76,8 +76,8 @@ def binary_search(
         lo: Smallest number to try.
         hi: Largest number to try.
         limit: Halvings at most; then the smallest number known to succeed is the one.
-        procedure_name: What is being searched, for progress and errors.
-        progress: Told after every call of the procedure what was tried and what is left.
+        procedure_name: What is being searched, for progress and errors; with None nothing is printed.
+        progress: Told after every call of the procedure what was tried and what is left; if None, that is printed.
         check_monotonic: Try every number within the limits and refuse a procedure that is not monotonic.
 
     Returns:
@@ -88,15 +88,16 @@ def binary_search(
             that begins with a bool.
         SearchError: If ``check_monotonic`` finds a number that succeeds below one that does not.
     """
+    tell = progress or ((lambda _: None) if procedure_name is None else print)
+    procedure_name = procedure_name or "binary search"
     _check(lo, hi, limit, procedure_name)
     known: dict[int, tuple[bool, T]] = {}
 
     def tried(number: int, first: int, last: int) -> tuple[bool, T]:
         if number not in known:
             known[number] = _pair(get_result(number), procedure_name)
-            if progress is not None:
-                said = "satisfied" if known[number][0] else "not satisfied"
-                progress(f"{procedure_name}: {number} {said} (searching {first} to {last})")
+            said = "satisfied" if known[number][0] else "not satisfied"
+            tell(f"{procedure_name}: {number} {said} (searching {first} to {last})")
         return known[number]
 
     if check_monotonic:
@@ -107,9 +108,9 @@ def binary_search(
     if not top[0]:
         return None
     state = BinarySearchState(lo, hi, top[1])
-    while not state.finished and state.steps < limit:
+    while not state.finished and state.iteration < limit:
         state = state.after(*tried(state.middle, state.lo + 1, state.hi))
-    return state.value
+    return state.hi_value
 
 
 def _pair(given: Any, procedure_name: str) -> tuple[bool, Any]:

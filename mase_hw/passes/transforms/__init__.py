@@ -2,7 +2,6 @@
 
 from mase_hw.passes.transforms.absorb_bias import absorb_bias_transform_pass
 from mase_hw.passes.transforms.attention import lower_attention_transform_pass
-from mase_hw.passes.transforms.calibration_quantization import calibration_quantization_transform_pass
 from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.equalization import equalization_transform_pass
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
@@ -17,6 +16,7 @@ from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
+from mase_hw.passes.transforms.quantize_modules import quantize_module_transform_pass
 from mase_hw.passes.transforms.quantize_record import update_quantization_configs
 from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
@@ -24,7 +24,6 @@ from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 __all__ = [
     "QuantizeArgs",
     "absorb_bias_transform_pass",
-    "calibration_quantization_transform_pass",
     "close_graph_transform_pass",
     "cross_layer_equalization_transform_pass",
     "equalization_transform_pass",
@@ -39,6 +38,7 @@ __all__ = [
     "lower_rows_transform_pass",
     "lower_slices_transform_pass",
     "lower_streaming_transform_pass",
+    "quantize_module_transform_pass",
     "quantize_transform_pass",
     "simplify_graph_transform_pass",
     "smooth_quant_transform_pass",

@@ -34,7 +34,6 @@ Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, dict[str, Any]]
     "quantize_transform_pass",
     args=QuantizeArgs,
     needs=("add_common_metadata_analysis_pass",),
-    gives=("fixed_point",),
     invalidates=("add_hardware_metadata_analysis_pass",),
 )
 def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, dict[str, Any]]:

@@ -152,7 +152,7 @@ class NoiseArgs(ReportArgs):
     show: bool = Field(default=False, description="print the table if there is no file for it")
 
 
-@graph_pass("noise_analysis_pass", args=NoiseArgs, needs=("fixed_point",))
+@graph_pass("noise_analysis_pass", args=NoiseArgs, needs=("quantize_transform_pass",))
 def noise_analysis_pass(graph: MaseGraph, args: NoiseArgs) -> tuple[MaseGraph, Info]:
     """Local and cumulative quantisation noise of every node, as :func:`analyse_noise` has it.
 

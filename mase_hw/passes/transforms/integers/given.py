@@ -371,7 +371,7 @@ class GivenIntegers:
             }
             return graph, info
 
-        gives = ("quantize_transform_pass", "fixed_point")
+        gives = ("quantize_transform_pass",)
         outdated = ("add_hardware_metadata_analysis_pass",)
         step = GraphPass("write_given_integers", written, NoArgs, (COMMON_PASS,), gives, outdated)
         return step(self.graph)[1]
