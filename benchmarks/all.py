@@ -148,18 +148,13 @@ BENCHMARKS = (
     ),
     Benchmark(
         "engines",
-        "benchmarks/engines.py --rounds 5 --repeat 10",
-        "--frames 40 --rounds 1 --repeat 1",
+        "benchmarks/engines.py",
+        "--frames 40 --rounds 1",
         (
-            Figure("batch, one process / per-cycle driver, wall", r"batch, one process .*wall: ([\d.]+)", least=30),
-            Figure("batch / bare loop, %", r"batch / bare loop, loop: (\d+)%"),
+            Figure("batch / per-cycle driver, processor", r"batch / per-cycle driver, processor: ([\d.]+)", least=20),
+            Figure("fast / per-cycle driver, loop", r"fast / per-cycle driver, loop: ([\d.]+)"),
+            Figure("batch / bare loop", r"batch / bare loop, loop: ([\d.]+)"),
         ),
-    ),
-    Benchmark(
-        "cocotb",
-        "benchmarks/fast_cocotb.py --repeat 2 --rounds 3",
-        "--frames 40 --rounds 1 --repeat 1",
-        (Figure("fast cocotb / per-cycle driver, loop", r"per-cycle, loop: ([\d.]+)"),),
     ),
     *(
         Benchmark(

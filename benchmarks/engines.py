@@ -1,16 +1,18 @@
-"""Simulation engines on the digits MLP or CNN, side by side in one run.
+"""Simulation engines on the digits MLP, the digits CNN or an encoder layer, side by side in one run.
 
-    python benchmarks/engines.py [--model cnn] [--frames 360] [--rounds 3] [--repeat 1] [--jobs 2]
+    python benchmarks/engines.py [--model cnn] [--stalls random] [--frames 1000] [--rounds 3] [--jobs 2]
 
-Compares the batch engine with the per-cycle cocotb driver (both compare every beat with PyTorch) and with a bare loop
-around the same compiled model that only toggles the clock: what Verilator itself can do. Rounds alternate between the
-engines; figures are medians. "Wall" is a whole simulation as a user waits for it, with the simulator already built;
-"loop" is the time the simulator itself took. The batch engine runs with one process and, as a case of its own, with
-``--jobs``, one for every core by default; the per-cycle driver cannot share its frames and has one process.
+Compares the batch engine and the fast one with the per-cycle cocotb driver (all compare every beat with PyTorch, and
+must find the same cycles), and with a bare loop around the same compiled model that only toggles the clock: what
+Verilator itself can do. Rounds alternate between the engines; figures are medians. "Processor" is the processor time of
+the simulator, which was built before; "wall" is a whole simulation as a user waits for it, "loop" the time from reset
+to outcome inside the simulator. The batch engine runs with one process and, as a case of its own, with ``--jobs``, one
+for every core by default; the others cannot share their frames.
 """
 
 import argparse
 import json
+import resource
 import runpy
 import shlex
 import statistics
@@ -19,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import mase_hw
@@ -27,7 +30,7 @@ from mase_hw.host.process import cores
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.engines.registry import ENGINES
-from mase_hw.simulate.plan import Limits, SimulationOptions
+from mase_hw.simulate.plan import PATTERNS, Limits, SimulationOptions, Stalls
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 BARE = r"""
@@ -70,76 +73,81 @@ def bare_loop(built: Built) -> Path:
     return program
 
 
+def compiled(name: str, out: Path) -> tuple[mase_hw.Design, torch.Tensor]:
+    """The design, and what is played."""
+    if name == "encoder":
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval()
+        frames = torch.randn(360, 16, 16)
+        options = {"hardware": {"max_parallelism": 4}}
+        return mase_hw.compile(layer, frames[:1], options, out=out, calibration=[torch.randn(64, 16, 16)]), frames
+    digits = runpy.run_path(str(EXAMPLES / "digits_mlp.py"))["load"]()
+    model = runpy.run_path(str(EXAMPLES / f"digits_{name}.py"))["model"]()[0]
+    data = digits.train_images.split(256)
+    options = EXAMPLES / f"digits_{name}.toml"
+    return mase_hw.compile(model, data[0][:1], options, out=out, calibration=data), digits.test_images
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
-    parser.add_argument("--frames", type=int, default=360)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=("mlp", "cnn", "encoder"), default="mlp")
+    parser.add_argument("--stalls", choices=PATTERNS, default="none")
+    parser.add_argument("--frames", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=cores(), help="processes of the case with several")
-    parser.add_argument("--repeat", type=int, default=1, help="times the frames are played")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    example = runpy.run_path(str(EXAMPLES / f"digits_{arguments.model}.py"))
-    digits = runpy.run_path(str(EXAMPLES / "digits_mlp.py"))["load"]()
-    images = digits.test_images[: arguments.frames]
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        design = mase_hw.compile(
-            example["model"]()[0],
-            images[:1],
-            EXAMPLES / f"digits_{arguments.model}.toml",
-            out=work / "bundle",
-            calibration=digits.train_images.split(256),
-        )
-        measure(design, images, work, arguments)
+        design, frames = compiled(arguments.model, Path(folder) / "bundle")
+        measure(design, frames, Path(folder), arguments)
 
 
-def measure(design: mase_hw.Design, images: torch.Tensor, work: Path, arguments: argparse.Namespace) -> None:
-    begin = time.perf_counter()
-    stimulus, expected = Reference(design.graph).run(images)
-    print(f"PyTorch reference of {len(images)} frames: {time.perf_counter() - begin:.2f} s")
-    built = {}
-    for name in ("cocotb", "batch"):
-        built[name] = ENGINES[name].build(design.dut(), work / name, cache_dir=work / "cache")
-        print(f"build {name}: {built[name].seconds:.1f} s (empty cache)")
-    bare = bare_loop(built["batch"])
-    wall: dict[str, list[float]] = {}
-    loop: dict[str, list[float]] = {}
-    frames = len(images) * arguments.repeat
-    limits = Limits(4096, 10**9)
+def measure(design: mase_hw.Design, data: torch.Tensor, work: Path, arguments: argparse.Namespace) -> None:
+    frames = arguments.frames
     beats = [
-        {name: design.streams[name].pack(values.repeat(arguments.repeat, 0)) for name, values in side.items()}
-        for side in (stimulus, expected)
+        {name: design.streams[name].pack(np.resize(v, (frames, *v.shape[1:]))) for name, v in side.items()}
+        for side in Reference(design.graph).run(data[:frames])
     ]
+    built = {n: e.build(design.dut(), work / n, cache_dir=work / "cache") for n, e in ENGINES.items()}
+    bare = bare_loop(built["batch"])
     many = f"batch x{arguments.jobs}"
-    cases = [("cocotb", "cocotb", 1), ("batch", "batch", 1), (many, "batch", arguments.jobs)]
+    cases = {name: (name, 1) for name in ("cocotb", "fast", "batch")} | {many: ("batch", arguments.jobs)}
+    times: dict[str, dict[str, list[float]]] = {kind: {} for kind in ("processor", "wall", "loop")}
+    counts = set()
     for _ in range(arguments.rounds):
-        for name, engine, jobs in cases:
-            begin = time.perf_counter()
-            options = SimulationOptions(engine, jobs=jobs)
-            result = ENGINES[engine].simulate(built[engine], work / "run", *beats, limits, options).raise_on_failure()
-            wall.setdefault(name, []).append((time.perf_counter() - begin) / frames)
-            if jobs == 1:  # several processes have no one loop
-                seconds = json.loads((work / "run" / "outcome.json").read_text())["seconds"]
-                loop.setdefault(name, []).append(seconds / result.cycles)
-        done = subprocess.run([bare, str(result.cycles)], cwd=work / "run", check=True, capture_output=True, text=True)
-        loop.setdefault("bare loop", []).append(float(done.stdout) / result.cycles)
-    cycles = design.timing["interval"]
-    print(f"\n{'':12}{'frames/s, wall':>16}{'frames/s, loop':>16}{'cycles/s, loop':>16}")
-    for name in ("cocotb", "batch", many, "bare loop"):
-        whole = f"{1 / statistics.median(wall[name]):16,.0f}" if name in wall else " " * 16
-        inner = 1 / statistics.median(loop[name]) if name in loop else 0.0
-        print(f"{name:12}{whole}" + (f"{inner / cycles:16,.0f}{inner:16,.0f}" if inner else ""))
-    print(f"\n{many} / per-cycle cocotb, wall: {ratio(wall, 'cocotb', many):.1f} (target 30)")
-    print(f"batch, one process / per-cycle cocotb, wall: {ratio(wall, 'cocotb', 'batch'):.1f}")
-    print(f"batch, one process / per-cycle cocotb, loop: {ratio(loop, 'cocotb', 'batch'):.1f}")
-    print(f"batch / bare loop, loop: {ratio(loop, 'bare loop', 'batch'):.0%} (target 80%)")
-    print(f"{frames} frames, batch, wall: {statistics.median(wall['batch']) * frames:.2f} s (target: 360 in 10 s)")
+        for name, (engine, jobs) in cases.items():
+            options = SimulationOptions(engine, jobs=jobs, stalls=Stalls.named(arguments.stalls))
+            begin, before = time.perf_counter(), used()
+            result = ENGINES[engine].simulate(built[engine], work / "run", *beats, Limits(10**6, 10**9), options)
+            seconds = {"processor": used() - before, "wall": time.perf_counter() - begin}
+            result.raise_on_failure()
+            if jobs == 1:  # several processes have no one loop, and cycles of their own
+                counts.add(result.cycles)
+                seconds["loop"] = json.loads((work / "run" / "outcome.json").read_text())["seconds"]
+            for kind, value in seconds.items():
+                times[kind].setdefault(name, []).append(value)
+        if len(counts) != 1:
+            raise SystemExit(f"the engines disagree about the cycles: {sorted(counts)}")
+        (cycles,) = counts
+        done = subprocess.run([bare, str(cycles)], cwd=work / "run", check=True, capture_output=True, text=True)
+        times["loop"].setdefault("bare loop", []).append(float(done.stdout))
+    print(f"{arguments.model}, {frames} frames, stalls {arguments.stalls}: {cycles} cycles")
+    print(f"{'seconds':12}" + "".join(f"{kind:>12}" for kind in times))
+    for name in (*cases, "bare loop"):
+        found = (times[kind].get(name) for kind in times)
+        print(f"{name:12}" + "".join(f"{statistics.median(each):12.3f}" if each else " " * 12 for each in found))
+    for name, slower in (("batch", "cocotb"), (many, "cocotb"), ("fast", "cocotb"), ("batch", "bare loop")):
+        for kind, seen in times.items():
+            if name in seen and slower in seen:
+                # The median of the ratio within a round: both sides saw the same load of the machine.
+                ratio = statistics.median(a / b for a, b in zip(seen[slower], seen[name], strict=True))
+                print(f"{name} / {'per-cycle driver' if slower == 'cocotb' else slower}, {kind}: {ratio:.2f}")
 
 
-def ratio(times: dict[str, list[float]], slow: str, fast: str) -> float:
-    """The median over the rounds of the ratio within a round: both sides saw the same load of the machine."""
-    return statistics.median(a / b for a, b in zip(times[slow], times[fast], strict=True))
+def used() -> float:
+    """Processor seconds of the processes that were started and have ended."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from mase_hw.errors import ConfigError, EmitError
 from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import When
 from mase_hw.simulate.arguments import check as check_arguments
-from mase_hw.simulate.diagnose.failure import with_end
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import DEFAULT_ENGINE, Limits, Stalls
 from mase_hw.simulate.record import record
@@ -182,7 +181,7 @@ class Design:
         limits = Limits.of(self.timing, played.frames, options.stalls, options.inner)
         cycles, shown = options.cycles(self.timing, played.frames), shown_streams(self.manifest)
         attempts = Attempts(self.dut(), options, limits, cycles, played.frames, tell, shown)
-        result = with_casts(with_end(attempts.run(played)), self.manifest, self.graph, inputs)
+        result = with_casts(attempts.run(played), self.manifest, self.graph, inputs)
         if result.failure is None:
             result = kept(result, self.manifest, played.frames, jobs) if options.at_full_rate else result
         else:

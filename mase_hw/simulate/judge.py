@@ -55,6 +55,7 @@ def judge(dut: Dut, plan: Plan, run: Run, *, results_xml: bool = True, edges: Ed
         outcome = _read_outcome(plan, unit, run)
         cycles = outcome["cycles"]
         _read_ports(dut, plan, outcome, ports, outputs, run)
+        _check_resets(plan, outcome, ports)
         _check_verdict(outcome, unit, ports, run)
         check_edges(dut, edges, ports, _tail(run))
     except SimulationError as problem:
@@ -168,13 +169,6 @@ def _read_outcome(plan: Plan, unit: str | None, run: Run) -> dict[str, Any]:
         raise ResultsError(
             "outcome.json belongs to another run", node=str(path), got=outcome["plan"], expected=plan.identity
         )
-    if outcome.get("resets", 0) != plan.resets and outcome["verdict"] == "pass":
-        raise ResultsError(
-            "the run ended before a reset that was to happen in it, so nothing was proven about recovery",
-            got=f"{outcome.get('resets', 0)} resets",
-            expected=plan.resets,
-            remedy="let the reset come earlier, or give more frames",
-        )
     return outcome
 
 
@@ -229,6 +223,20 @@ def _read_ports(
 
 def _cycles(path: Path) -> Any:
     return np.frombuffer(path.read_bytes(), dtype=np.int64)
+
+
+def _check_resets(plan: Plan, outcome: dict[str, Any], ports: dict[str, PortResult]) -> None:
+    """Refuse a run that ended before its last reset, and say when it ended, so that an earlier one can be chosen."""
+    if outcome.get("resets", 0) == plan.resets or outcome["verdict"] != "pass":
+        return
+    moved = {side: sum(p.beats for p in ports.values() if p.stream.direction == side) for side in ("in", "out")}
+    raise ResultsError(
+        "the run ended before a reset that was to happen in it, so nothing was proven about recovery",
+        got=f"{outcome.get('resets', 0)} resets; the run ended {outcome['cycles']} cycles, {moved['in']} input beats "
+        f"and {moved['out']} output beats after its last reset",
+        expected=plan.resets,
+        remedy="let the reset come earlier, or give more frames",
+    )
 
 
 def _check_verdict(outcome: dict[str, Any], unit: str | None, ports: dict[str, PortResult], run: Run) -> None:
@@ -351,24 +359,10 @@ def _when(plan: Plan, run: Run, time: int) -> tuple[str, int | None]:
     edge, rest = divmod(time - run.period // 2, run.period)
     if rest:  # not a rising edge of the testbench's clock, so none of its cycles
         return (f"at time {time} of the simulator" if time else "at its start"), None
-    try:
-        content = json.loads(plan.path.read_text(encoding="utf-8"))
-        reset = int(content["reset_cycles"])
-        again = bool(content["reset_at"]) or _may_reset(plan)
-    except (OSError, ValueError, KeyError, TypeError):
-        again, reset = True, 0
-    if again:
+    reset = int(plan.content["reset_cycles"])
+    if plan.resets or plan.content["intervenes"]:  # a test may reset whenever it likes
         return f"at rising edge {edge} of the clock, counted from 0 over all resets", None
     return (f"in cycle {edge - reset}", edge - reset) if edge >= reset else ("during the reset at its start", None)
-
-
-def _may_reset(plan: Plan) -> bool:
-    """Whether a test intervenes, which may reset whenever it likes."""
-    try:
-        harness = json.loads((plan.folder / "beats" / "harness.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
-    return harness["test"] is not None
 
 
 Edges = Mapping[str, tuple[int, int]]

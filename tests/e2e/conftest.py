@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import mase_hw
+from mase_hw.host.locks import locked
 from mase_hw.simulate.build import simulator
 from mase_hw.simulate.build.simulator import PATIENT_RUN, SHORT_RUN, build
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
@@ -56,13 +56,9 @@ class Workshop:
             shutil.copy2(file, target)
         return folder / "work"
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """One build at a time: it keeps all cores busy, and the next one finds the runtime compiled."""
-        self.shared.mkdir(parents=True, exist_ok=True)
-        with (self.shared / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return locked(self.shared / "lock", "the simulators")
 
 
 @pytest.fixture(autouse=True)

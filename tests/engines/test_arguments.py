@@ -15,7 +15,6 @@ from mase_hw import cli
 from mase_hw.design.attempts import Attempts
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.simulate.arguments import as_resets, as_stalls
-from mase_hw.simulate.diagnose.failure import with_end
 from mase_hw.simulate.plan import PATTERNS, Reset, Stalls
 from mase_hw.simulate.result import SimResult
 
@@ -151,20 +150,6 @@ def test_a_reset_too_late(design: mase_hw.Design, jobs: int) -> None:
     assert design.simulate(reset_at=[4, late.result.cycles], jobs=jobs, **BATCH).passed
     with pytest.raises(ResultsError, match=f"the run ended {late.result.cycles} cycles"):
         design.simulate(reset_at=[4, late.result.cycles + 1], jobs=jobs, **BATCH)
-
-
-def test_no_end_is_invented(design: mase_hw.Design, tmp_path: Path) -> None:
-    """Where nothing whole was left, of this run, the failure stays as it is."""
-    result = design.simulate(reset_at=5000, check=False, **BATCH).result
-    told = with_end(SimResult({}, {}, 0, 0.0, result.run_dir, ResultsError("late"), identity=result.identity))
-    assert "the run ended" in str(told.failure) and told.cycles == result.cycles > 0
-    for failure, identity, folder in (
-        (ResultsError("killed"), result.identity, tmp_path),
-        (ResultsError("of another run"), "0", result.run_dir),
-        (SimulationError("incomplete"), result.identity, result.run_dir),
-    ):
-        given = SimResult({}, {}, 0, 0.0, folder, failure, identity=identity)
-        assert with_end(given) is given
 
 
 def test_a_work_folder_in_the_bundle(unused: mase_hw.Design, tmp_path: Path) -> None:

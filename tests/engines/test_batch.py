@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import stat
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,8 @@ import pytest
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError, ToolError
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.simulator import Built
-from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines import batch
-from mase_hw.simulate.engines.batch import stream_seed
-from mase_hw.simulate.plan import Stalls
+from mase_hw.simulate.plan import Stalls, stream_seed
 from mase_hw.simulate.run import Progress
 from tests.engines.conftest import Builder, play
 from tests.sim.conftest import asked, slice_dut
@@ -131,51 +128,6 @@ def test_seeds_are_those_of_the_cocotb_bench() -> None:
     original = scope["stream_seed"]
     assert callable(original)
     assert all(stream_seed(seed, name) == original(seed, name) for seed in (0, 7, 1 << 40) for name in ("a", "data"))
-
-
-EXTEND = r"""
-#include "verilated.h"
-#include <cstdio>
-static IData ii(int bits, IData v) { return VL_EXTENDS_II(32, bits, v); }
-static QData qi(int bits, QData v) { return VL_EXTENDS_QI(64, bits, v); }
-static QData qq(int bits, QData v) { return VL_EXTENDS_QQ(64, bits, v); }
-static IData mul(int bits, IData a, IData b) { return VL_MULS_III(bits, a, b); }
-static int compared(int bits, IData a, IData b) {
-  return VL_GTS_III(bits, a, b) | VL_GTES_III(bits, a, b) << 1 | VL_LTS_III(bits, a, b) << 2
-         | VL_LTES_III(bits, a, b) << 3;
-}
-#include "extend.h"
-int main() {
-  QData word = 1;
-  long wrong = 0, tried = 0;
-  for (int bits = 1; bits <= 64; ++bits)
-    for (int i = 0; i < 2000; ++i, ++tried) {
-      word = word * 6364136223846793005ULL + 1442695040888963407ULL;
-      const QData mask = bits == 64 ? ~0ULL : (1ULL << bits) - 1;
-      // Random numbers, and those around the ends of the range.
-      const QData a = (i % 4 ? word >> 7 : (i % 8 ? mask : mask / 2) + i / 8) & mask, b = (word >> 20) & mask;
-      wrong += qi(bits, a) != VL_EXTENDS_QI(64, bits, a) || qq(bits, a) != VL_EXTENDS_QQ(64, bits, a);
-      if (bits > 32) continue;
-      wrong += ii(bits, a) != VL_EXTENDS_II(32, bits, a) || mul(bits, a, b) != VL_MULS_III(bits, a, b);
-      for (const IData other : {static_cast<IData>(b), static_cast<IData>(a)}) {
-        const int four = VL_GTS_III(bits, a, other) | VL_GTES_III(bits, a, other) << 1 | VL_LTS_III(bits, a, other) << 2
-                         | VL_LTES_III(bits, a, other) << 3;
-        wrong += compared(bits, a, other) != four;
-      }
-    }
-  std::printf("%ld of %ld", wrong, tried);
-}
-"""
-
-
-def test_sign_extension_is_that_of_verilator(tools: BuildTools, tmp_path: Path) -> None:
-    """What the driver puts in place of functions of the runtime; their own source is the oracle."""
-    source, program = tmp_path / "extend.cpp", tmp_path / "extend"
-    source.write_text(EXTEND)
-    folders = [f"-I{sim_root() / 'batch'}", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}"]
-    command = [*tools.compiler, "-O1", "-fwrapv", *folders, str(source), "-o", str(program)]
-    subprocess.run(command, check=True, env=dict(tools.env))
-    assert subprocess.run([program], check=True, capture_output=True, text=True).stdout == "0 of 128000"
 
 
 @pytest.mark.parametrize("engine", ["batch", "cocotb", "fast"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from mase_hw.host.locks import locked
 
 from .mutants import MUTANTS, OFTEN
 from .proofs import OFTEN as PROVEN_OFTEN
@@ -16,10 +17,8 @@ from .runner import Mutant, Proof, compile_all
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
     """Let the first process that comes fill the folder; another one waits for it."""
-    folder.mkdir(parents=True, exist_ok=True)
     done = folder / "done"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / "lock", "what is compiled"):
         if not done.exists():
             make(folder)
             done.touch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.locks import locked
 from mase_hw.regress.regress import LocalPool, brief
 from tests.regress.conftest import RELU, Runner, network
 
@@ -193,10 +193,11 @@ def test_one_regression_in_a_folder(runner: Runner, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.html").write_text("of the one that runs")
-    with (out / ".lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(EmitError, match="another regression runs in this folder"):
-            runner(RELU)
+    with (
+        locked(out / ".lock", "the folder"),
+        pytest.raises(EmitError, match="another regression runs in this folder"),
+    ):
+        runner(RELU)
     assert (out / "report.html").exists()
 
 

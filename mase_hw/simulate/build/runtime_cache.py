@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,6 @@ from mase_hw.errors import ToolError
 from mase_hw.host.disk import full_disk, not_written
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import sim_root
-from mase_hw.simulate.build import runtime_cache as headers
 from mase_hw.simulate.build.cache import file_hash
 from mase_hw.simulate.build.tools import BuildTools, first_errors, run_tool
 
@@ -33,6 +32,23 @@ VARIABLE = "MASE_HW_RUNTIME"
 """Names a folder with the runtime for all designs; set to nothing, every cache has its own."""
 PREPARED = "prepared"
 """Marks a folder that was made for it."""
+_FUNCTIONS = "functions.h"
+"""Verilator's functions without those of dynamic arrays, beside the header that includes it."""
+WHOLE = "".join(f'#include "verilated{name}.h"\n' for name in ("", "_vpi", "_dpi", "_config"))
+"""The header of all units with everything."""
+HEADER = f"""\
+// Verilator's functions come last, without those of dynamic arrays.
+#define VERILATOR_VERILATED_FUNCS_H_
+#include "verilated.h"
+#undef VERILATOR_VERILATED_FUNCS_H_
+#define VERILATOR_VERILATED_H_INTERNAL_
+#include "{_FUNCTIONS}"
+#undef VERILATOR_VERILATED_H_INTERNAL_
+{WHOLE}"""
+"""The header of all units. The functions that it lacks are those that the compiler would make anew for every unit, a
+fifth of the time of a small one."""
+# No template, with a dynamic array among its parameters; its body ends at the first brace in column 0.
+_OF_ARRAYS = re.compile(r"(?<!>\n)^static inline [^;{}]*?\bVlQueue<[^{;]*\{\n(?:[ #].*\n|\n)*?\}\n", re.MULTILINE)
 STANDARD = "-std=gnu++14"
 """What Verilator's headers ask for; those of later standards are larger, and every unit pays for them."""
 _MODE = 0o644
@@ -70,28 +86,24 @@ class Runtime:
             extra = (*extra, "-include", str(self.header()))
         return self._make(f"{source.stem}.o", [*extra, "-c", str(source)])
 
-    def driver(self, sources: Sequence[Path], folders: Sequence[Path], macros: str) -> Path:
+    def driver(self, bench: Sequence[Path], macros: str) -> Path:
         """Return the object of C++ that is the same for every design, compiling it if the cache has none.
 
         Args:
-            sources: What is compiled, in this order, as one unit; private copies, beside which the unit is written.
-            folders: Where the headers lie that it includes.
+            bench: What is compiled, and the headers that it includes; private copies in one folder.
             macros: First lines of the unit.
 
         Raises:
             ToolError: If the compiler fails.
         """
-        headers = [path for folder in folders for path in sorted(folder.glob("*.h"))]
         digest = hashlib.sha256(macros.encode())
-        for path in (*sources, *headers):
+        for path in bench:
             content = path.read_bytes()
             digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
         name = f"driver-{digest.hexdigest()[:20]}"
-        unit = sources[0].with_name(f"{name}.cpp")
-        near = (os.path.relpath(path, unit.parent) for path in sources)  # the folder may have quotes in its name
-        _write_atomic(unit, (macros + "".join(f'#include "{path}"\n' for path in near)).encode())
-        include = [f"-I{folder}" for folder in folders]
-        return self._make(f"{name}.o", [*include, "-include", str(self.header()), "-c", str(unit)])
+        unit = bench[0].with_name(f"{name}.cpp")
+        _write_atomic(unit, f'{macros}#include "{bench[0].name}"\n'.encode())
+        return self._make(f"{name}.o", ["-include", str(self.header()), "-c", str(unit)])
 
     def header(self) -> Path:
         """Return a header whose precompiled form lies beside it; to be given to ``-include``.
@@ -103,13 +115,13 @@ class Runtime:
         make = functools.partial(self._make, "runtime.h.gch", ["-x", "c++-header", str(header)])
         if not header.is_file():
             functions = (self.tools.include / "verilated_funcs.h").read_text(encoding="utf-8")
-            _write_atomic(self.folder / headers.FUNCTIONS, headers.without_dynamic_arrays(functions).encode())
-            _write_atomic(header, headers.TEXT.encode())
+            _write_atomic(self.folder / _FUNCTIONS, without_dynamic_arrays(functions).encode())
+            _write_atomic(header, HEADER.encode())
         try:
             make()
         except ToolError:
             # Another Verilator may need what was left out; if not that, the compiler says again what is wrong.
-            _write_atomic(header, headers.WHOLE.encode())
+            _write_atomic(header, WHOLE.encode())
             make()
         return header
 
@@ -192,7 +204,7 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
     # Verilator's ``VM_*`` macros are not given: the runtime ignores them, and a precompiled header is only valid
     # for the macros it was made with. The model's units define them, so that all builds share one runtime.
     flags = (optimise, STANDARD, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
-    key = hashlib.sha256("\0".join([tools.fingerprint, *flags, headers.TEXT]).encode()).hexdigest()[:20]
+    key = hashlib.sha256("\0".join([tools.fingerprint, *flags, HEADER]).encode()).hexdigest()[:20]
     folder = _home(cache_dir) / f"runtime-{key}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -230,30 +242,6 @@ def _write_atomic(path: Path, content: bytes) -> None:
     os.replace(partial, path)
 
 
-FUNCTIONS = "functions.h"
-"""Verilator's functions without those of dynamic arrays, beside the header that includes it."""
-WHOLE = "".join(f'#include "verilated{name}.h"\n' for name in ("", "_vpi", "_dpi", "_config"))
-"""The header of all units with everything."""
-TEXT = f"""\
-// Verilator's functions come last, without those of dynamic arrays.
-#define VERILATOR_VERILATED_FUNCS_H_
-#include "verilated.h"
-#undef VERILATOR_VERILATED_FUNCS_H_
-#define VERILATOR_VERILATED_H_INTERNAL_
-#include "{FUNCTIONS}"
-#undef VERILATOR_VERILATED_H_INTERNAL_
-{WHOLE}"""
-"""The header of all units."""
-
-# No template, with a dynamic array among its parameters; its body ends at the first brace in column 0.
-_OF_ARRAYS = re.compile(r"(?<!>\n)^static inline [^;{}]*?\bVlQueue<[^{;]*\{\n(?:[ #].*\n|\n)*?\}\n", re.MULTILINE)
-
-
 def without_dynamic_arrays(functions: str) -> str:
     """The text of ``verilated_funcs.h`` without the functions that take dynamic arrays."""
     return _OF_ARRAYS.sub("", functions)
-
-
-def has_dynamic_arrays(sources: Iterable[Path]) -> bool:
-    """Whether generated C++ may call what :func:`without_dynamic_arrays` leaves out."""
-    return any(b"VlQueue" in path.read_bytes() for path in sources)

@@ -23,9 +23,9 @@ from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
-from mase_hw.simulate.build.runtime_cache import Runtime, has_dynamic_arrays, runtime
+from mase_hw.simulate.build.runtime_cache import Runtime, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
-from mase_hw.simulate.build.tools import OPTIMISED, BuildTools, compilers, find_build_tools, first_errors, run_tool
+from mase_hw.simulate.build.tools import BuildTools, compilers, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut, port_widths
 
 FLAGS = (
@@ -59,10 +59,9 @@ class Flavour:
         flags: More flags of Verilator.
         link: More flags of the linker.
         rules: Lines of a configuration file for Verilator; the same for the same design wherever it lies.
-        folders: Where headers lie that ``main`` or the prologue includes.
         generated: C++ files that are written beside the model and compiled before ``main``, by name.
-        prologue: First lines of every unit.
-        driver: C++ files that are the same for every design, compiled once and kept with the runtime.
+        bench: C++ that is the same for every design, compiled once and kept with the runtime: the driver, then the
+            headers that it and ``generated`` include.
         unit_bytes: C++ that is compiled as one unit: headers are parsed once a unit, but units compile in parallel.
         coverage: Whether the simulator counts lines, branches and toggles.
     """
@@ -73,10 +72,8 @@ class Flavour:
     flags: tuple[str, ...] = ()
     link: Callable[[BuildTools], tuple[str, ...]] = lambda tools: ()
     rules: Callable[[Dut], str] = lambda dut: ""
-    folders: tuple[Path, ...] = ()
     generated: tuple[tuple[str, str], ...] = ()
-    prologue: str = ""
-    driver: tuple[Path, ...] = ()
+    bench: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
     coverage: bool = False
 
@@ -156,7 +153,7 @@ def build(
     cache_dir = cache_folder(build_dir, cache_dir)
     tools = tools or find_build_tools(memory=cache_dir)
     # From here on nothing is read again: whatever happens to the sources, program and identity belong together.
-    given = take(dut.sources, flavour.main(tools), flavour.driver, flavour.folders, dut.digests)
+    given = take(dut.sources, flavour.main(tools), flavour.bench, dut.digests)
     wanted = [(identity_of(dut, tools, waves, each, given), each) for each in _levels(flavour, cycles)]
     build_dir, cache = build_dir.resolve(), Cache(cache_dir)
     cached = False
@@ -192,7 +189,7 @@ a cycle of ResNet-8 with 4 lanes takes 1.7 us with -Og, 1.5 with -O1 (``benchmar
 
 def _levels(flavour: Flavour, cycles: int | None) -> list[Flavour]:
     """The flavour at the level that a run of so many cycles deserves, then at all others that will do."""
-    levels = ["-O0", "-Og", OPTIMISED]
+    levels = ["-O0", "-Og", "-O2"]
     levels = levels[: levels.index(flavour.optimise) + 1]
     if cycles is None or cycles > LONG_RUN:
         return [flavour]
@@ -212,7 +209,7 @@ def identity_of(dut: Dut, tools: BuildTools, waves: bool, flavour: Flavour, give
     facts = [tools.fingerprint, flavour.name, *FLAGS, *flavour.flags, *flavour.link(tools), flavour.optimise]
     facts += [f"{waves=}", f"{flavour.coverage=}", f"{dut.foreign=}", flavour.rules(dut), dut.top, *dut.ports]
     facts += [f"{name}={value!r}" for name, value in sorted(dut.parameters.items())]
-    facts += [flavour.prologue, port_widths(dut), *(text for file in flavour.generated for text in file)]
+    facts += [port_widths(dut), *(text for file in flavour.generated for text in file)]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
     given.feed(digest)
@@ -244,19 +241,15 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
         listing = _verilate(dut, model, tools, flavour, waves, log, copies)
         workers = tools.jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
-        flags = [*library.flags, f"-I{model}", *(f"-I{folder}" for folder in copies.folders), "-Winvalid-pch"]
-        flags += tools.tuning if flavour.optimise == OPTIMISED else ()
+        flags = [*library.flags, f"-I{model}", *(f"-I{path.parent}" for path in copies.bench[:1]), "-Winvalid-pch"]
         with ThreadPoolExecutor(max_workers=workers) as pool:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
             header = pool.submit(library.header)
             fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
-            if flavour.driver:
-                macros = _macros(waves, flavour.coverage)
-                fixed.append(pool.submit(library.driver, copies.driver, copies.folders, macros))
-            # With dynamic arrays it would not compile: it includes the whole header by itself.
-            written = [Path(name) for kind in _KINDS for name in listing.get(kind, [])]
-            include = [] if has_dynamic_arrays([*written, *model.glob("*.h")]) else ["-include", str(header.result())]
-            compiled = [pool.submit(_compile, [*tools.compiler, *flags, *include], unit, tools) for unit in units]
+            if copies.bench:
+                fixed.append(pool.submit(library.driver, copies.bench, _macros(waves, flavour.coverage)))
+            command, shared = [*tools.compiler, *flags], header.result()
+            compiled = [pool.submit(_compile, command, shared, unit, tools) for unit in units]
             objects = []
             for unit in compiled:
                 path, output = unit.result()
@@ -352,14 +345,14 @@ def _units(
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
-    prologue = _macros(waves, flavour.coverage) + flavour.prologue
+    macros = _macros(waves, flavour.coverage)
     units = []
     for index, group in enumerate(group for group in groups if group):
         unit = model / f"unit_{index}.cpp"
         # The model first: the main program includes its header itself.
         ordered = sorted(group, key=lambda file: file in program)
         include = (f'#include "{file.relative_to(model)}"\n' for file in ordered)
-        unit.write_text(prologue + "".join(include), encoding="utf-8")
+        unit.write_text(macros + "".join(include), encoding="utf-8")
         units.append(unit)
     return units
 
@@ -371,10 +364,15 @@ def _macros(waves: bool, coverage: bool) -> str:
     return "".join(f"#define VM_{name} {int(value)}\n" for name, value in said.items())
 
 
-def _compile(command: Sequence[str], unit: Path, tools: BuildTools) -> tuple[Path, str]:
+def _compile(command: Sequence[str], header: Path, unit: Path, tools: BuildTools) -> tuple[Path, str]:
+    """With the shared header; if something is missing in it, with Verilator's own, which the unit includes."""
     log: list[str] = []
     target = unit.with_suffix(".o")
-    _checked([*command, "-c", str(unit), "-o", str(target)], tools, "the model does not compile", log, unit.parent)
+    end, message = ["-c", str(unit), "-o", str(target)], "the model does not compile"
+    try:
+        _checked([*command, "-include", str(header), *end], tools, message, log, unit.parent)
+    except ToolError:
+        _checked([*command, *end], tools, message, log, unit.parent)
     return target, "\n".join(log)
 
 

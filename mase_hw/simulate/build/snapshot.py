@@ -17,26 +17,26 @@ from mase_hw.errors import EmitError
 _COPIES = "given"
 
 
+Files = tuple[tuple[Path, bytes], ...]
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """The content of every file of a build.
+    """Every file of a build with its content, in the order of the build.
 
     Args:
-        sources: The sources of the design, in their order.
-        main: The C++ files that are compiled with the model, in their order.
-        driver: The C++ files of the bench that are the same for every design, in their order.
-        headers: The headers in each of the folders that the bench includes from.
+        sources: The sources of the design.
+        main: The C++ files that are compiled with the model.
+        bench: The C++ files that are the same for every design.
     """
 
-    sources: tuple[tuple[Path, bytes], ...]
-    main: tuple[tuple[Path, bytes], ...]
-    driver: tuple[tuple[Path, bytes], ...]
-    headers: tuple[tuple[tuple[Path, bytes], ...], ...]
+    sources: Files
+    main: Files
+    bench: Files
 
     def feed(self, digest: hashlib._Hash) -> None:
         """Add names and contents to a hash; not the folders, so that the same design is the same anywhere."""
-        headers = (file for folder in self.headers for file in folder)
-        for path, content in (*self.sources, *self.main, *self.driver, *headers):
+        for path, content in (*self.sources, *self.main, *self.bench):
             digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
 
     def write(self, folder: Path) -> Copies:
@@ -45,24 +45,19 @@ class Snapshot:
         Raises:
             OSError: If they cannot be written.
         """
-        home = folder / _COPIES
         names: dict[str, str] = {}
 
-        def put(place: Path, path: Path, content: bytes) -> Path:
-            place.mkdir(parents=True, exist_ok=True)
-            (place / path.name).write_bytes(content)
-            names[str(place / path.name)] = str(path)
-            return place / path.name
+        def put(place: str, path: Path, content: bytes) -> Path:
+            copy = folder / _COPIES / place / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(content)
+            names[str(copy)] = str(path)
+            return copy
 
-        # A folder for each: two files may have the same name.
-        sources = [put(home / f"rtl{i}", *file) for i, file in enumerate(self.sources)]
-        main = [put(home / f"main{i}", *file) for i, file in enumerate(self.main)]
-        driver = [put(home / f"driver{i}", *file) for i, file in enumerate(self.driver)]
-        for i, files in enumerate(self.headers):
-            for file in files:
-                put(home / f"include{i}", *file)
-        folders = (home / f"include{i}" for i in range(len(self.headers)))
-        return Copies(tuple(sources), tuple(main), tuple(driver), tuple(folders), names)
+        # A folder for each: two files may have the same name. Those of the bench include each other.
+        sources = tuple(put(f"rtl{i}", *file) for i, file in enumerate(self.sources))
+        main = tuple(put(f"main{i}", *file) for i, file in enumerate(self.main))
+        return Copies(sources, main, tuple(put("bench", *file) for file in self.bench), names)
 
 
 @dataclass(frozen=True)
@@ -72,15 +67,13 @@ class Copies:
     Args:
         sources: Copies of the design's sources.
         main: Copies of the C++ files that are compiled with the model.
-        driver: Copies of those that are the same for every design.
-        folders: Folders with the headers.
+        bench: Copies of those that are the same for every design.
         names: What each file is a copy of.
     """
 
     sources: tuple[Path, ...]
     main: tuple[Path, ...]
-    driver: tuple[Path, ...]
-    folders: tuple[Path, ...]
+    bench: tuple[Path, ...]
     names: Mapping[str, str]
 
     def named(self, text: str) -> str:
@@ -90,31 +83,23 @@ class Copies:
         return text
 
 
-def take(
-    sources: Iterable[Path],
-    main: Iterable[Path],
-    driver: Iterable[Path],
-    folders: Iterable[Path],
-    digests: Mapping[Path, str],
-) -> Snapshot:
+def take(sources: Iterable[Path], main: Iterable[Path], bench: Iterable[Path], digests: Mapping[Path, str]) -> Snapshot:
     """Read every file of a build.
 
     Args:
         sources: The sources of the design.
         main: The C++ files that are compiled with the model.
-        driver: Those that are the same for every design.
-        folders: Where the bench includes headers from.
+        bench: Those that are the same for every design.
         digests: SHA-256 that some of the sources must have.
 
     Raises:
         EmitError: If one cannot be read, or is not what it must be.
     """
 
-    def read(paths: Iterable[Path]) -> tuple[tuple[Path, bytes], ...]:
+    def read(paths: Iterable[Path]) -> Files:
         return tuple((path, checked(path, read_source(path), digests)) for path in paths)
 
-    headers = tuple(read(sorted(folder.glob("*.h"))) for folder in folders)
-    return Snapshot(read(sources), read(main), read(driver), headers)
+    return Snapshot(read(sources), read(main), read(bench))
 
 
 def checked(path: Path, content: bytes, digests: Mapping[Path, str]) -> bytes:

@@ -36,7 +36,6 @@ class BuildTools:
         cocotb_libs: Folder of cocotb's shared libraries.
         versions: Version of every tool by name, and what of the environment changes what it does.
         linker: Flags by which the compiler calls the linker that takes the least time; none is its own choice.
-        tuning: Flags by which it optimises a model for long runs best, as far as it knows them.
         jobs: Compilers to run at a time; see :func:`compilers` if None.
     """
 
@@ -48,14 +47,13 @@ class BuildTools:
     cocotb_libs: Path
     versions: Mapping[str, str]
     linker: tuple[str, ...] = ()
-    tuning: tuple[str, ...] = ()
     jobs: int | None = None
 
     @property
     def fingerprint(self) -> str:
         """Hash of the versions and of the places that end up in a binary."""
         parts = [f"{name}={version}" for name, version in sorted(self.versions.items())]
-        parts += [*self.compiler, *self.linker, *self.tuning, str(self.cocotb_libs), str(self.include)]
+        parts += [*self.compiler, *self.linker, str(self.cocotb_libs), str(self.include)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     @property
@@ -105,11 +103,6 @@ _SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"
 _KNOWN: dict[tuple[object, ...], BuildTools] = {}
 _MEMORY = "tools.json"
 _LINKER, _GOLD = "ld.gold", "-fuse-ld=gold"
-OPTIMISED = "-O2"
-"""The compiler's level for long runs."""
-_TUNING = ("-fno-tree-pre", "-fno-tree-slp-vectorize")
-"""A cycle of a large model is one pass through its code, which no cache of the first level holds: both make more of it
-than they save (``benchmarks/README.md``)."""
 
 
 def _remember(folder: Path | None, key: tuple[object, ...], facts: BuildTools) -> None:
@@ -137,7 +130,7 @@ def _recall(folder: Path | None, key: tuple[object, ...]) -> BuildTools | None:
         places: dict[str, Any] = {
             name: Path(facts.pop(name)) for name in ("verilator", "include", "cocotb_main", "cocotb_libs")
         }
-        places |= {name: tuple(facts.pop(name)) for name in ("compiler", "linker", "tuning")}
+        places |= {name: tuple(facts.pop(name)) for name in ("compiler", "linker")}
         return BuildTools(**places, **facts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -190,7 +183,6 @@ def _probe(base: dict[str, str]) -> BuildTools:
         cocotb_libs=library.parent,
         versions=versions,
         linker=_linker(compiler, full),
-        tuning=_tuning(compiler, full),
     )
 
 
@@ -200,12 +192,6 @@ def _linker(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     accepted = run_tool([*compiler, _GOLD, "-Wl,--version"], env)
     return (_GOLD,) if accepted.returncode == 0 and "GNU gold" in accepted.stdout else ()
-
-
-def _tuning(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """The flags that the compiler takes without a word; another compiler may not know them."""
-    tried = run_tool([*compiler, OPTIMISED, *_TUNING, "-Werror", "-x", "c++", "-fsyntax-only", os.devnull], env)
-    return _TUNING if tried.returncode == 0 and not tried.stdout.strip() else ()
 
 
 def run_tool(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from mase_hw.errors import HangError, MismatchError, ResultsError
+from mase_hw.errors import HangError, MismatchError
 from mase_hw.simulate.plan import SimulationOptions
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray, Stream
@@ -20,40 +18,6 @@ WINDOW = 64
 def explainable(result: SimResult) -> bool:
     """Whether a run with probes could find the cause: bits differ, or the design hangs."""
     return isinstance(result.failure, MismatchError | HangError)
-
-
-def with_end(result: SimResult) -> SimResult:
-    """The result; if the run ended before its last reset, with the cycle and the beats at which it ended.
-
-    Such a run proves nothing, but the author of the reset needs these numbers to choose an earlier one. They are read
-    from the outcome of the run, unless anything else is wrong with it.
-    """
-    failure = result.failure
-    if type(failure) is not ResultsError or result.cycles:
-        return result
-    try:
-        outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
-        resets = len(json.loads((result.run_dir / "plan.json").read_text(encoding="utf-8"))["reset_at"])
-        whole = outcome["complete"] is True and outcome["plan"] == result.identity
-        if not whole or outcome["verdict"] != "pass" or outcome["resets"] >= resets:
-            return result
-        cycles = int(outcome["cycles"])
-        moved = [
-            sum(int(port["beats"]) for port in outcome["streams"].values() if port["direction"] == side)
-            for side in ("in", "out")
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return result  # a file is missing or damaged, which the failure of the result says already
-    end = f"the run ended {cycles} cycles, {moved[0]} input beats and {moved[1]} output beats after its last reset"
-    told = ResultsError(
-        failure.message,
-        node=failure.node,
-        field=failure.field,
-        got=f"{failure.got}; {end}",
-        expected=failure.expected,
-        remedy=failure.remedy,
-    )
-    return dataclasses.replace(result, cycles=cycles, failure=told)
 
 
 def frames_needed(result: SimResult) -> int | None:

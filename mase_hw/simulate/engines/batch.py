@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import json
 import os
-import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +21,13 @@ from mase_hw.host.disk import not_written
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
 from mase_hw.simulate.build.simulator import Built, Flavour
-from mase_hw.simulate.build.tools import OPTIMISED, BuildTools
+from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.coverage import FILE, read_coverage
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.exercise import ADDED, Exercise
 from mase_hw.simulate.judge import judge
-from mase_hw.simulate.plan import DEFAULTS, MEMORY, RESET_UNITS, Limits, Plan, SimulationOptions, write_plan
+from mase_hw.simulate.plan import DEFAULTS, MEMORY, Limits, Plan, SimulationOptions, write_plan
 from mase_hw.simulate.result import Part, SimResult
 from mase_hw.simulate.run import HOST, Call, Run, run_simulators
 from mase_hw.streams import IntArray, Stream
@@ -151,16 +150,15 @@ def build(
         lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
         return "".join(f"{line}\n" for line in lines)
 
+    place = sim_root() / "batch"
     flavour = Flavour(
         "batch",
-        OPTIMISED,  # this engine is for long runs
+        "-O2",  # this engine is for long runs
         main=lambda tools: (),
-        driver=(sim_root() / "end_with_parent.h", sim_root() / "batch" / "testbench.cpp"),
+        bench=(place / "testbench.cpp", *sorted(place.glob("*.h")), sim_root() / "end_with_parent.h"),
         flags=(*(COVERAGE_FLAGS if coverage else ()), *(("--threads", str(threads)) if threads > 1 else ())),
         rules=rules,
-        folders=(sim_root() / "batch",),
         generated=(("glue.cpp", _glue(dut, probes, threads)),),
-        prologue='#include "extend.h"\n',
         unit_bytes=800_000,
         coverage=coverage,
     )
@@ -237,17 +235,7 @@ def _mangled(name: str) -> str:
 
 _PERIOD = 10
 """As ``PERIOD`` of ``sim/batch/testbench.cpp``."""
-GARBAGE_WORDS = 61
-_MASK64 = (1 << 64) - 1
 _HEAD = ("id", "reset_cycles", "idle_cycles", "watchdog", "max_cycles", "tail_cycles")
-
-
-def stream_seed(seed: int, name: str) -> int:
-    """Mix the run's seed and a name into 64 bits (FNV-1a), as ``sim/stall_pattern.py``."""
-    state = 0xCBF29CE484222325
-    for byte in f"{seed}:{name}".encode():
-        state = ((state ^ byte) * 0x100000001B3) & _MASK64
-    return state
 
 
 def write_batch_plan(plan: Plan) -> None:
@@ -256,24 +244,20 @@ def write_batch_plan(plan: Plan) -> None:
     Raises:
         EmitError: If the folder cannot be written.
     """
-    tree: dict[str, Any] = json.loads(plan.path.read_text(encoding="utf-8"))
-    beats, seed = plan.folder / "beats", int(tree["seed"])
-    resets = [f"{RESET_UNITS.index(r['unit'])} {r['at']} {r['length']}" for r in tree["reset_at"]]
-    lines = [" ".join(str(tree[key]) for key in _HEAD), " ".join([str(len(resets)), *resets])]
-    lines += [str(len(tree["inputs"]) + len(tree["outputs"]))]
+    content, beats = plan.content, plan.folder / "beats"
+    numbers: list[Sequence[Any]] = [[content[key] for key in _HEAD]]
+    numbers += [[plan.resets, *itertools.chain(*plan.times_of_resets())]]
+    numbers += [[len(content["inputs"]) + len(content["outputs"])]]
     try:
-        for direction, ports in (("in", tree["inputs"]), ("out", tree["outputs"])):
+        for direction, ports in (("in", content["inputs"]), ("out", content["outputs"])):
             for port in ports:
-                name, bits, (go, stop) = port["name"], port["bits"], port["stalls"]["burst"]
-                threshold = int(float(port["stalls"]["probability"]) * (1 << 32))
-                words = (direction, name, bits, port["beats"], GARBAGE_WORDS, threshold, go, go + stop)
-                lines.append(" ".join(map(str, (*words, stream_seed(seed, name)))))
-                if direction == "in":
-                    noise = random.Random(stream_seed(seed, name + "/garbage"))
-                    size = (bits + 7) // 8
-                    garbage = (noise.getrandbits(bits).to_bytes(size, "little") for _ in range(GARBAGE_WORDS))
-                    (beats / f"{name}.garbage.bin").write_bytes(b"".join(garbage))
-        (beats / "batch.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
+                garbage = plan.garbage(port) if direction == "in" else ()
+                numbers += [(direction, port["name"], port["bits"], port["beats"], len(garbage), *plan.stalls(port))]
+                if garbage:
+                    words = (word.to_bytes((port["bits"] + 7) // 8, "little") for word in garbage)
+                    (beats / f"{port['name']}.garbage.bin").write_bytes(b"".join(words))
+        text = "".join(" ".join(map(str, line)) + "\n" for line in numbers)
+        (beats / "batch.txt").write_text(text, encoding="ascii")
     except OSError as problem:
         raise not_written("the plan", plan.folder, problem) from problem
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,9 @@ from mase_hw.simulate.build import simulator
 from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, literal, public_ports
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.batch import GARBAGE_WORDS, stream_seed
 from mase_hw.simulate.engines.cocotb import PERIOD
 from mase_hw.simulate.judge import judge
-from mase_hw.simulate.plan import DEFAULTS, RESET_UNITS, Limits, Plan, SimulationOptions, write_plan
+from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Call, Run, cocotb_env, run_simulators
 from mase_hw.streams import IntArray, Stream
@@ -232,29 +230,23 @@ def write_fast_plan(dut: Dut, plan: Plan, test: Intervention | None = None) -> N
         "streams": streams,
         "test": None if test is None else {"file": str(test.file), "function": test.function},
     }
-    content = json.loads(plan.path.read_text(encoding="utf-8"))
-    seed, beats = int(content["seed"]), plan.folder / "beats"
+    content, beats = plan.content, plan.folder / "beats"
     try:
         names = ("reset_cycles", "idle_cycles", "watchdog", "max_cycles", "tail_cycles")
         (beats / "control.fast").write_text(" ".join(str(content[name]) for name in names) + "\n", encoding="ascii")
         (beats / "harness.json").write_text(json.dumps(harness) + "\n", encoding="utf-8")
-        resets = (f"{RESET_UNITS.index(r['unit'])} {r['at']} {r['length']}\n" for r in content["reset_at"])
-        (beats / "resets.fast").write_text("".join(resets), encoding="ascii")
+        resets = "".join(f"{unit} {at} {length}\n" for unit, at, length in plan.times_of_resets())
+        (beats / "resets.fast").write_text(resets, encoding="ascii")
         for port in (*content["inputs"], *content["outputs"]):
             name, size = port["name"], (port["bits"] + 7) // 8
             words = np.frombuffer(plan.raw[name], dtype=np.uint8).reshape(-1, size)[:, ::-1]
             (beats / f"{name}.words").write_bytes(words.tobytes())
             (beats / f"{name}.count").write_text(f"{port['beats']}\n", encoding="ascii")
-            go, stop = port["stalls"]["burst"]
-            threshold = int(float(port["stalls"]["probability"]) * (1 << 32))
-            state = stream_seed(seed, name)
-            stalls = f"{threshold:x} {state:x} {go} {go + stop}\n"
-            (beats / f"{name}.stalls").write_text(stalls, encoding="ascii")
+            threshold, go, period, state = plan.stalls(port)
+            (beats / f"{name}.stalls").write_text(f"{threshold:x} {state:x} {go} {period}\n", encoding="ascii")
             if port in content["inputs"]:
-                # The same words as sim/stream_driver.py draws.
-                noise = random.Random(stream_seed(seed, name + "/garbage"))
-                garbage = (f"{noise.getrandbits(port['bits']):x}\n" for _ in range(GARBAGE_WORDS))
-                (beats / f"{name}.garbage").write_text("".join(garbage), encoding="ascii")
+                garbage = "".join(f"{word:x}\n" for word in plan.garbage(port))
+                (beats / f"{name}.garbage").write_text(garbage, encoding="ascii")
     except OSError as problem:
         raise not_written("the plan", plan.folder, problem) from problem
 
