@@ -1,7 +1,8 @@
-"""The names of the documents of MASE and AFE, so that what was written for them runs: an alias each.
+"""Names of the documents of MASE and AFE: an alias each.
 
-Names of MASE are those of this package. A function of AFE makes a step, which is run on a network and its data,
-``calibration(method="mse")(network, data)``, or put into a pipeline. ``docs/names.md`` lists them, and what differs.
+What was written for them runs with these. Names of MASE are those of this package. A function of AFE makes a step, to
+be run on a network and its data, ``calibration(method="mse")(network, data)``, or put into a pipeline.
+``docs/names.md`` lists them, and what differs.
 """
 
 from __future__ import annotations

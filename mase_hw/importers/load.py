@@ -104,10 +104,10 @@ def import_model(
     drawn = torch.Generator().manual_seed(0)
     example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
     quantised = writer.markers or writer.quantised
-    if layout not in (None, NATIVE[room]):
+    if layout is not None and layout != NATIVE[room]:
         if quantised:
             raise _as_it_is("a file that is quantised")
-        example = _laid_out(module, example, NATIVE[room])
+        example = _laid_out(module, example, NATIVE[room], layout)
     graph = MaseGraph(module, custom_ops=custom_ops, share_weights=True)
     if quantised and host:
         graph = settle_around(graph, example, writer)
@@ -170,20 +170,19 @@ def _as_it_is(what: str) -> ConfigError:
     )
 
 
-def _laid_out(module: fx.GraphModule, example: Mapping[str, Tensor], native: str) -> dict[str, Tensor]:
-    """Let images enter and leave a graph in the other layout than the one it computes in; the example in it."""
-    there = LAYOUTS[native]
-    back = tuple(sorted(range(4), key=there.__getitem__))
+def _laid_out(module: fx.GraphModule, example: Mapping[str, Tensor], native: str, layout: str) -> dict[str, Tensor]:
+    """Let images enter and leave a graph in another layout than its native one; the example in it."""
+    there, back = LAYOUTS[native], LAYOUTS[layout]
     result = module(**example)
     for node in module.graph.nodes:
         if node.op == "placeholder" and example[str(node.target)].dim() == 4:
             with module.graph.inserting_after(node):
                 moved = module.graph.call_function(torch.permute, (node, there))
             node.replace_all_uses_with(moved, lambda user, moved=moved: user is not moved)
-        elif node.op == "output":
-            given = list(zip(pytree.tree_leaves(node.args), pytree.tree_leaves(result), strict=True))
-            with module.graph.inserting_before(node):
-                made = {n: module.graph.call_function(torch.permute, (n, back)) for n, v in given if v.dim() == 4}
-            node.args = fx.map_arg(node.args, lambda n, made=made: made.get(n, n))
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    given = list(zip(pytree.tree_leaves(output.args), pytree.tree_leaves(result), strict=True))
+    with module.graph.inserting_before(output):
+        made = {n: module.graph.call_function(torch.permute, (n, back)) for n, value in given if value.dim() == 4}
+    output.args = fx.map_arg(output.args, lambda n: made.get(n, n))
     module.recompile()
     return {name: value.permute(back) if value.dim() == 4 else value for name, value in example.items()}

@@ -78,9 +78,12 @@ class MaseGraph(AnnotatedGraph):
         root: nn.Module | None = None,
     ) -> None:
         known = with_custom_ops(catalogue, custom_ops)
-        owner = model.owning_module if root is None and isinstance(model, fx.Graph) else root
-        if isinstance(model, fx.Graph) and owner is not None:
-            model = fx.GraphModule(owner, copy.deepcopy(model))  # the caller's graph keeps its owner
+        if isinstance(model, fx.Graph):
+            owner = model.owning_module if root is None else root
+            # A copy, so that the caller's graph keeps its owner.
+            model = model if owner is None else fx.GraphModule(owner, copy.deepcopy(model))
+        elif root is not None:
+            raise ConfigError("a root belongs to an fx.Graph", field="root", got=f"a {type(model).__name__}")
         if is_program(model):
             model = import_program(model, known)
         check_model(model)

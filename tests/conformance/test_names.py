@@ -18,7 +18,7 @@ DOCUMENTS = ("add_metadata", "ir", "afe", "lecture")
 
 
 def found(path: str) -> Any:
-    """What a dotted path names: an attribute, a field of a model or of a record, or an argument."""
+    """What a dotted path names."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -26,8 +26,7 @@ def found(path: str) -> Any:
         except ModuleNotFoundError:
             continue
         for name in parts[length:]:
-            fields = {**getattr(value, "model_fields", {}), **getattr(value, "__dataclass_fields__", {})}
-            value = fields[name] if name in fields else getattr(value, name)
+            value = getattr(value, name)
         return value
     raise ModuleNotFoundError(path)
 

@@ -364,7 +364,7 @@ def _op_of(graph: MaseGraph, traced: fx.GraphModule, node: fx.Node) -> Any:
 def _values(graph: MaseGraph, traced: fx.GraphModule, sources: Sequence[fx.Node]) -> dict[fx.Node, tuple[Any, bool]]:
     """What every new node gives, and whether that is data: the metadata of the sources may hold shapes alone."""
     given = [graph.tensor(source, "data_out_0") for source in sources]
-    known = all(isinstance(tensor.value, Tensor) for tensor in given)
+    known = all(isinstance(tensor.value, Tensor) and not tensor.value.is_meta for tensor in given)
     names = [n.name for n in traced.graph.nodes if n.op == "placeholder"]
     # Zeros do for the shapes; fake tensors would cost seconds for their set-up.
     inputs = [t.value if known else torch.zeros(t.shape, dtype=t.torch_dtype) for t in given]
