@@ -145,15 +145,6 @@ def test_resets_of_the_plan(builder: Builder, tmp_path: Path, unit: str, stalls:
         assert_equal(*results)
 
 
-def test_a_reset_that_never_comes(builder: Builder, tmp_path: Path) -> None:
-    built = builder("fast", slice_dut(), "faulty_slice")
-    for reset in (Reset(5000), Reset(31, "in"), Reset(31, "out")):
-        result = play("fast", built, tmp_path, reset_at=(Reset(4), reset))
-        assert type(result.failure) is ResultsError
-        with pytest.raises(ResultsError, match=r"ended before a reset.*\n  got: 1 resets\n  expected: 2"):
-            result.raise_on_failure()
-
-
 def test_assertions_count(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where Python is told to leave them out."""
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")

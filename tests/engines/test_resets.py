@@ -96,7 +96,7 @@ def test_engines_agree(builder: Builder, tmp_path: Path) -> None:
             assert_equal(*results)
 
 
-@pytest.mark.parametrize("engine", ["cocotb", "batch"])
+@pytest.mark.parametrize("engine", ["cocotb", "batch", "fast"])
 def test_a_reset_that_never_comes(builder: Builder, tmp_path: Path, engine: str) -> None:
     """Nothing is proven about recovery by a run that ends before."""
     built = builder(engine, slice_dut(), "faulty_slice")

@@ -149,5 +149,6 @@ def test_too_few_resets(good: tuple[str, Built], tmp_path: Path) -> None:
     """An outcome that tells of fewer resets than the plan has is not one of this plan."""
     name, built = good
     plan, run = not_judged(name, built, tmp_path)
-    more = dataclasses.replace(plan, resets=1)
+    reset = {"unit": "cycles", "at": 1, "length": 1}
+    more = dataclasses.replace(plan, content={**plan.content, "reset_at": [reset]})
     assert "ended before a reset" in refused(judge(built.dut, more, run, results_xml=name == "fast"))
