@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.metadata import MaseMetadata
-from mase_hw.ir.view import plain
+from mase_hw.ir.records import plain
 from mase_hw.nn import Quantized
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.view import same
+from mase_hw.ir.records import same
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis import calibrate_analysis_pass, verify_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass

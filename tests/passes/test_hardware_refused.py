@@ -21,6 +21,7 @@ from tests.unit.pipeline import (
     catalogue_with_halve,
     inputs,
     quantised,
+    rule,
     seeded,
 )
 
@@ -71,7 +72,8 @@ def test_a_node_in_float(left: str) -> None:
 
 
 def test_a_whole_model_in_float() -> None:
-    refused(quantised(seeded(MLP), inputs(2, 6), config={})[0], {}, UnsupportedError, "in float", "fc1")
+    graph, _ = quantised(seeded(MLP), inputs(2, 6), config={"default": rule(name="NA")})
+    refused(graph, {}, UnsupportedError, "in float", "fc1")
 
 
 def test_an_op_without_hardware() -> None:

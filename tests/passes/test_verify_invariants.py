@@ -63,11 +63,13 @@ def hardware(graph: MaseGraph, node: str) -> Any:
     return graph.node(node).meta["mase"].hardware
 
 
-def flip(key: str, value: Any, node: str = "fc1") -> Callable[[MaseGraph], None]:
-    def damage(graph: MaseGraph) -> None:
-        setattr(hardware(graph, node), key, value)
+def record(graph: MaseGraph, node: str, **changes: Any) -> None:
+    """Other results than the hardware pass recorded."""
+    hardware(graph, node).fill({**hardware(graph, node), **changes})
 
-    return damage
+
+def flip(key: str, value: Any, node: str = "fc1") -> Callable[[MaseGraph], None]:
+    return lambda graph: record(graph, node, **{key: value})
 
 
 def code(graph: MaseGraph) -> None:
@@ -160,32 +162,37 @@ def output_format(graph: MaseGraph) -> None:
     graph.tensor(graph.node("output"), "data_out_1").fmt = FixedFormat(9, 1)
 
 
+def parameters(graph: MaseGraph, node: str, **changes: int) -> None:
+    record(graph, node, verilog_param={**hardware(graph, node).verilog_param, **changes})
+
+
 def parameter(graph: MaseGraph) -> None:
-    hardware(graph, "fc1").verilog_param["DATA_IN_0_PRECISION_1"] += 1
+    parameters(graph, "fc1", DATA_IN_0_PRECISION_1=hardware(graph, "fc1").verilog_param["DATA_IN_0_PRECISION_1"] + 1)
 
 
 def size(graph: MaseGraph) -> None:
-    hardware(graph, "fc1").verilog_param["DATA_IN_0_TENSOR_SIZE_DIM_1"] = 2
+    parameters(graph, "fc1", DATA_IN_0_TENSOR_SIZE_DIM_1=2)
     params = graph.catalogue["linear"].hardware.record(hardware(graph, "fc1").verilog_param)  # type: ignore[union-attr]
     latency = graph.catalogue["linear"].hardware.latency(params)  # type: ignore[union-attr]
-    hardware(graph, "fc1").latency = {"fill": latency.fill, "interval": latency.interval}
+    record(graph, "fc1", latency={"fill": latency.fill, "interval": latency.interval})
 
 
 def unknown_parameter(graph: MaseGraph) -> None:
-    hardware(graph, "relu").verilog_param["WIDTH"] = 1
+    parameters(graph, "relu", WIDTH=1)
 
 
 def order(graph: MaseGraph) -> None:
-    found = hardware(graph, "relu").verilog_param
-    found["DATA_IN_0_PRECISION_0"] = found.pop("DATA_IN_0_PRECISION_0")
+    found = dict(hardware(graph, "relu").verilog_param)
+    first = found.pop("DATA_IN_0_PRECISION_0")
+    record(graph, "relu", verilog_param={**found, "DATA_IN_0_PRECISION_0": first})
 
 
 def storage(graph: MaseGraph) -> None:
-    hardware(graph, "fc2").interface["weight"] = {}
+    record(graph, "fc2", interface={**hardware(graph, "fc2").interface, "weight": {}})
 
 
 def stranger_port(graph: MaseGraph) -> None:
-    hardware(graph, "fc2").interface["scale"] = {}
+    record(graph, "fc2", interface={**hardware(graph, "fc2").interface, "scale": {}})
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.errors import CheckpointError, suggest
+from mase_hw.errors import CheckpointError, GraphError, suggest
+from mase_hw.ir.records import same
 from mase_hw.ir.trace.derived import computes_as
-from mase_hw.ir.view import same
 
 _INTERNAL = frozenset(vars(nn.Module()))
 _HOOKS = tuple(name for name in sorted(_INTERNAL) if name.endswith(("_hooks", "_hooks_with_kwargs")))
@@ -50,6 +50,37 @@ class Rebuildable(Protocol):
         """
 
 
+class LeftOut(nn.Module):
+    """Stands for a module of a user's own that a checkpoint could not hold; has its tensors.
+
+    Args:
+        path: Its path in the model.
+        kind: Name of its class.
+    """
+
+    def __init__(self, path: str, kind: str) -> None:
+        super().__init__()
+        self.path, self.kind = path, kind
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to compute.
+
+        Raises:
+            GraphError: Always, with the module that is missing.
+        """
+        raise GraphError(
+            "the checkpoint did not hold this module",
+            node=self.path,
+            got=f"a stand-in for {self.kind}, which has its tensors",
+            remedy=f"put the module in its place: graph.model.set_submodule({self.path!r}, module)",
+        )
+
+
+def is_own(module: nn.Module) -> bool:
+    """Whether the class of a module is a user's own: neither PyTorch's nor the package's."""
+    return isinstance(module, LeftOut) or type(module).__module__.partition(".")[0] not in ("torch", "mase_hw")
+
+
 def class_name(cls: type[nn.Module]) -> str:
     """The name of a class in a document."""
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -67,8 +98,8 @@ def describe_module(module: nn.Module, path: str, catalogue: Catalogue) -> tuple
     Raises:
         CheckpointError: If its class is not in the catalogue, or building it again gives something else.
     """
-    cls = _listed_class(module, path, catalogue)
     refuse_hooks(module, path)
+    cls = _listed_class(module, path, catalogue)
     arguments = module.to_document() if isinstance(module, Rebuildable) else _constructor_arguments(cls, module)
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     try:

@@ -11,6 +11,7 @@ from torch import fx
 from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
+from mase_hw.passes.base import validate
 
 Lanes = StrictInt | list[StrictInt]
 UNROLLED = "unrolled"
@@ -110,7 +111,10 @@ class HardwareArgs(BaseModel):
         description="look-up tables that a block RAM counts for where memories are placed by cost; by default one for "
         "each bit of its widest word but those for parity, which is 32 for blocks of 18 Kbit",
     )
-    device_id: int = Field(default=-1, description="recorded in the metadata and not used; -1 for the default device")
+    device_id: int = Field(
+        default=-1,
+        description="number of the device that the design is for, kept in its metadata and manifest; -1 for none",
+    )
 
 
 def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
@@ -137,7 +141,13 @@ def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
 
 
 def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
-    """Arguments with names of nodes in place of paths of modules; of several keys the name of the node wins."""
+    """Arguments with names of nodes in place of paths of modules, and with what was set in the metadata of nodes.
+
+    Of several keys the name of the node wins.
+
+    Raises:
+        ConfigError: If the metadata of a node and an argument for it say different things.
+    """
     places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory)}
     named = [
         *args.parallelism,
@@ -148,7 +158,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     ]
     paths = translations(graph, named)
     if not paths:
-        return args
+        return with_metadata(graph, args, args)
     lanes: dict[str, dict[str, Lanes]] = {}
     for name, given in sorted(args.parallelism.items(), key=lambda item: (item[0] not in paths, item[0].count("."))):
         for node in paths.get(name, [name]):
@@ -162,7 +172,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
         ordered = sorted(given.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
         return {n: value for name, value in ordered for n in paths.get(name, [name])}
 
-    return args.model_copy(
+    translated = args.model_copy(
         update={
             "parallelism": lanes,
             "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
@@ -172,6 +182,54 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "order": by_path(args.order),
         }
     )
+    return with_metadata(graph, translated, args)
+
+
+def with_metadata(graph: MaseGraph, args: HardwareArgs, given: HardwareArgs | None = None) -> HardwareArgs:
+    """Arguments with what was set in the metadata of nodes.
+
+    Raises:
+        ConfigError: If ``given`` says something else for the same place, or a value is none.
+    """
+    asked: dict[str, dict[str, Any]] = {}
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        ways = op.hardware.elsewhere if op is not None and op.hardware is not None else {}
+        # A module that only one implementation has asks for that one.
+        modules = {found.module: way for way, name in ways.items() if (found := graph.catalogue[name].hardware)}
+        for field, tensor, key, value in graph.meta_of(node).hardware.settings():
+            if field == "parallelism":
+                asked.setdefault(field, {}).setdefault(node.name, {})[tensor] = list(value)
+            elif field == "fifo_depth":
+                asked.setdefault(field, {})[f"{node.name}.{tensor}"] = value
+            elif key == "storage":
+                asked.setdefault("memory", {})[f"{node.name}.{tensor}"] = {"LUT": "lut", "BRAM": "block"}[value]
+            elif field == "implementation" or (field == "module" and value in modules):
+                asked.setdefault("implementation", {})[node.name] = modules.get(value, value)
+    if not asked:
+        return args
+    made = validate("the hardware metadata of the nodes", HardwareArgs, asked)
+    theirs, ours = {} if given is None else _by_place(given), _by_place(made)
+    for place, value in ours.items():
+        if theirs.get(place, value) != value:
+            raise ConfigError(
+                "the metadata of a node and the arguments of the hardware pass say different things",
+                field=f"hardware.{place}",
+                got=f"{value} in the metadata, {theirs[place]} in the arguments",
+                remedy="take one of them back",
+            )
+    lanes = {n: {**args.parallelism.get(n, {}), **each} for n, each in made.parallelism.items()}
+    update = {key: {**getattr(args, key), **getattr(made, key)} for key in ("implementation", "fifo_depth", "memory")}
+    return args.model_copy(update={**update, "parallelism": {**args.parallelism, **lanes}})
+
+
+def _by_place(args: HardwareArgs) -> dict[str, Any]:
+    """What arguments say of single nodes and tensors, by key."""
+    lanes = {
+        f"{n}.{t}": lane_dims(value, "parallelism") for n, each in args.parallelism.items() for t, value in each.items()
+    }
+    settings = {"parallelism": lanes, **{key: getattr(args, key) for key in ("implementation", "fifo_depth", "memory")}}
+    return {f"{key}.{place}": value for key, places in settings.items() for place, value in places.items()}
 
 
 def check_places(graph: MaseGraph, args: HardwareArgs) -> None:

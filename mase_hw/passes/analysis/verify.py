@@ -11,7 +11,8 @@ from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.metadata import TensorMetadata
 from mase_hw.ir.propagate import boundary
-from mase_hw.ir.view import same
+from mase_hw.ir.records import same
+from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
 from mase_hw.passes.analysis.verify_branches import broken, check_hardware, check_software
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 
@@ -37,7 +38,8 @@ def verify_analysis_pass(graph: MaseGraph, args: VerifyArgs) -> tuple[MaseGraph,
     - What the graph records of its inputs and outputs is so.
     - Statistics belong to tensors that exist and are whole.
     - After the hardware pass: implicit nodes have no module; all others have the module, parameters, files,
-      parallelism and latency of their op, and its ports carry the node's tensors in their formats.
+      parallelism and latency of their op, and its ports carry the node's tensors in their formats. What was set there
+      since is mapped first, and refused like in the pass.
 
     Raises:
         GraphError: Names the node, and both sides where two things disagree.
@@ -48,6 +50,8 @@ def verify_analysis_pass(graph: MaseGraph, args: VerifyArgs) -> tuple[MaseGraph,
         raise broken("graph", "the fx graph is not well formed", str(error)) from error
     if graph.fx_graph.python_code("self").src != graph.model.code:
         raise broken("graph", "the model's code is not that of the graph; it was not recompiled")
+    if HARDWARE_PASS in graph.completed:
+        map_what_was_set(graph)
     edges = 0
     for node in graph.nodes:
         _check_node(graph, node, args.formats)
