@@ -59,11 +59,14 @@ RESULTS: Mapping[str, str] = {
 }
 """Fields that follow from something else, and from what."""
 _HOLDERS = ("interface", "interface.*", "parallelism", "fifo_depth")
-_WHOLE = "assign a whole value, or delete one key"
 
 
 def _refuse_change(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise ConfigError("what the hardware branch holds is not changed in place", got=repr(self)[:80], remedy=_WHOLE)
+    raise ConfigError(
+        "of what the hardware branch holds nothing is taken out, and lists are not changed in place",
+        got=repr(self)[:80],
+        remedy="assign a whole value to a key",
+    )
 
 
 class FixedList(list[Any]):
@@ -88,10 +91,7 @@ class Setting(Branch):
     def __setitem__(self, key: str, value: Any) -> None:
         self._owner.put((*self._path, key), value)
 
-    def __delitem__(self, key: str) -> None:
-        self._owner.withdraw((*self._path, key))
-
-    pop = popitem = clear = _refuse_change
+    __delitem__ = pop = popitem = clear = _refuse_change
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -103,7 +103,7 @@ class HardwareMetadata(Record):
 
     Args:
         is_implicit: No hardware of its own.
-        interface: Parameter name -> ``{"storage": "BRAM", "transpose": False}``.
+        interface: Parameter name -> where it is kept, whether its memory image is transposed, registers behind it.
         toolchain: ``INTERNAL``, ``EXTERNAL`` or ``HLS``.
         module: Name of the SystemVerilog module.
         implementation: How products are computed, where that was asked for.
@@ -115,7 +115,7 @@ class HardwareMetadata(Record):
         latency: Timing of the module.
         fifo_depth: Data input -> depth of the FIFO before it, where one is configured.
         layouts: Tensor name -> order of its elements in the stream (:meth:`mase_hw.layouts.Layout.to_dict`).
-        given: What was set by hand, by field (``parallelism.data_out_0``); None for what was deleted.
+        given: What was set by hand, by field.
     """
 
     is_implicit: bool | None = None
@@ -142,27 +142,17 @@ class HardwareMetadata(Record):
 
     def fill(self, found: Mapping[str, Any]) -> None:
         """Replace all results by others; what was set by hand stays."""
-        given = {path: value for path, value in self.get("given", {}).items() if value is not None}
-        given |= found.get("given", {})
+        given = {**self.get("given", {}), **found.get("given", {})}
+        unknown = found.keys() - self.__dataclass_fields__.keys()
+        if unknown:
+            refuse_key(self, min(unknown), self.fields())
         dict.clear(self)
-        for path, value in given.items():
-            self._store(("given", path), value)
-            if value is not None:
-                self._store(tuple(path.split(".")), value)
-        for key, value in found.items():
-            if key not in self.__dataclass_fields__:
-                refuse_key(self, key, self.fields())
-            if key != "given":
-                self._store((key,), value)
+        for key, value in {**given, **found, "given": given}.items():
+            self._store((key,), value)
 
     def asked(self, name: str) -> Any:
         """What was set by hand under a field; None if nothing was."""
         return self.get("given", {}).get(name)
-
-    def settings(self) -> list[tuple[str, str, str, Any]]:
-        """What was set by hand: field, tensor and key of that, both empty where there are none, and the value."""
-        places = [((*path.split("."), "", "")[:3], value) for path, value in self.get("given", {}).items()]
-        return [(field, tensor, key, value) for (field, tensor, key), value in places if value is not None]
 
     def coerce(self, name: str, value: Any) -> Any:
         """See :meth:`held`."""
@@ -201,45 +191,12 @@ class HardwareMetadata(Record):
                 expected=rule[1],
             )
         self._store(path, wanted)
-        self._store(("given", ".".join(path)), wanted)
-
-    def withdraw(self, path: Path) -> None:
-        """Take an input back, and all that are under it.
-
-        Raises:
-            ConfigError: If it is a result.
-            MetadataKeyError: If it is not there.
-        """
-        here, key = self._holder(path[:-1]), path[-1]
-        if key not in here:
-            refuse_key(here, key, here)
-        if _pattern(path) in _HOLDERS:
-            for inner in list(here[key]):
-                self.withdraw((*path, inner))
-        elif _pattern(path) in INPUTS:
-            dict.__delitem__(here, key)
-            self._store(("given", ".".join(path)), None)
-        elif path[0] not in _HOLDERS:
-            self._refuse(path, None)
+        self._store(("given", *path), wanted)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if value is None:
-            self.pop(key, None)
-        else:
-            self.put((key,), value)
+        self.put((key,), value)
 
-    def __delitem__(self, key: str) -> None:
-        self.withdraw((key,))
-
-    def pop(self, key: str, *default: Any) -> Any:
-        """As of a dict; a result is not taken out."""
-        if key not in self and default:
-            return default[0]
-        value = self[key]
-        del self[key]
-        return value
-
-    popitem = clear = _refuse_change
+    __delitem__ = pop = popitem = clear = _refuse_change
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return HardwareMetadata.filled, (dict(self),)

@@ -146,12 +146,12 @@ def test_what_was_set_by_hand(tmp_path: Path) -> None:
     made.meta["mase"]["common"]["mine"] = [1, 2]
     made, _ = add_hardware_metadata_analysis_pass(again(made, tmp_path))
     made.node("relu").meta["mase"]["hardware"]["device_id"] = 3
-    del made.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"]
+    made.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"] = 2
     found = again(made, tmp_path)
     assert found.meta["mase"]["common"]["mine"] == [1, 2]
     assert torch.equal(found.node("linear").meta["mase"]["software"]["mine"]["a"], torch.ones(2))
     assert top_of(found) == top_of(made) and found.meta["bundle"].manifest["device_id"] == 3
-    assert found.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"][0] == 4
+    assert found.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"][0] == 2
 
 
 def top_of(made: MaseGraph) -> bytes:

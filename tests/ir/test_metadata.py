@@ -166,7 +166,7 @@ def test_the_tree_is_a_tree_of_dicts(meta: MaseMetadata) -> None:
     copied["common"]["args"]["weight"]["shape"].append(1)
     copied["hardware"]["parallelism"]["data_in_0"] = 4
     assert meta.common.args["weight"].shape == [2, 4] and meta.hardware.parallelism == {"data_in_0": [2]}
-    assert copied.hardware.given["parallelism.data_in_0"] == [4]
+    assert copied.hardware.given["parallelism"]["data_in_0"] == [4]
 
 
 def test_keys_of_ones_own(meta: MaseMetadata) -> None:
@@ -195,8 +195,9 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "layouts": (lambda h: h["layouts"].update(data_in_0={}), "stream"),
     "registers": (lambda h: h["interface"].update(weight={"registers": 1}), "hardware.family"),
     "given": (lambda h: h["given"].update(device_id=1), "by hand"),
-    "list": (lambda h: h["parallelism"]["data_in_0"].append(2), "whole value"),
-    "emptied": (lambda h: h["parallelism"].clear(), "delete one key"),
+    "list": (lambda h: h["parallelism"]["data_in_0"].append(2), "assign a whole"),
+    "deleted": (lambda h: h.pop("parallelism"), "nothing is taken out"),
+    "emptied": (lambda h: h["parallelism"].clear(), "nothing is taken out"),
 }
 
 
@@ -204,24 +205,13 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 def test_a_result_cannot_be_set_and_an_input_is_checked(meta: MaseMetadata, name: str) -> None:
     """An input refuses unknown values at the assignment; a result raises and names what decides it."""
     meta["hardware"]["parallelism"]["data_in_0"] = 2
+    meta["hardware"].fill({**meta["hardware"], "verilog_param": {"A": 1}})
+    meta["hardware"]["verilog_param"]["A"] = 1  # what is so already is no change
     before = meta.to_dict()
     with pytest.raises(ConfigError) as caught:
         WRONG[name][0](meta["hardware"])
     assert WRONG[name][1] in str(caught.value)
     assert meta.to_dict() == before
-
-
-def test_an_input_is_taken_back(meta: MaseMetadata) -> None:
-    hardware = meta["hardware"]
-    hardware.fill({"module": "fixed_linear", "verilog_param": {"A": 1}, "parallelism": {"data_in_0": [4]}})
-    hardware["verilog_param"]["A"] = 1  # what is so already is no change
-    hardware["parallelism"]["data_in_0"], hardware["device_id"] = 2, 1
-    del hardware["parallelism"]["data_in_0"]
-    hardware["device_id"] = None
-    assert hardware["given"] == {"parallelism.data_in_0": None, "device_id": None}
-    assert "device_id" not in hardware and hardware["parallelism"] == {}
-    with pytest.raises(ConfigError, match="verilog_param"):
-        del hardware["verilog_param"]
 
 
 def test_a_copied_graph_has_lists_and_dicts_of_its_own() -> None:

@@ -127,6 +127,9 @@ def test_the_record_at_the_node_is_what_quantisation_reads() -> None:
     graph.node("fc1").meta["mase"]["software"]["quantization"] = {"weight_width": 3, "bias_width": 6}
     made, _ = quantize_transform_pass(graph, {**EIGHT, "overrides": {"fc1": rule(bias_width=7)}})
     assert formats_of(made, "fc1") == (3, 7)
+    graph, _ = update_quantization_configs(calibrated(model, x), {"global_config": {"weight_width": 3}})
+    made, _ = quantize_transform_pass(graph, EIGHT)  # a relu has no weights, as with a default
+    assert formats_of(made, "fc2") == (3, 8)
     graph = calibrated(model, x)
     record_of(graph, "fc1")["weigth_width"] = 3
     with pytest.raises(ConfigError, match="weigth_width: unknown key"):

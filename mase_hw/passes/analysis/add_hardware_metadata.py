@@ -60,8 +60,6 @@ class _Mapper:
         self.args = with_node_names(graph, args)
         self.problems: list[MaseHwError] = []
         self.most = lane_dims(args.max_parallelism, "max_parallelism")[0]
-        self.devices: dict[int, str] = {}
-        """The first node of every device that is not the default one."""
         self.lanes: dict[str, tuple[int, ...]] = {}
         """Lanes of every node's result, by node name."""
         self.gaps: dict[str, int] = {}
@@ -83,6 +81,14 @@ class _Mapper:
             else:
                 self._hardware_of(node, op)
         raise_together(self.problems)
+        devices = {each["device_id"]: name for name, each in self.found.items() if not each["is_implicit"]}
+        if len(devices.keys() - {DEFAULT_DEVICE}) > 1:
+            raise UnsupportedError(
+                "a design is for one device",
+                field="hardware.device_id",
+                got=", ".join(f"{device} for {name}" for device, name in devices.items()),
+                remedy="compile what is for each device by itself",
+            )
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op == "quantize":
                 self._boundary(node)
@@ -95,7 +101,7 @@ class _Mapper:
 
     def _implicit(self, node: fx.Node) -> None:
         asked = self.graph.meta_of(node).hardware
-        idle = [".".join(filter(None, place)) for *place, _ in asked.settings() if place[0] not in _OF_ANY_NODE]
+        idle = [key for key in asked.get("given", {}) if key not in _OF_ANY_NODE]
         if idle:
             raise ConfigError(
                 "a node without hardware of its own is asked for some",
@@ -170,7 +176,7 @@ class _Mapper:
             "interface": self._interface(node, hardware, hardware.ports(params)),
             "toolchain": hardware.toolchain,
             "module": hardware.module,
-            "device_id": self._device(node),
+            "device_id": self._asked(node, "device_id"),
             "dependence_files": list(hardware.files),
             "verilog_param": verilog_params(params),
             "max_parallelism": self._asked(node, "max_parallelism"),
@@ -213,20 +219,6 @@ class _Mapper:
         asked = self.graph.meta_of(node).hardware.asked(name)
         return getattr(self.args, name) if asked is None else asked
 
-    def _device(self, node: fx.Node) -> int:
-        device: int = self._asked(node, "device_id")
-        if device != DEFAULT_DEVICE:
-            self.devices.setdefault(device, node.name)
-        if len(self.devices) > 1:
-            raise UnsupportedError(
-                "a design is for one device",
-                node=node.name,
-                field="hardware.device_id",
-                got=", ".join(f"{number} for {name}" for number, name in self.devices.items()),
-                remedy="compile what is for each device by itself",
-            )
-        return device
-
     def _facets(self, node: fx.Node, own: Hardware) -> Hardware:
         """The hardware facets of the implementation that was asked for.
 
@@ -252,8 +244,8 @@ class _Mapper:
         """What feeds parameters, with those turned that the metadata of the node asks to turn."""
         meta = self.graph.meta_of(node)
         found, streams = interface(node, meta.common.args, hardware, ports, self.args), {p.name: p for p in ports}
-        for _, name, key, value in meta.hardware.settings():
-            if key != "transpose" or not value:
+        for name, entry in (meta.hardware.asked("interface") or {}).items():
+            if not entry.get("transpose"):
                 continue
             if hardware.toolchain != "EXTERNAL" or name not in hardware.static or not _turns(streams[name]):
                 raise UnsupportedError(

@@ -37,9 +37,8 @@ def verify_analysis_pass(graph: MaseGraph, args: VerifyArgs) -> tuple[MaseGraph,
       floats, for it quantises what enters. Implicit nodes and the output pass formats on.
     - What the graph records of its inputs and outputs is so.
     - Statistics belong to tensors that exist and are whole.
-    - After the hardware pass: implicit nodes have no module; all others have the module, parameters, files,
-      parallelism and latency of their op, and its ports carry the node's tensors in their formats. What was set there
-      since is mapped first, and refused like in the pass.
+    - After the hardware pass: nodes whose op has hardware have its module, with parameters it takes, and its ports
+      carry the node's tensors in their formats. What was set there since is mapped first, or refused as by the pass.
 
     Raises:
         GraphError: Names the node, and both sides where two things disagree.

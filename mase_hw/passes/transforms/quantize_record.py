@@ -11,7 +11,15 @@ from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import Info, PassArgs, graph_pass, validate
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule, given_keys, known_tensors
+from mase_hw.passes.transforms.quantize_config import (
+    INNER,
+    NodeConfig,
+    QuantizeArgs,
+    Rule,
+    given_keys,
+    group_of,
+    known_tensors,
+)
 from mase_hw.passes.transforms.quantize_paths import with_node_names
 
 RECORDED = "quantization_configs"
@@ -109,14 +117,16 @@ def _with_records(graph: MaseGraph, args: QuantizeArgs, alone: bool) -> Quantize
     if not any(graph.meta_of(node).software.get("quantization") for node in graph.nodes):
         return args
     named, _ = with_node_names(graph, args)
-    overrides = dict(args.overrides)
+    overrides, known = dict(args.overrides), known_tensors(graph.catalogue)
     for name, op in _ops(graph).items():
         record = graph.meta_of(graph.node(name)).software.get("quantization")
         if not record:
             continue
         wanted = validate(f"{name}: software.quantization", NodeConfig, record)
         there, _ = named.config_for(name, op)
-        differs = {key: value for key, value in given_keys(wanted).items() if getattr(there, key) != value}
+        lacks = set(INNER) - {group_of(tensor) for tensor in known.get(op, INNER)}
+        wanted_keys = {k: v for k, v in given_keys(wanted).items() if k.partition("_")[0] not in lacks}
+        differs = {key: value for key, value in wanted_keys.items() if getattr(there, key) != value}
         own = given_keys(named.overrides[name].config) if name in named.overrides else {}
         if alone:
             gone = there.model_fields_set - wanted.model_fields_set
