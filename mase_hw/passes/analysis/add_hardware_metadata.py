@@ -236,7 +236,7 @@ class _Mapper:
                     field=f"hardware.{key}",
                     got=asked(key),
                     expected=" or ".join(sorted({getattr(h, key) for h in (own, *others.values())})),
-                    remedy="set one of these in its metadata, or delete the key",
+                    remedy="set one of these in its metadata",
                 )
         return found
 
@@ -253,7 +253,7 @@ class _Mapper:
                     node=node.name,
                     field=f"hardware.interface.{name}.transpose",
                     got=f"{name} of {hardware.module} ({hardware.toolchain})",
-                    remedy=f"delete interface[{name!r}]['transpose']; modules of the package read every order",
+                    remedy="set it to False; modules of the package read every order",
                 )
             found[name]["transpose"] = True
         return found

@@ -216,7 +216,7 @@ def with_metadata(graph: MaseGraph, args: HardwareArgs, given: HardwareArgs | No
                 "the metadata of a node and the arguments of the hardware pass say different things",
                 field=f"hardware.{place}",
                 got=f"{value} in the metadata, {theirs[place]} in the arguments",
-                remedy="take one of them back",
+                remedy="leave the argument out, or set the same in the metadata",
             )
     lanes = {n: {**args.parallelism.get(n, {}), **each} for n, each in made.parallelism.items()}
     update = {key: {**getattr(args, key), **getattr(made, key)} for key in _AT_NODES}

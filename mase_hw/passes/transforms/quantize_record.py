@@ -58,8 +58,8 @@ def update_quantization_configs(graph: MaseGraph, args: UpdateArgs) -> tuple[Mas
     Raises:
         ConfigError: If a rule or a node name applies to nothing; lists all problems. Nothing is recorded then.
     """
-    before = graph.note(RECORDED, QuantizeArgs)
-    begin = args.configs or before or QuantizeArgs()
+    before = graph.note(RECORDED, QuantizeArgs) or QuantizeArgs()
+    begin = args.configs or before.model_copy(update={"overrides": {}})  # those of before stand at their nodes
     single = dict(begin.overrides)
     for name, config in args.custom_configs.items():
         own = given_keys(single[name].config) if name in single else {}
@@ -69,15 +69,10 @@ def update_quantization_configs(graph: MaseGraph, args: UpdateArgs) -> tuple[Mas
     made, _ = with_node_names(graph, begin.model_copy(update={"default": rule, "overrides": single}))
     nodes = _ops(graph)
     made.check(nodes, known_tensors(graph.catalogue))
-    custom, _ = with_node_names(
-        graph, QuantizeArgs(overrides={name: Rule(config=c) for name, c in args.custom_configs.items()})
-    )
-    fresh = {} if args.configs is None else made.overrides
     for name, op in nodes.items():
         software = graph.meta_of(graph.node(name)).software
-        layers = (fresh.get(name), custom.overrides.get(name))
-        wins = {key: value for layer in layers if layer for key, value in given_keys(layer.config).items()}
         found, _ = made.config_for(name, op)
+        wins = given_keys(made.overrides[name].config) if name in made.overrides else {}
         software.quantization = {**_keys(given_keys(found)), **software.quantization, **_keys(wins)}
     graph.meta[RECORDED] = made
     return graph, {"nodes": {name: dict(graph.meta_of(graph.node(name)).software.quantization) for name in nodes}}
