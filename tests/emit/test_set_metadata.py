@@ -22,6 +22,11 @@ def network() -> MaseGraph:
     return quantised(seeded(MLP), inputs(20, 6), config=EIGHT)[0]
 
 
+@pytest.fixture(scope="module")
+def untouched(network: MaseGraph) -> dict[str, bytes]:
+    return emitted(add_hardware_metadata_analysis_pass(copy_graph(network))[0])
+
+
 def emitted(graph: MaseGraph) -> dict[str, bytes]:
     for emit in (emit_verilog_top_transform_pass, emit_bram_transform_pass):
         graph, _ = emit(graph)
@@ -53,7 +58,9 @@ SAME: dict[str, tuple[Setting, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_an_input_is_what_the_argument_of_that_name_is(network: MaseGraph, name: str) -> None:
+def test_an_input_is_what_the_argument_of_that_name_is(
+    network: MaseGraph, untouched: dict[str, bytes], name: str
+) -> None:
     """A field that is an input takes effect, before the hardware pass and after it, as the argument does."""
     change, args = SAME[name]
     if name == "module":
@@ -61,11 +68,10 @@ def test_an_input_is_what_the_argument_of_that_name_is(network: MaseGraph, name:
         module = network.catalogue[elsewhere].hardware.module  # type: ignore[union-attr]
         change = lambda h: h.update(module=module)  # noqa: E731
     wanted = emitted(add_hardware_metadata_analysis_pass(copy_graph(network), args)[0])
-    assert wanted != emitted(add_hardware_metadata_analysis_pass(copy_graph(network))[0])
+    assert wanted != untouched
     assert emitted(set_before(network, change, {})) == wanted
     after = set_after(network, change, {})
     assert emitted(copy_graph(after)) == wanted, "a copy has it too"
-    assert emitted(after) == wanted
     verify_analysis_pass(after)
 
 

@@ -19,6 +19,7 @@ from mase_hw.ir.checkpoint.modules import (
     is_own,
     refuse_hooks,
 )
+from mase_hw.ir.checkpoint.notes import Keep
 from mase_hw.ir.checkpoint.tensors import TensorTable
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 
@@ -62,7 +63,7 @@ def describe_nodes(model: fx.GraphModule, catalogue: Catalogue, write: ValueWrit
 
 
 def describe_modules(
-    model: fx.GraphModule, catalogue: Catalogue, write: ValueWriter, lost: dict[str, str]
+    model: fx.GraphModule, catalogue: Catalogue, write: ValueWriter, keep: Keep
 ) -> list[ModuleDocument]:
     """Every module that nodes call.
 
@@ -70,7 +71,7 @@ def describe_modules(
         model: The traced model.
         catalogue: The classes that can be rebuilt.
         write: Writes arguments.
-        lost: Takes the modules of a user's own that cannot be rebuilt; the document has no arguments of theirs.
+        keep: Notes modules of a user's own that cannot be rebuilt; the document has no arguments of theirs.
 
     Raises:
         CheckpointError: If another one cannot be rebuilt from its description, or one has hooks.
@@ -90,7 +91,7 @@ def describe_modules(
         except CheckpointError as error:
             if not is_own(module):
                 raise
-            lost[f"module {path}"] = f"{error.message}: {error.got}"
+            keep.lose(f"module {path}", error)
             kind, encoded = module.kind if isinstance(module, LeftOut) else class_name(type(module)), None
         documents.append(ModuleDocument(path=path, kind=kind, arguments=encoded))
     return documents

@@ -55,8 +55,12 @@ class Keep:
             self._trial(value, where)
             return self._write(value, where)
         except CheckpointError as error:
-            self.lost[where] = f"{error.message}: {error.got}"
-            return LOST
+            return self.lose(where, error)
+
+    def lose(self, where: str, error: CheckpointError) -> Any:
+        """Note that what stands somewhere is left out; returns :data:`LOST`."""
+        self.lost[where] = f"{error.message}: {error.got}"
+        return LOST
 
     def warn(self, stacklevel: int) -> None:
         """Name what was left out."""
@@ -76,7 +80,10 @@ def notes_of(graph: AnnotatedGraph, keep: Keep, describe: Callable[[AnnotatedGra
 
     def one(value: Any, where: str, key: str) -> JsonValue:
         if isinstance(value, AnnotatedGraph):
-            return {_GRAPH: describe(value, key).model_dump()}
+            try:
+                return {_GRAPH: describe(value, key).model_dump()}
+            except CheckpointError as error:
+                return keep.lose(where, error)
         return keep.whole(_plain(value.to_document() if isinstance(value, Nested) else value), where)
 
     def some(values: Mapping[str, Any], where: str) -> dict[str, JsonValue]:
