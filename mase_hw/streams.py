@@ -8,6 +8,7 @@ Where a dimension does not divide by its parallelism, the last tile is filled wi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -251,3 +252,11 @@ def from_bits(word: int, width: int, lanes: int, signed: bool) -> list[int]:
 def plain_stream(side: Direction, shape: tuple[int, ...], fmt: FixedFormat, lanes: int = 1) -> Stream:
     """The stream of a module that does not look into its beats: ``in_data`` or ``out_data``."""
     return Stream(f"{side}_data", side, shape, fmt, (lanes,), f"{side}_valid", f"{side}_ready")
+
+
+def turned(stream: Stream) -> Stream:
+    """The stream of a matrix, transposed: its columns come as rows, with the lanes as they are."""
+    rows, columns = stream.shape
+    factors = [size for size in (rows, columns) if size > 1]
+    layout = Layout(stream.shape, tuple(factors), tuple(range(len(factors)))[::-1])
+    return dataclasses.replace(stream, shape=(columns, rows), layout=layout)

@@ -42,6 +42,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "statistics": reference_options.statistics,
     "facets": reference_code.facets,
     "arguments": reference_code.arguments,
+    "hardware_branch": reference_code.hardware_branch,
     "commands": reference_cli.commands,
     "command": reference_cli.command,
     "claims": reference_claims.claims,

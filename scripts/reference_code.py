@@ -14,6 +14,7 @@ from typing import Any
 
 import mase_hw
 import mase_hw.training
+from mase_hw.ir.hardware_branch import INPUTS, RESULTS, HardwareMetadata
 from scripts import architecture
 from scripts.reference_options import markdown, table
 
@@ -80,6 +81,20 @@ def arguments(dotted: str) -> str:
         default = "required" if parameter.default is inspect.Parameter.empty else shown(parameter.default)
         rows.append([f"`{name}`", markdown(says[name]).rstrip("."), default])
     return table(("argument", "meaning", "default"), rows)
+
+
+def hardware_branch() -> str:
+    """The fields of the hardware branch of a node's metadata: what each says, and what becomes of an assignment."""
+    says = _all_described(HardwareMetadata, HardwareMetadata.fields())
+    rows = []
+    for name in HardwareMetadata.fields():
+        inner = [key for key in (*INPUTS, *RESULTS) if key.partition(".")[0] == name]
+        for key in inner:
+            about = f"input: {INPUTS[key][1]}" if key in INPUTS else f"result: follows from {RESULTS[key]}"
+            rows.append(
+                [f"`{key}`", markdown(says[name]).rstrip(".") if key == inner[0] else "", about.replace(" | ", ", ")]
+            )
+    return table(("field", "meaning", "an assignment"), rows)
 
 
 def shown(default: Any) -> str:

@@ -8,7 +8,7 @@ be run on a network and its data, ``calibration(method="mse")(network, data)``, 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from mase_hw.design.design import load_design
 from mase_hw.design.simulation import Simulation
 from mase_hw.ir import MaseGraph
 from mase_hw.partition.passes import transformed
-from mase_hw.passes.transforms.quantize_record import recorded_quantization
 
 _ROOMS = ("ir", "passes.evaluation", "passes", "passes.helpers", "emit.passes", "importers", "partition")
 """Where the names that are the same are found."""
@@ -48,14 +47,7 @@ def _step(one: Callable[..., Any]) -> Callable[..., Network]:
     return configured
 
 
-def _record(network: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, Any]:
-    one: Any = passes.update_quantization_configs
-    if isinstance(one, passes.GraphPass):
-        return one(network, args)
-    return network, one(recorded_quantization(network) or {}, graph=network, **args)
-
-
-update_quantization_configs = _step(_record)
+update_quantization_configs = _step(passes.update_quantization_configs)
 calibration = _step(passes.calibrate_analysis_pass)
 quantization = _step(passes.quantize_transform_pass)
 equalization = _step(passes.equalization_transform_pass)

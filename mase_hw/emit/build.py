@@ -23,7 +23,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
-from mase_hw.streams import SIDES, Direction, Stream, plain_stream
+from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
 
@@ -188,7 +188,9 @@ class NetlistBuilder:
         return made
 
     def _permuted(self, node: fx.Node, facets: Hardware, port: Stream) -> Stream:
-        """A parameter whose columns follow the order of the input."""
+        """A parameter whose columns follow the order of the input, or that the module wants transposed."""
+        if self.graph.meta_of(node).hardware.interface.get(port.name, {}).get("transpose"):
+            return turned(port)
         data = self._layouts(node).get("data_in_0")
         if port.name not in facets.permuted or data is None or data.is_row_major:
             return port

@@ -36,7 +36,9 @@ def describe_design(
         steady: Of :func:`mase_hw.emit.steady.steady_frame`.
     """
     named = {p.port: (p.name, p.path, p.source) for p in (*reference.inputs, *reference.outputs)}
-    nodes = []
+    graph, nodes = reference.graph, []
+    found = (graph.meta_of(node).hardware for node in graph.nodes)
+    device = max((each.device_id for each in found if each.module and each.device_id is not None), default=-1)
     for instance in netlist.instances:
         op = catalogue.get(instance.op)
         entry: dict[str, Any] = {"name": instance.name, "node": instance.node, "module": instance.module}
@@ -66,8 +68,9 @@ def describe_design(
             "steady": steady,
             "unit": "clock cycles; fill is from the first input beat accepted to the first output beat valid",
         },
-        "family": reference.graph.meta.get(HARDWARE_ARGS, HardwareArgs()).family,
-        "streaming": streaming(reference.graph.model),
+        "family": (graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()).family,
+        **({"device_id": device} if device != -1 else {}),
+        "streaming": streaming(graph.model),
         "instances": nodes,
         "memories": [
             {

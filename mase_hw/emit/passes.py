@@ -31,6 +31,7 @@ from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.nn import Quantized
+from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
 from mase_hw.passes.base import PassArgs, graph_pass
 from mase_hw.streams import IntArray, Stream
 
@@ -121,6 +122,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         )
     if args.project_dir is not None:
         check_target(args.project_dir)
+    map_what_was_set(graph)
     solved = Solved()
     netlist, followed = build_followed(graph, args.top_name, solved)
     if args.top_name in netlist.signals():

@@ -222,6 +222,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         ports: Its streams, inputs first.
         timing: Its cycles.
         family: The family of FPGAs that it was made for; empty for none in particular.
+        device_id: The number of the device that it is for; -1 for the default one.
         streaming: Whether a frame depends on those before it.
         instances: In topological order.
         memories: Contents of memories.
@@ -244,6 +245,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     ports: tuple[Port, ...]
     timing: Timing
     family: str = ""
+    device_id: int = -1
     streaming: bool = False
     instances: tuple[Instance, ...]
     memories: tuple[Memory, ...]

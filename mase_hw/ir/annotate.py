@@ -87,17 +87,18 @@ def add_common_metadata(
         op = graph.op_of(node)
         kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
         found[node] = CommonMetadata(kind, name, arguments(graph, node, results, keep), results[node])
+        found[node].update(graph.meta_of(node).common.own)
 
     evaluate(graph.model, inputs, on_node, symbolic=force_device_meta)
-    before = {node: graph.meta_of(node).tree.common for node in found}
+    before = {node: graph.meta_of(node).common for node in found}
     try:
         for node, common in found.items():
-            graph.meta_of(node).tree.common = common
+            graph.meta_of(node).common = common
         carry_formats(graph)
         add_boundary(graph)
     except Exception:
         for node, common in before.items():
-            graph.meta_of(node).tree.common = common
+            graph.meta_of(node).common = common
         raise
 
 
@@ -112,7 +113,7 @@ def annotate_node(graph: AnnotatedGraph, node: fx.Node, value: Any) -> None:
         results[node][name] = describe(result) if is_tensor else TensorMetadata([1], "NA", [], value=result)
     op = graph.op_of(node)
     kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
-    meta.tree.common = CommonMetadata(kind, name, arguments(graph, node, results, keep), results[node])
+    meta.common = CommonMetadata(kind, name, arguments(graph, node, results, keep), results[node])
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

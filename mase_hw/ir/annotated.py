@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import binding
 from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
 from mase_hw.ir.trace.nested import Nested
+from mase_hw.nn import Quantized
 
 N = TypeVar("N")
 
@@ -36,6 +37,26 @@ class _ImplicitOps:
 
     def __get__(self, graph: AnnotatedGraph | None, owner: type) -> list[str]:
         return [op.name for op in (default_catalogue() if graph is None else graph.catalogue) if op.implicit]
+
+
+def _all_have(branch: str, field: str) -> Callable[[AnnotatedGraph], bool]:
+    def found(graph: AnnotatedGraph) -> bool:
+        metas = [node.meta.get("mase") for node in graph.nodes]
+        return all(isinstance(meta, MaseMetadata) and (not branch or field in meta[branch]) for meta in metas)
+
+    return found
+
+
+def _is_quantised(graph: AnnotatedGraph) -> bool | None:
+    return any(isinstance(module, Quantized) for module in graph.model.modules()) or None
+
+
+_SEEN: Mapping[str, Callable[[AnnotatedGraph], bool | None]] = {
+    INIT_PASS: _all_have("", ""),
+    "add_common_metadata_analysis_pass": _all_have("common", "mase_op"),
+    "quantize_transform_pass": _is_quantised,
+}
+"""Passes whose results show in the graph: whether they are there; None if only a record can tell."""
 
 
 class AnnotatedGraph:
@@ -85,8 +106,10 @@ class AnnotatedGraph:
 
     @property
     def completed(self) -> tuple[str, ...]:
-        """Passes whose results the graph holds."""
-        return tuple(self.meta["passes"])
+        """Passes whose results the graph holds, by what is there: some may be the work of another pass."""
+        seen = {name: found(self) for name, found in _SEEN.items()}
+        kept = [name for name in self.meta["passes"] if seen.get(name) is not False]
+        return (*(name for name, there in seen.items() if there and name not in kept), *kept)
 
     @property
     def lasting(self) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from mase_hw.ir.graph import MaseGraph
-from mase_hw.ir.metadata import HardwareMetadata, MaseMetadata, SoftwareMetadata
-from mase_hw.ir.tensors import TensorDict, TensorMetadata
+from mase_hw.ir.metadata import MaseMetadata
 
 NUMBERS = frozenset({int, float})
 
@@ -16,8 +14,8 @@ NUMBERS = frozenset({int, float})
 def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
     """A copy that passes may transform while the original stays as it is.
 
-    Nodes keep their names. Metadata, and what passes left at the graph, is copied; statistics are shared below the
-    names of the tensors. What emission made (netlist, bundle) is left out, and with it the record of those passes.
+    Nodes keep their names. Metadata, and what passes left at the graph, is copied; tensors are shared. What
+    emission made (netlist, bundle) is left out, and with it the record of those passes.
 
     Args:
         graph: The graph.
@@ -33,28 +31,11 @@ def copy_graph(graph: MaseGraph, share_weights: bool = True) -> MaseGraph:
     for old, new in zip(graph.nodes, made.nodes, strict=True):
         given = old.meta.get("mase")
         if isinstance(given, MaseMetadata):
-            new.meta["mase"] = _copy(given, MaseMetadata(new, made.model))
+            meta = new.meta["mase"] = MaseMetadata(new, made.model)
+            meta.fill(_branches(given))
     made.meta["passes"] = graph.lasting
     if graph.metadata.common.nodes_in or graph.metadata.common.results:
         made.refresh()
-    return made
-
-
-def _copy(old: MaseMetadata, new: MaseMetadata) -> MaseMetadata:
-    common, software, hardware = old.common, old.software, old.hardware
-    new.tree.common = dataclasses.replace(common, args=_tensors(common.args), results=_tensors(common.results))
-    new.tree.software = SoftwareMetadata(
-        *(_branches(part) for part in (software.args, software.results, software.quantization))
-    )
-    values = {f.name: _branches(getattr(hardware, f.name)) for f in dataclasses.fields(hardware)}
-    new.tree.hardware = HardwareMetadata(**values)
-    return new
-
-
-def _tensors(given: TensorDict) -> TensorDict:
-    made = TensorDict()
-    for name, value in given.items():
-        made[name] = value.copy() if isinstance(value, TensorMetadata) else value
     return made
 
 

@@ -1,4 +1,4 @@
-"""The metadata of a node: typed records that read and write like MASE's documented tree.
+"""The metadata of a node: a tree of dicts as MASE documents it, whose fields are attributes as well.
 
 The tree has three branches. ``common`` says what a node is and what flows through it, ``software`` what was
 observed, ``hardware`` how it is built. Typed code uses attributes (``meta.common.args["weight"].shape``),
@@ -7,14 +7,16 @@ MASE scripts use keys (``meta["common"]["args"]["weight"]["shape"]``); both reac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+import copy
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, ClassVar, Self
 
 from torch import fx, nn
 
-from mase_hw.ir.tensors import KNOWN_STORAGE, KNOWN_TOOLCHAIN, KNOWN_TYPES, TensorDict, TensorMetadata, one_of
-from mase_hw.ir.view import Record, View
+from mase_hw.ir.hardware_branch import HardwareMetadata
+from mase_hw.ir.records import Branch, Record, record
+from mase_hw.ir.tensors import KNOWN_STORAGE, KNOWN_TOOLCHAIN, KNOWN_TYPES, TensorDict, TensorMetadata
 
 __all__ = [
     "CommonMetadata",
@@ -27,28 +29,28 @@ __all__ = [
 ]
 
 
-@dataclass
+@record
 class CommonMetadata(Record):
     """What a node is: ``args`` holds tensors and plain attributes, ``results`` tensors."""
+
+    free: ClassVar[bool] = True
 
     mase_type: str = ""
     mase_op: str = ""
     args: TensorDict = field(default_factory=TensorDict)
     results: TensorDict = field(default_factory=TensorDict)
 
-    @classmethod
-    def coerce(cls, name: str, value: Any) -> Any:
+    def coerce(self, name: str, value: Any) -> Any:
         """Give plain dicts of arguments and results their types."""
-        if name in ("args", "results") and not isinstance(value, TensorDict):
-            return TensorDict(value)
-        return value
+        tensors = name in ("args", "results") and not isinstance(value, TensorDict)
+        return TensorDict(value) if tensors else value
 
     def present(self, name: str) -> bool:
         """Arguments and results are listed, even when empty, once the op is known."""
-        return super().present(name) or (name in ("args", "results") and bool(self.mase_op))
+        return super().present(name) or "mase_op" in self
 
 
-@dataclass
+@record
 class SoftwareMetadata(Record):
     """What was observed: ``args[name]["stat"]["range_min_max"]`` and the like; free below the names.
 
@@ -58,65 +60,16 @@ class SoftwareMetadata(Record):
         quantization: Keys of the node's quantisation, if a configuration was recorded.
     """
 
-    args: dict[str, Any] = field(default_factory=dict)
-    results: dict[str, Any] = field(default_factory=dict)
-    quantization: dict[str, Any] = field(default_factory=dict)
+    free: ClassVar[bool] = True
+
+    args: dict[str, Any] = field(default_factory=Branch)
+    results: dict[str, Any] = field(default_factory=Branch)
+    quantization: dict[str, Any] = field(default_factory=Branch)
 
 
-@dataclass
-class HardwareMetadata(Record):
-    """How a node is built; fields are filled by the hardware metadata pass.
-
-    Args:
-        is_implicit: No hardware of its own.
-        interface: Parameter name -> ``{"storage": "BRAM", "transpose": False}``.
-        toolchain: ``INTERNAL``, ``EXTERNAL`` or ``HLS``.
-        module: Name of the SystemVerilog module.
-        device_id: Device the node is mapped to, -1 for the default one.
-        dependence_files: Files of the module, dependencies first.
-        verilog_param: The instantiation's parameters, in order.
-        max_parallelism: Upper bound of lanes, innermost dimension first.
-        parallelism: Tensor name -> lanes along each dimension, innermost first.
-        latency: Timing of the module.
-        fifo_depth: Data input -> depth of the FIFO before it, where one is configured.
-        layouts: Tensor name -> order of its elements in the stream (:meth:`mase_hw.layouts.Layout.to_dict`).
-    """
-
-    is_implicit: bool | None = None
-    interface: dict[str, Any] = field(default_factory=dict)
-    toolchain: str | None = None
-    module: str | None = None
-    device_id: int | None = None
-    dependence_files: list[str] = field(default_factory=list)
-    verilog_param: dict[str, Any] = field(default_factory=dict)
-    max_parallelism: Any = None
-    parallelism: dict[str, Any] = field(default_factory=dict)
-    latency: Any = None
-    fifo_depth: dict[str, int] = field(default_factory=dict)
-    layouts: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def coerce(cls, name: str, value: Any) -> Any:
-        """Refuse an unknown toolchain."""
-        if name == "toolchain" and value is not None:
-            one_of(name, value, KNOWN_TOOLCHAIN)
-        return value
-
-
-def _branch(kind: type[Any], value: Any) -> Any:
-    """A branch assigned as a plain dict becomes its record, with unknown keys refused."""
-    if isinstance(value, kind):
-        return value
-    record = kind()
-    view = View(record)
-    for key, item in value.items():
-        view[key] = item
-    return record
-
-
-@dataclass
+@record
 class Tree(Record):
-    """The three branches of a node's metadata."""
+    """The three branches of a node's metadata, which are always there."""
 
     required: ClassVar[tuple[str, ...]] = ("common", "software", "hardware")
 
@@ -124,59 +77,51 @@ class Tree(Record):
     software: SoftwareMetadata = field(default_factory=SoftwareMetadata)
     hardware: HardwareMetadata = field(default_factory=HardwareMetadata)
 
-    @classmethod
-    def coerce(cls, name: str, value: Any) -> Any:
-        """Give branches assigned as dicts their types."""
-        kinds = {"common": CommonMetadata, "software": SoftwareMetadata, "hardware": HardwareMetadata}
-        return _branch(kinds[name], value)
+    def __init__(self, owner: str = "") -> None:
+        super().__init__()
+        for name in self.required:
+            getattr(self, name)
+        self._place((owner,))
 
+    def coerce(self, name: str, value: Any) -> Any:
+        """A branch assigned as a plain dict becomes its record, with unknown keys refused."""
+        kind = self.__dataclass_fields__[name].default_factory
+        if isinstance(value, kind):
+            return value
+        made = kind()
+        made.update(value)
+        return made
 
-class MetadataView(MutableMapping[str, Any]):
-    """The dict face of a metadata tree; ``parameters`` is the same view under MASE's name."""
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key == "hardware" and isinstance(value, Mapping) and not isinstance(value, Record):
+            self.hardware.update(value)  # its results stay
+        else:
+            super().__setitem__(key, value)
 
-    def __init__(self, tree: Record, owner: str) -> None:
-        self._tree = tree
-        self._owner = owner
+    def fill(self, branches: Mapping[str, Any]) -> None:
+        """Put back branches as they were, results of the hardware pass included."""
+        for name, value in branches.items():
+            if name == "hardware" and not isinstance(value, HardwareMetadata):
+                value = HardwareMetadata.filled(value)
+            self[name] = value
 
     @property
-    def parameters(self) -> View:
-        """The whole tree as a dict view; assigning a dict replaces the branches it names."""
-        return View(self._tree, (), self._owner)
+    def parameters(self) -> Self:
+        """The tree under MASE's name; assigning a dict replaces the branches it names."""
+        return self
 
     @parameters.setter
     def parameters(self, value: Mapping[str, Any]) -> None:
-        self.parameters.update(value)
-
-    def __getitem__(self, key: str) -> Any:
-        return self.parameters[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.parameters[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self.parameters[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.parameters)
-
-    def __len__(self) -> int:
-        return len(self.parameters)
-
-    def __eq__(self, other: object) -> bool:
-        return self.parameters == (other.parameters if isinstance(other, MetadataView) else other)
+        self.update(value)
 
     # Metadata belongs to one node, so it is hashed by identity although its content can be compared.
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._owner or 'no node'}, {self.parameters!r})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain nested dicts, as MASE documents them; what is not set is left out."""
-        return self.parameters.to_dict()
+        return f"{type(self).__name__}({self._at[0] or 'no node'}, {self.to_dict()!r})"
 
 
-class MaseMetadata(MetadataView):
+class MaseMetadata(Tree):
     """Metadata of one node.
 
     Args:
@@ -187,27 +132,18 @@ class MaseMetadata(MetadataView):
     known_types: ClassVar[list[str]] = list(KNOWN_TYPES)
     known_toolchain: ClassVar[list[str]] = list(KNOWN_TOOLCHAIN)
     known_storage: ClassVar[list[str]] = list(KNOWN_STORAGE)
+    node: fx.Node | None = None
+    model: fx.GraphModule | None = None
 
     def __init__(self, node: fx.Node | None = None, model: fx.GraphModule | None = None) -> None:
+        super().__init__(node.name if node is not None else "")
         self.node = node
         self.model = model
-        self.tree = Tree()
-        super().__init__(self.tree, node.name if node is not None else "")
 
-    @property
-    def common(self) -> CommonMetadata:
-        """What the node is and what flows through it."""
-        return self.tree.common
-
-    @property
-    def software(self) -> SoftwareMetadata:
-        """What was observed."""
-        return self.tree.software
-
-    @property
-    def hardware(self) -> HardwareMetadata:
-        """How the node is built."""
-        return self.tree.hardware
+    def __deepcopy__(self, memo: dict[int, Any]) -> MaseMetadata:
+        made = MaseMetadata(self.node, self.model)
+        made.fill(copy.deepcopy(dict(self), memo))
+        return made
 
     @property
     def module(self) -> nn.Module | None:
@@ -222,9 +158,11 @@ class MaseMetadata(MetadataView):
         return self.model.graph if self.model is not None else None
 
 
-@dataclass
+@record
 class GraphCommon(Record):
     """First and last nodes that compute, and the tensors that enter and leave the graph, in order."""
+
+    free: ClassVar[bool] = True
 
     nodes_in: list[fx.Node] = field(default_factory=list)
     nodes_out: list[fx.Node] = field(default_factory=list)
@@ -232,30 +170,18 @@ class GraphCommon(Record):
     results: TensorDict = field(default_factory=TensorDict)
 
 
-@dataclass
-class GraphTree(Record):
-    """The branches of the metadata of a whole graph."""
-
-    required: ClassVar[tuple[str, ...]] = ("common", "software", "hardware")
-
-    common: GraphCommon = field(default_factory=GraphCommon)
-    software: SoftwareMetadata = field(default_factory=SoftwareMetadata)
-    hardware: HardwareMetadata = field(default_factory=HardwareMetadata)
-
-    @classmethod
-    def coerce(cls, name: str, value: Any) -> Any:
-        """Give branches assigned as dicts their types."""
-        return _branch(GraphCommon, value) if name == "common" else Tree.coerce(name, value)
+@record
+class GraphHardware(Record):
+    """Of a whole graph nothing is recorded here: arguments of the hardware pass and the manifest have it."""
 
 
-class MaseGraphMetadata(MetadataView):
+@record
+class MaseGraphMetadata(Tree):
     """Metadata of a whole graph: ``graph.meta["mase"]``."""
 
-    def __init__(self) -> None:
-        self.tree = GraphTree()
-        super().__init__(self.tree, "graph")
+    common: GraphCommon = field(default_factory=GraphCommon)  # type: ignore[assignment]
+    software: SoftwareMetadata = field(default_factory=SoftwareMetadata)
+    hardware: GraphHardware = field(default_factory=GraphHardware)  # type: ignore[assignment]
 
-    @property
-    def common(self) -> GraphCommon:
-        """What enters and leaves the graph."""
-        return self.tree.common
+    def __init__(self) -> None:
+        super().__init__("graph")

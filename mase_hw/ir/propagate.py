@@ -69,7 +69,9 @@ def _passes_on(graph: AnnotatedGraph, node: fx.Node) -> bool:
 
 def add_boundary(graph: AnnotatedGraph) -> None:
     """Record :func:`boundary` in the metadata of the graph."""
-    graph.metadata.tree.common = boundary(graph)
+    found = boundary(graph)
+    found.update(graph.metadata.common.own)
+    graph.metadata.common = found
 
 
 def boundary(graph: AnnotatedGraph) -> GraphCommon:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.formats import FixedFormat, ScaledFormat, SignFormat
-from mase_hw.ir.view import Record
+from mase_hw.ir.records import Branch, Record, record
 
 KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
@@ -30,7 +27,7 @@ def one_of(field_name: str, value: Any, known: tuple[str, ...]) -> None:
         )
 
 
-@dataclass
+@record
 class TensorMetadata(Record):
     """One tensor argument or result of a node.
 
@@ -53,6 +50,7 @@ class TensorMetadata(Record):
     """
 
     required: ClassVar[tuple[str, ...]] = ("shape", "type", "precision")
+    free: ClassVar[bool] = True
 
     shape: list[int]
     type: str
@@ -67,8 +65,7 @@ class TensorMetadata(Record):
     odd_ties: bool | None = None
     threshold: float | None = None
 
-    @classmethod
-    def coerce(cls, name: str, value: Any) -> Any:
+    def coerce(self, name: str, value: Any) -> Any:
         """Refuse an unknown ``type``; keep shapes and precisions as lists."""
         if name == "type":
             one_of(name, value, KNOWN_TYPES)
@@ -115,30 +112,26 @@ class TensorMetadata(Record):
 
     def as_parameter(self) -> TensorMetadata:
         """A copy without ``torch_dtype``, as MASE shows weights and biases."""
-        return dataclasses.replace(self, torch_dtype=None)
+        made = self.copy()
+        made.pop("torch_dtype", None)
+        return made
 
     def copy(self) -> TensorMetadata:
         """An independent copy that shares the value."""
-        return dataclasses.replace(self)
+        made = TensorMetadata.__new__(TensorMetadata)
+        for key, value in self.items():
+            dict.__setitem__(made, key, list(value) if isinstance(value, list) else value)
+        return made
 
 
-class TensorDict(dict[str, Any]):
+class TensorDict(Branch):
     """Arguments or results by name; a dict that describes a tensor becomes a :class:`TensorMetadata`."""
 
-    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
-        super().__init__()
-        for name, value in (items or {}).items():
-            self[name] = value
-
     def __setitem__(self, name: str, value: Any) -> None:
-        if isinstance(value, dict) and {"shape", "type", "precision"} <= value.keys():
-            known = set(TensorMetadata.keys_known())
-            for key in value.keys() - known:
-                raise ConfigError(
-                    "unknown key in tensor metadata", field=f"{name}.{key}", remedy=suggest(str(key), known)
-                )
-            value = TensorMetadata(**value)
-        super().__setitem__(name, value)
+        described = isinstance(value, dict) and {"shape", "type", "precision"} <= value.keys()
+        super().__setitem__(
+            name, TensorMetadata(**value) if described and not isinstance(value, TensorMetadata) else value
+        )
 
     @property
     def tensors(self) -> dict[str, TensorMetadata]:

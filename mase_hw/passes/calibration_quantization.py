@@ -65,7 +65,7 @@ def calibration_quantization_transform_pass(
             "nothing says how to quantise",
             field="quantize",
             expected="arguments of quantize_transform_pass, or a configuration recorded on the graph",
-            remedy="give quantize, or call update_quantization_configs(..., graph=graph) before",
+            remedy="give quantize, or run update_quantization_configs before",
         )
     info: Info = {}
     if args.equalization.enabled:

@@ -18,7 +18,7 @@ from mase_hw.errors import ConfigError, EmitError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME
 from mase_hw.ir.metadata import MaseMetadata
-from mase_hw.ir.view import plain
+from mase_hw.ir.records import plain
 from mase_hw.nn import Quantized
 
 

@@ -18,10 +18,18 @@ import mase_hw
 from mase_hw.catalogue import Arithmetic, Latency, default_catalogue
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
+from mase_hw.emit.passes import (
+    emit_bram_transform_pass,
+    emit_cocotb_transform_pass,
+    emit_internal_rtl_transform_pass,
+    emit_verilog_top_transform_pass,
+)
 from mase_hw.errors import SimulationError
 from mase_hw.formats import FixedFormat
 from mase_hw.host.lint import lint
+from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import cast
 from mase_hw.ops._elementwise import registered
@@ -146,6 +154,46 @@ def test_parameters_and_the_hardware_of_the_package(work: Path, tmp_path: Path) 
     MaseGraph(model, custom_ops=custom).export(tmp_path / "dense")
     again = MaseGraph.from_checkpoint(tmp_path / "dense", custom_ops=custom)
     assert torch.equal(again.model(inputs), model(inputs)) and isinstance(again.modules["0"], Dense)
+
+
+class Turned(Dense):
+    """The same with the weights of an input in a row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight + self.bias
+
+
+def test_parameters_of_an_external_module_are_transposed(work: Path) -> None:
+    """interface[...]["transpose"] turns the memory image of an external module's parameter."""
+    linear = default_catalogue()["linear"]
+    assert linear.hardware is not None and linear.golden is not None
+    root = work / "turned"
+    root.mkdir()
+    text = (rtl_root() / linear.hardware.file).read_text(encoding="utf-8")
+    (root / "turned_linear.sv").write_text(text.replace("module fixed_linear", "module turned_linear"))
+
+    def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> Any:
+        return linear.golden(a, {**t, "weight": t["weight"].T})  # type: ignore[misc]
+
+    entry = {
+        "args": {"x": "data_in", "weight": "parameter", "bias": "parameter"},
+        "module": "turned_linear",
+        "root": root,
+        "dependence_files": list(linear.hardware.dependence_files),
+        "golden": golden,
+        "like": "linear",
+    }
+    torch.manual_seed(0)
+    inputs, model = torch.randn(5, 6), nn.Sequential(Turned(6, 6))
+    custom = {"modules": {Turned: entry}}
+    made = mase_hw.compile(model, inputs[:1], out=work / "rows", calibration=[inputs], custom_ops=custom)
+    assert made.graph is not None
+    graph = copy_graph(made.graph)
+    graph.node("_0").meta["mase"]["hardware"]["interface"]["weight"]["transpose"] = True
+    for step in (emit_verilog_top_transform_pass, emit_internal_rtl_transform_pass, emit_bram_transform_pass):
+        graph, _ = step(graph)
+    graph, _ = emit_cocotb_transform_pass(graph, {"inputs": inputs, "project_dir": work / "columns"})
+    assert mase_hw.load_design(work / "columns").simulate().passed  # the golden has them the other way round
 
 
 def test_the_page_shows_the_example() -> None:

@@ -24,7 +24,8 @@ def emitted(out: Path, node: str, changes: dict[str, int]) -> MaseGraph:
 
     def change(step: Step) -> None:
         if step.name == "top":
-            graph.meta_of(graph.node(node)).hardware.verilog_param.update(changes)
+            found = graph.meta_of(graph.node(node)).hardware
+            found.fill({**found, "verilog_param": {**found.verilog_param, **changes}})
 
     settings = {"vectors": {"frames": 1, "faults": 1}}
     compile_pipeline({"input_1": torch.randn(1, 2, 4, 4)}, settings, out=out).run(graph, on_step=change)

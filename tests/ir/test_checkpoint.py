@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.view import same
+from mase_hw.ir.records import same
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis import calibrate_analysis_pass, verify_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
@@ -117,6 +117,30 @@ def test_networks(net: type[nn.Module], tmp_path: Path) -> None:
     made = MaseGraph(net().eval(), add_metadata_args={"dummy_in": {"x": x}})
     again = round_trip(made, tmp_path)
     assert torch.equal(again.model(x), made.model(x))
+
+
+class Called(nn.Module):
+    """Calls a layer with as many inputs as it takes."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        takes_two = isinstance(self.layer, nn.Transformer | nn.TransformerDecoder | nn.TransformerDecoderLayer)
+        return self.layer(x, x) if takes_two else self.layer(x)
+
+
+@pytest.mark.parametrize("changes", [{}, {"activation": "gelu", "norm_first": True, "bias": False, "dropout": 0.3}])
+def test_layers_of_transformers(changes: dict[str, Any], tmp_path: Path) -> None:
+    """What their constructors take is found in their parts, for they do not keep it."""
+    sizes = {"d_model": 8, "nhead": 2, "dim_feedforward": 12, "layer_norm_eps": 1e-3, "batch_first": True, **changes}
+    layer, other = nn.TransformerEncoderLayer(**sizes), nn.TransformerDecoderLayer(**sizes)
+    encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8), enable_nested_tensor=False)
+    whole = [] if changes else [nn.Transformer(num_encoder_layers=2, num_decoder_layers=1, **sizes)]
+    for one in (layer, other, encoder, nn.TransformerDecoder(other, 2), *whole):
+        model, x = Called(one).eval(), torch.rand(2, 5, 8)
+        assert torch.equal(round_trip(MaseGraph(model), tmp_path).model(x), model(x)), one
 
 
 class Odd(nn.Module):

@@ -13,11 +13,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import CheckpointError, UnsupportedError
+from mase_hw.errors import CheckpointError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.checkpoint.files import hash_of
 from mase_hw.passes.analysis import verify_analysis_pass
 from tests.ir.checkpoints import Small, batch, forge, graph, quantised
+from tests.ir.nets import annotated
 
 MARK = "MASE_HW_TEST_INTRUDER"
 PAYLOAD = f"__import__('os').environ.update({MARK}='in')"
@@ -201,7 +202,6 @@ def disguised() -> nn.Module:
     [
         (altered, r"constructed .*'weight': \[8, 11\]"),
         (disguised, r"twice = .*, constructed with \(1, 1, 1, 1\)"),
-        (lambda: nn.Sequential(Scaled(12, 2)), "class is not in the catalogue"),
     ],
 )
 def test_models_that_cannot_be_kept(model: Callable[[], nn.Module], message: str, tmp_path: Path) -> None:
@@ -209,6 +209,42 @@ def test_models_that_cannot_be_kept(model: Callable[[], nn.Module], message: str
         MaseGraph(model()).export(tmp_path / "net")
     assert caught.value.node and caught.value.remedy
     assert not list(tmp_path.iterdir())
+
+
+def test_a_leaf_that_cannot_be_kept_is_left_out(tmp_path: Path) -> None:
+    """A custom leaf that cannot be written is left out with a warning that names it."""
+    model = nn.Sequential(nn.Linear(12, 12), Scaled(12, 2))
+    made = annotated(model, {"input_1": batch().flatten(1)[:, :12]})
+    with pytest.warns(UserWarning, match="does not hold module 1 .*class is not in the catalogue"):
+        made.export(tmp_path / "net")
+    found = MaseGraph.from_checkpoint(tmp_path / "net")
+    inputs = torch.randn(3, 12)
+    with pytest.raises(GraphError, match="did not hold this module") as caught:
+        found.model(inputs)
+    assert caught.value.node == "1" and "set_submodule('1', module)" in str(caught.value.remedy)
+    assert found.node("_1").meta["mase"] == made.node("_1").meta["mase"]
+    mine = Scaled(12, 2)
+    mine.load_state_dict(found.modules["1"].state_dict())
+    found.model.set_submodule("1", mine)
+    found.refresh()
+    assert torch.equal(found.model(inputs), model(inputs))
+    verify_analysis_pass(found)
+
+
+def test_what_was_left_out_is_propagated(tmp_path: Path) -> None:
+    """A value that cannot be written is left out with a warning, and propagate=True fills what is missing."""
+    made = graph()
+    before = made.node("linear").meta["mase"]["common"].to_dict()
+    made.node("linear").meta["mase"]["common"]["args"]["data_in_0"] = object()
+    made.node("linear").meta["mase"]["common"]["mine"] = {"kept": 1, "lost": object()}
+    with pytest.warns(UserWarning, match=r"linear: common\.args\.data_in_0 .*linear: common\.mine\.lost"):
+        made.export(tmp_path / "net")
+    found = MaseGraph.from_checkpoint(tmp_path / "net").node("linear").meta["mase"]["common"]
+    assert found["mine"] == {"kept": 1} and list(found["args"]) == list(before["args"])
+    del before["args"]["data_in_0"]["value"]
+    assert found["args"]["data_in_0"].to_dict() == before["args"]["data_in_0"]
+    bare = MaseGraph.from_checkpoint(tmp_path / "net", propagate_missing_metadata=False)
+    assert "data_in_0" not in bare.node("linear").meta["mase"]["common"]["args"]
 
 
 def test_a_module_that_was_patched_in_the_graph(tmp_path: Path) -> None:
@@ -231,9 +267,10 @@ def test_hooks_cannot_be_kept(tmp_path: Path) -> None:
 def test_a_value_that_cannot_be_kept(tmp_path: Path) -> None:
     made = graph()
     made.node("relu").meta["mase"]["software"]["args"]["data_in_0"] = {"seen": [object()]}
-    with pytest.raises(CheckpointError, match=r"relu: software.args.data_in_0.seen\[0\]"):
+    with pytest.warns(UserWarning, match=r"does not hold relu: software.args.data_in_0.seen \(.*object"):
         made.export(tmp_path / "net")
-    assert not list(tmp_path.iterdir())
+    found = MaseGraph.from_checkpoint(tmp_path / "net").node("relu").meta["mase"]
+    assert found["software"]["args"] == {"data_in_0": {}}
 
 
 def test_an_unknown_op_cannot_be_kept(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ from mase_hw.passes.rounding.layers import FLOAT
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.quantize_record import recorded_quantization
 from tests.ir.checkpoints import EIGHT, batch, files_of, graph, quantised
+from tests.passes.digits import example_module
 
 FORMAT = FixedFormat(8, 4)
+SLOW = pytest.mark.slow
 
 
 class Branches(nn.Module):
@@ -117,6 +119,41 @@ def test_every_stage_with_arguments_that_are_no_defaults(tmp_path: Path) -> None
     assert [str(explain(found, name)) for name in explained(found)] == [str(explain(left, n)) for n in explained(left)]
 
 
+@pytest.mark.parametrize("name", ["mlp", pytest.param("cnn", marks=SLOW), pytest.param("vit", marks=SLOW)])
+def test_the_digits_networks(name: str, tmp_path: Path) -> None:
+    """Emission from the reloaded graph gives the same bytes at every stage of the pipeline."""
+    torch.manual_seed(0)
+    mlp = example_module("digits_mlp")
+    kind = {"mlp": "DigitsMLP", "cnn": "DigitsCNN", "vit": "DigitsViT"}[name]
+    net, data = getattr(example_module(f"digits_{name}"), kind)().eval(), mlp.load().train_images[:32]
+
+    def steps(folder: str) -> Pipeline:
+        config = {"vectors": {"frames": 1, "faults": 1}}
+        return compile_pipeline({"image": data[:1]}, config, out=tmp_path / folder, calibration=[data])
+
+    whole = steps("whole").run(MaseGraph(net)).graph
+    found = reloaded(steps("stages"), MaseGraph(net), tmp_path)
+    assert bundle(tmp_path / "stages") == bundle(tmp_path / "whole")
+    for node in whole.nodes:
+        assert found.node(node.name).meta["mase"] == node.meta["mase"], node.name
+
+
+def test_what_was_set_by_hand(tmp_path: Path) -> None:
+    """A checkpoint gives back what was set at nodes, and keys of one's own; emission reads them as before."""
+    made = quantised()
+    made.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"] = 1
+    made.node("linear").meta["mase"]["software"]["mine"] = {"a": torch.ones(2)}
+    made.meta["mase"]["common"]["mine"] = [1, 2]
+    made, _ = add_hardware_metadata_analysis_pass(again(made, tmp_path))
+    made.node("relu").meta["mase"]["hardware"]["device_id"] = 3
+    made.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"] = 2
+    found = again(made, tmp_path)
+    assert found.meta["mase"]["common"]["mine"] == [1, 2]
+    assert torch.equal(found.node("linear").meta["mase"]["software"]["mine"]["a"], torch.ones(2))
+    assert top_of(found) == top_of(made) and found.meta["bundle"].manifest["device_id"] == 3
+    assert found.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"][0] == 2
+
+
 def top_of(made: MaseGraph) -> bytes:
     made, _ = emit_verilog_top_transform_pass(made, {})
     found: bytes = made.meta["bundle"].read("rtl/top.sv")
@@ -143,9 +180,14 @@ def test_recorded_configurations(tmp_path: Path) -> None:
     made = graph()
     made, _ = calibrate_analysis_pass(made, {"data": [batch(1), batch(2)]})
     given = {"by": "name", "inner_0": {"config": {"weight_width": 5, "rounding": "floor"}}}
-    wanted = update_quantization_configs(given, {"name": "fixed", **EIGHT}, {"linear": {"bias_width": 12}}, graph=made)
+    common = {"name": "fixed", **EIGHT}
+    made, recorded = update_quantization_configs(
+        made, {"configs": given, "global_config": common, "custom_configs": {"linear": {"bias_width": 12}}}
+    )
     found = again(made, tmp_path)
-    assert recorded_quantization(found) == wanted
+    wanted = recorded_quantization(made)
+    assert wanted is not None and recorded_quantization(found) == wanted
+    assert found.node("linear").meta["mase"]["software"]["quantization"] == recorded["nodes"]["linear"]
     made, info = quantize_transform_pass(made, {})
     found, same = quantize_transform_pass(found, {})
     assert same == info and same["nodes"]["inner_0"]["formats"]["weight"].startswith("s5.")

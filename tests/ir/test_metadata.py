@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import ANY
+
 import pytest
 import torch
 
@@ -38,13 +44,13 @@ def test_dict_and_attribute_access_share_the_record(meta: MaseMetadata) -> None:
     meta["common"]["args"]["weight"]["shape"] = (5, 4)
     assert meta.common.args["weight"].shape == [5, 4]
     assert meta.parameters["common"]["args"]["inplace"] is False
-    meta.parameters["hardware"]["verilog_param"]["WIDTH"] = 8
-    assert meta.hardware.verilog_param == {"WIDTH": 8}
+    meta.parameters["hardware"]["fifo_depth"]["data_in_0"] = 8
+    assert meta.hardware.fifo_depth == {"data_in_0": 8}
 
 
 def test_view_behaves_like_a_dict(meta: MaseMetadata) -> None:
     common = meta["common"]
-    assert set(common) == set(common.keys()) == {"mase_type", "mase_op", "args", "results"}
+    assert set(common) == set(common.keys()) == {"mase_type", "mase_op", "args"}
     assert "args" in common and "arg" not in common and "module" not in meta["hardware"]
     assert common.get("nothing", 7) == 7 and meta["hardware"].get("module") is None
     assert dict(common["args"]["weight"].items()) == {"shape": [2, 4], "type": "float", "precision": [32]}
@@ -58,8 +64,9 @@ def test_view_behaves_like_a_dict(meta: MaseMetadata) -> None:
 
 def test_unset_optional_keys_are_omitted_and_set_ones_shown(meta: MaseMetadata) -> None:
     assert "signed" not in meta["common"]["args"]["weight"]
-    meta["hardware"] = {"module": "fixed_linear", "toolchain": "INTERNAL", "is_implicit": False}
-    assert meta["hardware"] == {"is_implicit": False, "toolchain": "INTERNAL", "module": "fixed_linear"}
+    meta["hardware"] = {"module": "fixed_linear", "toolchain": "INTERNAL"}
+    shown = meta["hardware"].to_dict()
+    assert shown.pop("given") == shown == {"toolchain": "INTERNAL", "module": "fixed_linear"}
 
 
 def test_tensors_compare_by_value(meta: MaseMetadata) -> None:
@@ -98,7 +105,7 @@ def test_wrong_key_cannot_be_written(meta: MaseMetadata) -> None:
         meta.hardware.modul = "x"
     with pytest.raises(MetadataKeyError, match="toolchain"):
         meta["hardware"] = {"toolchian": "INTERNAL"}
-    with pytest.raises(ConfigError, match="presision"):
+    with pytest.raises(MetadataKeyError, match="precision"):
         meta["common"]["args"]["x"] = {"shape": [1], "type": "float", "precision": [32], "presision": 1}
 
 
@@ -132,6 +139,79 @@ def test_software_is_free_below_the_names(meta: MaseMetadata) -> None:
     assert meta.software.args["weight"]["stat"]["mine"] == {"a": 1}
     with pytest.raises(MetadataKeyError, match="range_min_max"):
         meta["software"]["args"]["weight"]["stat"]["range_minmax"]
+
+
+def test_the_tree_is_a_tree_of_dicts(meta: MaseMetadata) -> None:
+    """The tree is a tree of dicts: isinstance, json, deepcopy, ** and recursion work as on plain dicts."""
+    meta["hardware"] = {"parallelism": {"data_in_0": 2}, "interface": {"weight": {"storage": "LUT"}}}
+    meta["software"]["args"]["weight"] = {"stat": {"record": {"data": [1.0]}}}
+    seen: list[str] = []
+
+    def walk(tree: dict[str, Any], path: str) -> None:
+        for key, value in tree.items():
+            seen.append(f"{path}.{key}")
+            if isinstance(value, dict):
+                walk(value, f"{path}.{key}")
+
+    walk(meta, "")
+    assert {".common.args.weight.shape", ".common.args.data_in_0.precision"} <= set(seen)
+    assert {".software.args.weight.stat.record.data", ".hardware.interface.weight.storage"} <= set(seen)
+    assert json.loads(json.dumps(meta, default=str)) == {**meta.to_dict(), "common": ANY}
+    assert json.loads(json.dumps(meta["hardware"])) == meta["hardware"].to_dict()
+    assert dict(**meta["common"]["args"]["weight"]) == {"shape": [2, 4], "type": "float", "precision": [32]}
+    for branch in (meta, *meta.values(), meta["common"]["args"], meta["hardware"]["interface"]):
+        copied, plain = copy.deepcopy(branch), copy.deepcopy(dict(branch))
+        assert copied == branch == plain and copied is not branch
+    copied = copy.deepcopy(meta)
+    copied["common"]["args"]["weight"]["shape"].append(1)
+    copied["hardware"]["parallelism"]["data_in_0"] = 4
+    assert meta.common.args["weight"].shape == [2, 4] and meta.hardware.parallelism == {"data_in_0": [2]}
+    assert copied.hardware.given["parallelism"]["data_in_0"] == [4]
+
+
+def test_keys_of_ones_own(meta: MaseMetadata) -> None:
+    """Own keys under common and software are allowed; what nearly is a documented one is not."""
+    meta["common"]["quantized"], meta["software"]["mine"] = True, {"a": {"b": 1}}
+    meta["common"]["args"]["weight"]["sparsity"] = 0.5
+    assert meta["common"]["quantized"] is True and meta["software"]["mine"]["a"] == {"b": 1}
+    assert meta.to_dict()["common"]["args"]["weight"]["sparsity"] == 0.5
+    for branch, key, meant in (("common", "arg", "args"), ("software", "result", "results")):
+        with pytest.raises(MetadataKeyError, match=f"did you mean '{meant}'"):
+            meta[branch][key] = {}
+    with pytest.raises(MetadataKeyError, match="known"):
+        meta["hardware"]["mine"] = 1
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "toolchain": (lambda h: h.update(toolchain="VIVADO"), "INTERNAL | EXTERNAL | HLS"),
+    "storage": (lambda h: h.update(interface={"weight": {"storage": "URAM"}}), "BRAM | LUT"),
+    "device": (lambda h: h.setdefault("device_id", "first"), "number of a device"),
+    "lanes": (lambda h: h["parallelism"].update(data_out_0=0), "number of lanes"),
+    "depth": (lambda h: h["fifo_depth"].setdefault("data_in_0", -1), "0 for no FIFO"),
+    "is_implicit": (lambda h: h.update(is_implicit=True), "op of the catalogue"),
+    "files": (lambda h: h.update(dependence_files=[]), "dependence_files"),
+    "parameter": (lambda h: h["verilog_param"].update(WIDTH=8), "quantize"),
+    "latency": (lambda h: h.update(latency={"fill": 1}), "parallelism"),
+    "layouts": (lambda h: h["layouts"].update(data_in_0={}), "stream"),
+    "registers": (lambda h: h["interface"].update(weight={"registers": 1}), "hardware.family"),
+    "given": (lambda h: h["given"].update(device_id=1), "by hand"),
+    "list": (lambda h: h["parallelism"]["data_in_0"].append(2), "assign a whole"),
+    "deleted": (lambda h: h.pop("parallelism"), "nothing is taken out"),
+    "emptied": (lambda h: h["parallelism"].clear(), "nothing is taken out"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_result_cannot_be_set_and_an_input_is_checked(meta: MaseMetadata, name: str) -> None:
+    """An input refuses unknown values at the assignment; a result raises and names what decides it."""
+    meta["hardware"]["parallelism"]["data_in_0"] = 2
+    meta["hardware"].fill({**meta["hardware"], "verilog_param": {"A": 1}})
+    meta["hardware"]["verilog_param"]["A"] = 1  # what is so already is no change
+    before = meta.to_dict()
+    with pytest.raises(ConfigError) as caught:
+        WRONG[name][0](meta["hardware"])
+    assert WRONG[name][1] in str(caught.value)
+    assert meta.to_dict() == before
 
 
 def test_a_copied_graph_has_lists_and_dicts_of_its_own() -> None:

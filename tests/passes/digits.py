@@ -61,7 +61,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return sum(hits) / len(hits)
 
 
-def _example(name: str) -> Any:
+def example_module(name: str) -> Any:
     """A module of the examples."""
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
@@ -79,7 +79,7 @@ def _made(data: Any, net: nn.Module) -> Digits:
 @functools.cache
 def digits(seed: int = 0) -> Digits:
     """The trained model; a second of training. Seed 0 is the example's own start."""
-    example = _example("digits_mlp")
+    example = example_module("digits_mlp")
     data = example.load()
     return _made(data, example.train(data, epochs=15, **_start(seed)))
 
@@ -91,7 +91,7 @@ def _start(seed: int) -> dict[str, int]:
 @functools.cache
 def digits_vit(epochs: int = 30, layers: int = 2) -> Digits:
     """The transformer; some seconds of training. 30 epochs of two layers are the example's own."""
-    example, vit = _example("digits_mlp"), _example("digits_vit")
+    example, vit = example_module("digits_mlp"), example_module("digits_vit")
     data = example.load()
     with mock.patch.object(vit, "LAYERS", layers):
         return _made(data, example.train(data, vit.DigitsViT, epochs=epochs))
@@ -100,9 +100,9 @@ def digits_vit(epochs: int = 30, layers: int = 2) -> Digits:
 @functools.cache
 def digits_cnn(seed: int = 0, epochs: int = 8) -> Digits:
     """The convolutional one with its batch norms folded; some seconds of training."""
-    example = _example("digits_mlp")
+    example = example_module("digits_mlp")
     data = example.load()
-    net = example.train(data, _example("digits_cnn").DigitsCNN, epochs=epochs, **_start(seed))
+    net = example.train(data, example_module("digits_cnn").DigitsCNN, epochs=epochs, **_start(seed))
     graph, _ = init_metadata_analysis_pass(MaseGraph(net))
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"image": data.test_images[:1]}})
     graph, _ = fold_batch_norm_transform_pass(graph)

@@ -21,6 +21,7 @@ from tests.unit.pipeline import (
     catalogue_with_halve,
     inputs,
     quantised,
+    rule,
     seeded,
 )
 
@@ -45,7 +46,11 @@ def refused(graph: MaseGraph, args: dict[str, Any], kind: type[MaseHwError], *te
         ({"max_parallelism": "four"}, ConfigError, ["max_parallelism", "'four'"]),
         ({"parallelism": {"fc3": {"data_in_0": 2}}}, ConfigError, ["hardware.parallelism.fc3", "did you mean"]),
         ({"parallelism": {"x": {"data_in_0": 2}}}, ConfigError, ["not in hardware", "hardware.parallelism.x"]),
-        ({"parallelism": {"fc1": {"data_in": 2}}}, ConfigError, ["hardware.parallelism.fc1.data_in", "'data_in_0'"]),
+        (
+            {"parallelism": {"fc1": {"data_in": 2}}},
+            ConfigError,
+            ["hardware.parallelism.fc1.data_in", "fc1.data_in_0'"],
+        ),
         ({"parallelism": {"fc1": {"weight": 2}}}, ConfigError, ["hardware.parallelism.fc1.weight"]),
         ({"parallelism": {"fc1": {"data_in_0": 0}}}, ConfigError, ["at least 1", "hardware.parallelism.fc1.data_in_0"]),
         ({"parallelism": {"fc1": {"data_in_0": 7}}}, UnsupportedError, ["fc1", "[7]", "1 to 6 lanes"]),
@@ -71,7 +76,8 @@ def test_a_node_in_float(left: str) -> None:
 
 
 def test_a_whole_model_in_float() -> None:
-    refused(quantised(seeded(MLP), inputs(2, 6), config={})[0], {}, UnsupportedError, "in float", "fc1")
+    graph, _ = quantised(seeded(MLP), inputs(2, 6), config={"default": rule(name="NA")})
+    refused(graph, {}, UnsupportedError, "in float", "fc1")
 
 
 def test_an_op_without_hardware() -> None:

@@ -33,7 +33,7 @@ def test_without_calibration_when_every_fraction_is_given() -> None:
 
 
 def test_a_model_that_is_left_in_float() -> None:
-    graph, info = quantised(seeded(MLP), inputs(2, 6), config={})
+    graph, info = quantised(seeded(MLP), inputs(2, 6), config={"default": rule(name="NA")})
     assert info == {"modified": False, "nodes": {}, "casts": [], "inputs": {}}
     assert torch.equal(graph.model(inputs(2, 6)), seeded(MLP)(inputs(2, 6)))
 

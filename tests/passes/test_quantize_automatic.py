@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from mase_hw.errors import ConfigError, GraphError
+from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibration_quantization_transform_pass, quantize_transform_pass, update_quantization_configs
 from mase_hw.passes.analysis import calibrate_analysis_pass
 from mase_hw.passes.explanation import explain, explained
@@ -64,43 +66,84 @@ def test_the_extra_bit_is_worth_it() -> None:
     assert errors[1] < errors[0]
 
 
+def record_of(graph: MaseGraph, node: str) -> dict[str, Any]:
+    return graph.node(node).meta["mase"]["software"]["quantization"]  # type: ignore[no-any-return]
+
+
 def test_global_values_override_nothing_and_custom_ones_win() -> None:
+    """update_quantization_configs does not override what was recorded at a node before."""
+    graph = annotated(seeded(MLP), {"x": inputs(2, 6)})
     before = {
         "by": "type",
         "default": {"config": {"name": "fixed", "weight_width": 4}},
         "linear": {"config": {"bias_width": 5}},
         "overrides": {"fc2": {"config": {"weight_width": 6, "rounding": "floor"}}},
     }
-    after = update_quantization_configs(before, WIDTHS | {"rounding": "trunc"}, {"fc2": {"weight_width": 3}})
-    fc1, _ = after.config_for("fc1", "linear")
-    fc2, _ = after.config_for("fc2", "linear")
-    assert (fc1.weight_width, fc1.bias_width, fc1.data_in_width, fc1.rounding.name) == (4, 5, 8, "TRUNC")
-    assert (fc2.weight_width, fc2.bias_width, fc2.data_out_width, fc2.rounding.name) == (3, 5, 8, "FLOOR")
-    assert "data_in_width" not in before["default"]["config"] and "fc2" in before["overrides"]
-    again = update_quantization_configs(after, {"data_in_width": 2})
-    assert again == after
+    with pytest.raises(ConfigError, match="fc9: no such node"):
+        update_quantization_configs(graph, {"configs": before, "custom_configs": {"fc9": WIDTHS}})
     with pytest.raises(ConfigError, match="weigth_width: unknown key"):
-        update_quantization_configs(before, {"weigth_width": 4})
-    with pytest.raises(ConfigError, match="fc9: no such node"):
-        quantised(
-            seeded(MLP), inputs(2, 6), config=update_quantization_configs(EIGHT, None, {"fc9": WIDTHS}).model_dump()
-        )
-
-
-def test_a_configuration_is_recorded_on_the_nodes_and_used() -> None:
-    model, x = seeded(MLP), inputs(20, 6)
-    graph = calibrated(model, x)
-    with pytest.raises(ConfigError, match="fc9: no such node"):
-        update_quantization_configs(EIGHT, None, {"fc9": WIDTHS}, graph=graph)
+        update_quantization_configs(graph, {"global_config": {"weigth_width": 4}})
     assert not any(graph.meta_of(n).software.quantization for n in graph.nodes), "nothing is recorded of what is wrong"
-    args = update_quantization_configs(EIGHT, {"rounding": "floor"}, {"fc2": {"weight_width": 5}}, graph=graph)
-    recorded = {n: graph.node(n).meta["mase"]["software"]["quantization"] for n in ("fc1", "relu", "fc2")}
-    assert recorded["fc1"] == {"name": "fixed", **WIDTHS, "rounding": "floor"}
-    assert recorded["fc2"] == {**recorded["fc1"], "weight_width": 5}
+    more = WIDTHS | {"rounding": "trunc"}
+    graph, info = update_quantization_configs(
+        graph, {"configs": before, "global_config": more, "custom_configs": {"fc2": {"weight_width": 3}}}
+    )
+    assert "data_in_width" not in before["default"]["config"] and "fc2" in before["overrides"]
+    one, two = info["nodes"]["fc1"], info["nodes"]["fc2"]
+    assert one == {"name": "fixed", **WIDTHS, "weight_width": 4, "bias_width": 5, "rounding": "trunc"}
+    assert two == {**one, "weight_width": 3, "rounding": "floor"}
+    assert (record_of(graph, "fc1"), record_of(graph, "fc2")) == (one, two)
+    graph, info = update_quantization_configs(graph, {"global_config": {"weight_width": 6, "data_in_width": 2}})
+    assert (record_of(graph, "fc1"), record_of(graph, "fc2")) == (one, two)
+    fresh = {"configs": {"overrides": {"fc1": {"config": {"bias_width": 7}}}}, "global_config": {"overflow": "wrap"}}
+    graph, info = update_quantization_configs(graph, fresh)
+    assert record_of(graph, "fc1") == {**one, "bias_width": 7, "overflow": "wrap"}
+
+
+def formats_of(graph: MaseGraph, node: str) -> tuple[int, int]:
+    formats = graph.modules[node].arithmetic.formats
+    return formats["weight"].width, formats["bias"].width
+
+
+def test_the_record_at_the_node_is_what_quantisation_reads() -> None:
+    """The record at the node is the one that quantisation reads, however it came there."""
+    model, x = seeded(MLP), inputs(20, 6)
+    graph, _ = update_quantization_configs(
+        calibrated(model, x),
+        {"configs": EIGHT, "global_config": {"rounding": "floor"}, "custom_configs": {"fc2": {"weight_width": 5}}},
+    )
+    by_hand = {**EIGHT, "overrides": {"fc2": rule(weight_width=5)}}
+    by_hand["default"] = {"config": {**EIGHT["default"]["config"], "rounding": "floor"}}
     made, _ = quantize_transform_pass(graph)
-    by_hand, _ = quantize_transform_pass(calibrated(model, x), args)
-    assert made.modules["fc2"].arithmetic.formats["weight"].width == 5
-    assert all(made.modules[n].arithmetic == by_hand.modules[n].arithmetic for n in recorded)
+    other, _ = quantize_transform_pass(calibrated(model, x), by_hand)
+    assert all(made.modules[n].arithmetic == other.modules[n].arithmetic for n in ("fc1", "relu", "fc2"))
+
+    graph, _ = update_quantization_configs(calibrated(model, x), {"configs": EIGHT})
+    record_of(graph, "fc1")["weight_width"] = 3
+    made, _ = quantize_transform_pass(graph)
+    assert formats_of(made, "fc1") == (3, 8) and formats_of(made, "fc2") == (8, 8)
+
+    graph = calibrated(model, x)
+    graph.node("fc1").meta["mase"]["software"]["quantization"] = {"weight_width": 3, "bias_width": 6}
+    made, _ = quantize_transform_pass(graph, {**EIGHT, "overrides": {"fc1": rule(bias_width=7)}})
+    assert formats_of(made, "fc1") == (3, 7)
+    graph, _ = update_quantization_configs(calibrated(model, x), {"global_config": {"weight_width": 3}})
+    made, _ = quantize_transform_pass(graph, EIGHT)  # a relu has no weights, as with a default
+    assert formats_of(made, "fc2") == (3, 8)
+    graph = calibrated(model, x)
+    record_of(graph, "fc1")["weigth_width"] = 3
+    with pytest.raises(ConfigError, match="weigth_width: unknown key"):
+        quantize_transform_pass(graph, EIGHT)
+
+
+def test_quantising_without_a_configuration() -> None:
+    """Quantising with no configuration at all is an error, not a pass that did nothing."""
+    graph = calibrated(seeded(MLP), inputs(20, 6))
+    for given in ({}, {"by": "name"}, {"output_width": 8}):
+        with pytest.raises(ConfigError, match="nothing says how to quantise") as caught:
+            quantize_transform_pass(graph, given)
+        assert "update_quantization_configs" in str(caught.value.remedy)
+    assert "quantize_transform_pass" not in graph.completed
 
 
 def test_calibration_and_quantisation_as_one_pass() -> None:
@@ -118,7 +161,7 @@ def test_calibration_and_quantisation_as_one_pass() -> None:
     recorded = annotated(model, {"x": x[:1]})
     with pytest.raises(ConfigError, match="nothing says how to quantise"):
         calibration_quantization_transform_pass(recorded, {"data": batches})
-    update_quantization_configs(EIGHT, graph=recorded)
+    recorded, _ = update_quantization_configs(recorded, {"configs": EIGHT})
     again, _ = calibration_quantization_transform_pass(recorded, {"data": batches, "method": "mse"})
     assert torch.equal(again.model(x), two.model(x))
 

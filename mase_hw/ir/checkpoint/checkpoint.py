@@ -21,10 +21,11 @@ from mase_hw.ir.checkpoint.document import Document, parse
 from mase_hw.ir.checkpoint.files import Pair
 from mase_hw.ir.checkpoint.graph import build_model, describe_modules, describe_nodes, describe_state, describe_training
 from mase_hw.ir.checkpoint.metadata import describe_graph_metadata, describe_metadata, restore_metadata
-from mase_hw.ir.checkpoint.notes import Notes, restore_notes
+from mase_hw.ir.checkpoint.modules import is_own
+from mase_hw.ir.checkpoint.notes import Keep, notes_of, restore_notes
 from mase_hw.ir.checkpoint.tensors import TensorTable, read_tensors
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
-from mase_hw.ir.inputs import refuse_unknown
+from mase_hw.ir.inputs import unknown_error, unknown_nodes
 
 G = TypeVar("G", bound=AnnotatedGraph)
 
@@ -32,7 +33,10 @@ G = TypeVar("G", bound=AnnotatedGraph)
 def export(graph: AnnotatedGraph, fname: str | os.PathLike[str]) -> None:
     """Write ``fname.pt`` and ``fname.mz``; see :meth:`mase_hw.ir.MaseGraph.export`."""
     pair = Pair(fname)
-    refuse_unknown(graph)
+    modules = graph.modules
+    unknown = [n for n in unknown_nodes(graph) if n.op != "call_module" or not is_own(modules[str(n.target)])]
+    if unknown:
+        raise unknown_error(graph, unknown)
     table = TensorTable()
     document = describe(graph, table)
 
@@ -63,23 +67,26 @@ def describe(graph: AnnotatedGraph, table: TensorTable, prefix: str = "") -> Doc
     write, model, catalogue = ValueWriter(store), graph.model, graph.catalogue
     # The state comes first, so that values that are parameters are known as such.
     state = describe_state(model, table, prefix)
-    notes = Notes(table, write, lambda of, key: describe(of, table, f"{prefix}{key}/"))
-    return Document(
+    keep = Keep(table, write)
+    document = Document(
         generator={"mase_hw": __version__, "torch": str(torch.__version__)},
         model=type(model).__name__,
         state=state,
         nodes=describe_nodes(model, catalogue, write),
-        modules=describe_modules(model, catalogue, write),
+        modules=describe_modules(model, catalogue, write, keep),
         training=describe_training(model, state),
         passes=graph.lasting,
         cf_args={key: write(value, f"cf_args.{key}") for key, value in graph.cf_args.items()},
         boundary=bool(graph.metadata.common.nodes_in or graph.metadata.common.results),
-        metadata=describe_metadata(graph, write),
-        graph_metadata=describe_graph_metadata(graph, write),
+        metadata=describe_metadata(graph, keep),
+        graph_metadata=describe_graph_metadata(graph, keep),
         tensors={} if prefix else table.documents,
         imported=graph.meta.get(SOURCE_NAMES),
-        **notes.of(graph),
+        incomplete=sorted({place.partition(": common.")[0] for place in keep.lost if ": common." in place}) or None,
+        **notes_of(graph, keep, lambda of, key: describe(of, table, f"{prefix}{key}/")),
     )
+    keep.warn(stacklevel=4)
+    return document
 
 
 def load(empty: Callable[[], G], checkpoint: str | os.PathLike[str], propagate_missing: bool) -> G:

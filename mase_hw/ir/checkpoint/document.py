@@ -71,7 +71,7 @@ class MetadataDocument(Part):
     hardware: dict[str, Any]
 
 
-_OPTIONAL = ("imported", "notes", "node_notes", "example", "nested")
+_OPTIONAL = ("imported", "incomplete", "notes", "node_notes", "example", "nested")
 
 
 class Document(Part):
@@ -91,12 +91,13 @@ class Document(Part):
         metadata: By node name; a node may be missing.
         graph_metadata: Of the graph.
         imported: Of an imported model, by node of the graph, the name of the node in the source.
+        incomplete: Nodes whose common metadata had something that cannot be written.
         notes: What passes left at the graph, by its key in ``graph.meta``, encoded; a graph as its document.
         node_notes: What else stands at nodes, by name of the node, encoded.
         example: The example with which the model was traced, encoded.
         nested: What its inputs are held in, encoded.
 
-    The last five are not written where there is nothing of the kind.
+    The last six are not written where there is nothing of the kind.
     """
 
     generator: dict[str, str]
@@ -112,6 +113,7 @@ class Document(Part):
     metadata: dict[str, MetadataDocument]
     graph_metadata: MetadataDocument
     imported: dict[Name, str] | None = None
+    incomplete: list[Name] | None = None
     notes: dict[str, Any] | None = None
     node_notes: dict[Name, Any] | None = None
     example: Any = None

@@ -11,7 +11,15 @@ from torch import Tensor, fx, nn
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError
 from mase_hw.ir.checkpoint.document import Document, ModuleDocument, NodeDocument, StateDocument
-from mase_hw.ir.checkpoint.modules import build_module, describe_module, refuse_hooks
+from mase_hw.ir.checkpoint.modules import (
+    LeftOut,
+    build_module,
+    class_name,
+    describe_module,
+    is_own,
+    refuse_hooks,
+)
+from mase_hw.ir.checkpoint.notes import Keep
 from mase_hw.ir.checkpoint.tensors import TensorTable
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 
@@ -54,11 +62,19 @@ def describe_nodes(model: fx.GraphModule, catalogue: Catalogue, write: ValueWrit
     return nodes
 
 
-def describe_modules(model: fx.GraphModule, catalogue: Catalogue, write: ValueWriter) -> list[ModuleDocument]:
+def describe_modules(
+    model: fx.GraphModule, catalogue: Catalogue, write: ValueWriter, keep: Keep
+) -> list[ModuleDocument]:
     """Every module that nodes call.
 
+    Args:
+        model: The traced model.
+        catalogue: The classes that can be rebuilt.
+        write: Writes arguments.
+        keep: Notes modules of a user's own that cannot be rebuilt; the document has no arguments of theirs.
+
     Raises:
-        CheckpointError: If one cannot be rebuilt from its description, or has hooks.
+        CheckpointError: If another one cannot be rebuilt from its description, or one has hooks.
     """
     refuse_hooks(model, "")
     found: dict[int, str] = {}
@@ -69,8 +85,14 @@ def describe_modules(model: fx.GraphModule, catalogue: Catalogue, write: ValueWr
             documents.append(ModuleDocument(path=path, same_as=found[id(module)]))
             continue
         found[id(module)] = path
-        kind, arguments = describe_module(module, path, catalogue)
-        encoded = {key: write(value, f"{path}.{key}") for key, value in arguments.items()}
+        try:
+            kind, arguments = describe_module(module, path, catalogue)
+            encoded = {key: write(value, f"{path}.{key}") for key, value in arguments.items()}
+        except CheckpointError as error:
+            if not is_own(module):
+                raise
+            keep.lose(f"module {path}", error)
+            kind, encoded = module.kind if isinstance(module, LeftOut) else class_name(type(module)), None
         documents.append(ModuleDocument(path=path, kind=kind, arguments=encoded))
     return documents
 
@@ -153,10 +175,12 @@ def build_model(document: Document, tensors: Mapping[str, Tensor], catalogue: Ca
     for module in document.modules:
         if module.same_as is not None:
             built = root.get_submodule(module.same_as)
+        elif module.arguments is None:
+            built = LeftOut(module.path, module.kind or "")
         else:
             prefix = f"{module.path}."
             own = {s.name.removeprefix(prefix): tensors[s.tensor] for s in document.state if s.name.startswith(prefix)}
-            arguments = {key: read(value) for key, value in (module.arguments or {}).items()}
+            arguments = {key: read(value) for key, value in module.arguments.items()}
             built = build_module(module.kind or "", arguments, own, catalogue)
         owner, name = _owner(root, module.path)
         owner.add_module(name, built)

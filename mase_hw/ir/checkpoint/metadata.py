@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -12,53 +11,42 @@ from mase_hw.errors import CheckpointError, MaseHwError
 from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.checkpoint.document import Document, MetadataDocument
-from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
+from mase_hw.ir.checkpoint.notes import Keep
+from mase_hw.ir.checkpoint.values import ValueReader
 from mase_hw.ir.metadata import MaseMetadata
-from mase_hw.ir.view import Record, same
+from mase_hw.ir.records import Record, same
 
 BRANCHES = ("common", "software", "hardware")
 
 
-def describe_metadata(graph: AnnotatedGraph, write: ValueWriter) -> dict[str, MetadataDocument]:
-    """The metadata of every node that has some, by name.
-
-    Raises:
-        CheckpointError: If it holds a value of a kind that a checkpoint does not hold.
-    """
+def describe_metadata(graph: AnnotatedGraph, keep: Keep) -> dict[str, MetadataDocument]:
+    """The metadata of every node that has some, by name."""
     found = {}
     for node in graph.nodes:
         meta = node.meta.get("mase")
         if isinstance(meta, MaseMetadata):
-            branches = {b: write(_plain(getattr(meta.tree, b)), f"{node.name}: {b}") for b in BRANCHES}
+            branches = {b: keep(_set(meta[b]), f"{node.name}: {b}") for b in BRANCHES}
             found[node.name] = MetadataDocument(**branches)
     return found
 
 
-def describe_graph_metadata(graph: AnnotatedGraph, write: ValueWriter) -> MetadataDocument:
-    """The metadata of the graph, all but its common branch, which :func:`restore_metadata` finds anew."""
-    tree = graph.metadata.tree
-    branches = {b: write(_plain(getattr(tree, b)), f"graph: {b}") for b in BRANCHES[1:]}
-    return MetadataDocument(common={}, **branches)
+def describe_graph_metadata(graph: AnnotatedGraph, keep: Keep) -> MetadataDocument:
+    """The metadata of the graph, without its common fields, which :func:`restore_metadata` finds anew."""
+    meta = graph.metadata
+    branches = {"common": meta.common.own, "software": _set(meta.software)}
+    return MetadataDocument(**{b: keep(value, f"graph: {b}") for b, value in branches.items()}, hardware={})
 
 
-def _plain(value: Any) -> Any:
-    """Records as dicts of the fields that differ from a new one's; dicts likewise inside, all else as it is."""
+def _set(value: Any) -> Any:
+    """Plain dicts of what differs from a new record, fields first; all but dicts as it is."""
     if isinstance(value, Record):
-        fields = dataclasses.fields(value)
-        return {f.name: _plain(getattr(value, f.name)) for f in fields if not _is_default(f, getattr(value, f.name))}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+        return {key: _set(value[key]) for key in value.shown() if not _is_default(value, key)}
+    return {key: _set(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    if field.default_factory is not dataclasses.MISSING:
-        default = field.default_factory()
-    elif field.default is not dataclasses.MISSING:
-        default = field.default
-    else:
-        return False
-    return type(value) is type(default) and same(value, default)
+def _is_default(record: Record, key: str) -> bool:
+    field, value = type(record).__dataclass_fields__.get(key), record[key]
+    return field is not None and type(value) is type(field.default) and same(value, field.default)
 
 
 def restore_metadata(graph: AnnotatedGraph, document: Document, read: ValueReader, propagate_missing: bool) -> None:
@@ -77,21 +65,21 @@ def restore_metadata(graph: AnnotatedGraph, document: Document, read: ValueReade
     for name, entry in document.metadata.items():
         node = nodes[name]
         meta = node.meta["mase"] = MaseMetadata(node, graph.model)
-        for branch in BRANCHES:
-            setattr(meta.tree, branch, read(getattr(entry, branch)))
-    tree = graph.metadata.tree
-    tree.software, tree.hardware = read(document.graph_metadata.software), read(document.graph_metadata.hardware)
+        meta.fill({branch: read(getattr(entry, branch)) for branch in BRANCHES})
+    own = document.graph_metadata
+    graph.metadata.update(common=read(own.common), software=read(own.software))
     missing = [node for node in graph.nodes if node.name not in document.metadata]
-    if document.metadata and missing and propagate_missing:
-        _propagate(graph, missing)
+    incomplete = [nodes[name] for name in document.incomplete or ()]
+    if document.metadata and (missing or incomplete) and propagate_missing:
+        _propagate(graph, missing, incomplete)
     if document.boundary and not (missing and not propagate_missing):
         propagate.add_boundary(graph)
 
 
-def _propagate(graph: AnnotatedGraph, missing: list[fx.Node]) -> None:
-    """New metadata for some nodes; the common branch from a run on zeros of the recorded shapes."""
-    names = [node.name for node in missing]
-    kept = {node: node.meta["mase"].tree.common for node in graph.nodes if node not in missing}
+def _propagate(graph: AnnotatedGraph, missing: list[fx.Node], incomplete: list[fx.Node]) -> None:
+    """New metadata for some nodes, whole or what they lack; from a run on zeros of the recorded shapes."""
+    names = [node.name for node in (*missing, *incomplete)]
+    kept = {node: node.meta["mase"].common for node in graph.nodes if node not in missing}
     for node in missing:
         node.meta["mase"] = MaseMetadata(node, graph.model)
     if not any(common.mase_op for common in kept.values()):
@@ -111,7 +99,10 @@ def _propagate(graph: AnnotatedGraph, missing: list[fx.Node]) -> None:
             remedy="load it with propagate_missing_metadata=False and run the metadata passes with dummy_in",
         ) from error
     for node, common in kept.items():
-        node.meta["mase"].tree.common = common
+        made = node.meta["mase"].common
+        for side in ("args", "results") if node in incomplete else ():
+            common[side] = {**made[side], **common[side]}
+        node.meta["mase"].common = common
     propagate.carry_formats(graph)
 
 

@@ -12,21 +12,44 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.errors import CheckpointError, suggest
+from mase_hw.errors import CheckpointError, GraphError, suggest
+from mase_hw.ir.records import same
 from mase_hw.ir.trace.derived import computes_as
-from mase_hw.ir.view import same
 
 _INTERNAL = frozenset(vars(nn.Module()))
 _HOOKS = tuple(name for name in sorted(_INTERNAL) if name.endswith(("_hooks", "_hooks_with_kwargs")))
 _MISSING = object()
 
+_OF_MODULE = ("class", "arguments")
+"""Keys of an argument that is a module."""
+_OF_LAYER: dict[str, Any] = {
+    "d_model": lambda m: m.self_attn.embed_dim,
+    "nhead": lambda m: m.self_attn.num_heads,
+    "dim_feedforward": lambda m: m.linear1.out_features,
+    "dropout": lambda m: m.dropout.p,
+    "activation": lambda m: {F.relu: "relu", F.gelu: "gelu"}.get(m.activation, m.activation),
+    "layer_norm_eps": lambda m: m.norm1.eps,
+    "batch_first": lambda m: m.self_attn.batch_first,
+    "norm_first": lambda m: m.norm_first,
+    "bias": lambda m: m.linear1.bias is not None,
+}
 _NOT_KEPT: dict[type[nn.Module], dict[str, Any]] = {
     nn.MultiheadAttention: {
         "bias": lambda m: m.in_proj_bias is not None,
         "add_bias_kv": lambda m: m.bias_k is not None,
+    },
+    nn.TransformerEncoderLayer: _OF_LAYER,
+    nn.TransformerDecoderLayer: _OF_LAYER,
+    nn.TransformerEncoder: {"encoder_layer": lambda m: m.layers[0]},
+    nn.TransformerDecoder: {"decoder_layer": lambda m: m.layers[0]},
+    nn.Transformer: {
+        **{key: lambda m, of=of: of(m.encoder.layers[0]) for key, of in _OF_LAYER.items()},
+        "num_encoder_layers": lambda m: len(m.encoder.layers),
+        "num_decoder_layers": lambda m: len(m.decoder.layers),
     },
 }
 """Constructor arguments that a class of PyTorch does not keep under their own name, and how to tell them."""
@@ -50,6 +73,37 @@ class Rebuildable(Protocol):
         """
 
 
+class LeftOut(nn.Module):
+    """Stands for a module of a user's own that a checkpoint could not hold; has its tensors.
+
+    Args:
+        path: Its path in the model.
+        kind: Name of its class.
+    """
+
+    def __init__(self, path: str, kind: str) -> None:
+        super().__init__()
+        self.path, self.kind = path, kind
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to compute.
+
+        Raises:
+            GraphError: Always, with the module that is missing.
+        """
+        raise GraphError(
+            "the checkpoint did not hold this module",
+            node=self.path,
+            got=f"a stand-in for {self.kind}, which has its tensors",
+            remedy=f"put the module in its place: graph.model.set_submodule({self.path!r}, module)",
+        )
+
+
+def is_own(module: nn.Module) -> bool:
+    """Whether the class of a module is a user's own: neither PyTorch's nor the package's."""
+    return isinstance(module, LeftOut) or type(module).__module__.partition(".")[0] not in ("torch", "mase_hw")
+
+
 def class_name(cls: type[nn.Module]) -> str:
     """The name of a class in a document."""
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -67,9 +121,13 @@ def describe_module(module: nn.Module, path: str, catalogue: Catalogue) -> tuple
     Raises:
         CheckpointError: If its class is not in the catalogue, or building it again gives something else.
     """
-    cls = _listed_class(module, path, catalogue)
     refuse_hooks(module, path)
-    arguments = module.to_document() if isinstance(module, Rebuildable) else _constructor_arguments(cls, module)
+    cls = _listed_class(module, path, catalogue)
+    arguments = (
+        module.to_document()
+        if isinstance(module, Rebuildable)
+        else _constructor_arguments(cls, module, path, catalogue)
+    )
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     try:
         again = build_module(class_name(cls), arguments, tensors, catalogue)
@@ -102,9 +160,14 @@ def build_module(
     unknown = set(arguments) - set(_parameters(cls))
     if unknown:
         raise CheckpointError("a module has no such constructor argument", node=name, got=", ".join(sorted(unknown)))
+    inner = {
+        key: build_module(value["class"], value["arguments"], {}, catalogue)
+        for key, value in arguments.items()
+        if isinstance(value, dict) and value.keys() == set(_OF_MODULE)
+    }
     # Without memory and without random numbers: the checkpoint has the tensors.
     with torch.device("meta"):
-        return cls(**arguments)
+        return cls(**{**arguments, **inner})
 
 
 def refuse_hooks(module: nn.Module, path: str) -> None:
@@ -147,13 +210,15 @@ def _parameters(cls: type[nn.Module]) -> dict[str, inspect.Parameter]:
     }
 
 
-def _constructor_arguments(cls: type[nn.Module], module: nn.Module) -> dict[str, Any]:
+def _constructor_arguments(cls: type[nn.Module], module: nn.Module, path: str, catalogue: Catalogue) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     special = _NOT_KEPT.get(cls, {})
     for name in _parameters(cls):
         value = special[name](module) if name in special else getattr(module, name, _MISSING)
         if name == "bias" and (value is None or isinstance(value, Tensor)):
             value = value is not None
+        if isinstance(value, nn.Module):
+            value = dict(zip(_OF_MODULE, describe_module(value, f"{path}.{name}", catalogue), strict=True))
         if value is not _MISSING:
             arguments[name] = value
     return arguments

@@ -27,61 +27,83 @@ _OF_TORCH = frozenset({*_COPY_META_FIELDS, "val", "tensor_meta", "example_value"
 """Keys of ``node.meta`` that PyTorch sets, about where a node comes from."""
 
 
-class Notes:
-    """Writes what stands at graphs.
+class Keep:
+    """Writes values, without what cannot be written.
 
     Args:
         table: Where the tensors go.
         write: Writes values.
-        describe: Makes the document of a graph that stands at another one, under a key.
     """
 
-    def __init__(
-        self, table: TensorTable, write: ValueWriter, describe: Callable[[AnnotatedGraph, str], Document]
-    ) -> None:
+    def __init__(self, table: TensorTable, write: ValueWriter) -> None:
+        self.lost: dict[str, str] = {}
+        """What is left out, and why."""
         self._write = write
         self._trial = ValueWriter(lambda tensor: TensorTable().add("", tensor, ""))
         """Writes nothing down: a value that turns out to be none leaves no tensors behind."""
-        self._describe = describe
-        self._lost: dict[str, str] = {}
 
-    def of(self, graph: AnnotatedGraph) -> dict[str, Any]:
-        """The fields of its document; what cannot be written is warned of by name."""
-        notes = {key: value for key, value in graph.notes.items() if key != SOURCE_NAMES}
-        at_nodes = {
-            node.name: {k: v for k, v in node.meta.items() if k != "mase" and k not in _OF_TORCH}
-            for node in graph.nodes
-        }
-        found = {
-            "notes": self._all(notes, "graph.meta"),
-            "node_notes": {
-                name: kept for name, meta in at_nodes.items() if (kept := self._all(meta, f"graph.node({name!r}).meta"))
-            },
-            "example": self._one(graph.example, "graph.example", "example"),
-            "nested": self._one(graph.nested, "graph.nested", "nested"),
-        }
-        if self._lost:
-            lost = "; ".join(f"{place} ({why})" for place, why in self._lost.items())
-            warnings.warn(f"the checkpoint does not hold {lost}", stacklevel=5)
-        return {key: value for key, value in found.items() if value is not _LOST and value not in (None, {})}
+    def __call__(self, value: Any, where: str) -> Any:
+        """A dict with what can be written of it, and of the dicts in it."""
+        if not isinstance(value, dict) or any(type(key) is not str or key.startswith("$") for key in value):
+            return self.whole(value, where)
+        written = {key: self(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: item for key, item in written.items() if item is not LOST}
 
-    def _all(self, values: Mapping[str, Any], where: str) -> dict[str, JsonValue]:
-        written = {str(key): self._one(value, f"{where}[{key!r}]", str(key)) for key, value in values.items()}
-        return {key: value for key, value in written.items() if value is not _LOST}
-
-    def _one(self, value: Any, where: str, key: str) -> JsonValue:
+    def whole(self, value: Any, where: str) -> Any:
+        """A value, or :data:`LOST` if any part of it cannot be written."""
         try:
-            if isinstance(value, AnnotatedGraph):
-                return {_GRAPH: self._describe(value, key).model_dump()}
-            plain = _plain(value.to_document() if isinstance(value, Nested) else value)
-            self._trial(plain, where)
-            return self._write(plain, where)
+            self._trial(value, where)
+            return self._write(value, where)
         except CheckpointError as error:
-            self._lost[where] = f"{error.message}: {error.got}"
-            return _LOST
+            return self.lose(where, error)
+
+    def lose(self, where: str, error: CheckpointError) -> Any:
+        """Note that what stands somewhere is left out; returns :data:`LOST`."""
+        self.lost[where] = f"{error.message}: {error.got}"
+        return LOST
+
+    def warn(self, stacklevel: int) -> None:
+        """Name what was left out."""
+        if self.lost:
+            lost = "; ".join(f"{place} ({why})" for place, why in self.lost.items())
+            warnings.warn(f"the checkpoint does not hold {lost}", stacklevel=stacklevel + 1)
 
 
-_LOST: Any = object()
+def notes_of(graph: AnnotatedGraph, keep: Keep, describe: Callable[[AnnotatedGraph, str], Document]) -> dict[str, Any]:
+    """The fields of a document for what stands at a graph besides its metadata.
+
+    Args:
+        graph: The graph.
+        keep: Writes values.
+        describe: Makes the document of a graph that stands at another one, under a key.
+    """
+
+    def one(value: Any, where: str, key: str) -> JsonValue:
+        if isinstance(value, AnnotatedGraph):
+            try:
+                return {_GRAPH: describe(value, key).model_dump()}
+            except CheckpointError as error:
+                return keep.lose(where, error)
+        return keep.whole(_plain(value.to_document() if isinstance(value, Nested) else value), where)
+
+    def some(values: Mapping[str, Any], where: str) -> dict[str, JsonValue]:
+        written = {str(key): one(value, f"{where}[{key!r}]", str(key)) for key, value in values.items()}
+        return {key: value for key, value in written.items() if value is not LOST}
+
+    at_nodes = {
+        node.name: {k: v for k, v in node.meta.items() if k != "mase" and k not in _OF_TORCH} for node in graph.nodes
+    }
+    found = {
+        "notes": some({key: value for key, value in graph.notes.items() if key != SOURCE_NAMES}, "graph.meta"),
+        "node_notes": {n: kept for n, meta in at_nodes.items() if (kept := some(meta, f"graph.node({n!r}).meta"))},
+        "example": one(graph.example, "graph.example", "example"),
+        "nested": one(graph.nested, "graph.nested", "nested"),
+    }
+    return {key: value for key, value in found.items() if value is not LOST and value not in (None, {})}
+
+
+LOST: Any = object()
+"""Stands for a value that is left out."""
 
 
 def _plain(value: Any) -> Any:

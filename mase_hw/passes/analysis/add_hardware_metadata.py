@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,22 @@ from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Latency
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
-from mase_hw.passes.analysis.hardware_args import check_places, lane_dims, raise_together, with_node_names
+from mase_hw.passes.analysis.hardware_args import (
+    check_places,
+    lane_dims,
+    raise_together,
+    with_metadata,
+    with_node_names,
+)
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface
 from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.analysis.hardware_orders import Orders, recorded, streamed
 from mase_hw.passes.base import graph_pass
+from mase_hw.streams import Stream, turned
 
+DEFAULT_DEVICE = -1
+_OF_ANY_NODE = ("device_id", "max_parallelism")
+"""What may be set at nodes without hardware too: MASE's scripts set it at all of them."""
 HARDWARE_ARGS = "hardware_args"
 """Key of ``graph.meta``: what the pass was asked for."""
 
@@ -71,6 +81,14 @@ class _Mapper:
             else:
                 self._hardware_of(node, op)
         raise_together(self.problems)
+        devices = {each["device_id"]: name for name, each in self.found.items() if not each["is_implicit"]}
+        if len(devices.keys() - {DEFAULT_DEVICE}) > 1:
+            raise UnsupportedError(
+                "a design is for one device",
+                field="hardware.device_id",
+                got=", ".join(f"{device} for {name}" for device, name in devices.items()),
+                remedy="compile what is for each device by itself",
+            )
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op == "quantize":
                 self._boundary(node)
@@ -82,7 +100,17 @@ class _Mapper:
                 )
 
     def _implicit(self, node: fx.Node) -> None:
-        found = self.found[node.name] = {"is_implicit": True, "device_id": self.args.device_id}
+        asked = self.graph.meta_of(node).hardware
+        idle = [key for key in asked.get("given", {}) if key not in _OF_ANY_NODE]
+        if idle:
+            raise ConfigError(
+                "a node without hardware of its own is asked for some",
+                node=node.name,
+                field=f"hardware.{idle[0]}",
+                got=asked.asked(idle[0]),
+                remedy="set it at the node before or after it that has a module",
+            )
+        found = self.found[node.name] = {"is_implicit": True, "device_id": self._asked(node, "device_id")}
         for producer in node.all_input_nodes:
             if producer.name in self.lanes:
                 self.lanes[node.name] = self.lanes[producer.name]
@@ -118,6 +146,7 @@ class _Mapper:
             )
         asked = asked_of(node, op.hardware, self.graph.meta_of(node).module, self.args)
         hardware = self._facets(node, op.hardware)
+        most = lane_dims(self._asked(node, "max_parallelism"), "max_parallelism")[0]
         formats = {name: _format(node, name, tensor) for name, tensor in tensors.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         layouts = self.orders.of(node, hardware, shapes)
@@ -125,7 +154,7 @@ class _Mapper:
         chosen = self.args.parallelism.get(node.name, {})
         before = [self.lanes[n.name][0] for n in node.all_input_nodes if n.name in self.lanes]
         follows = before if hardware.follows_input else None
-        parallelism = chosen_lanes(node.name, chosen, sizes, self.most, follows)
+        parallelism = chosen_lanes(node.name, chosen, sizes, most, follows)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
         request = Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), **asked)
@@ -144,13 +173,13 @@ class _Mapper:
         self.gaps[node.name] = max(latency.gap_after(before_it), self.lanes[node.name][0] // few * latency.gap)
         self.found[node.name] = {
             "is_implicit": False,
-            "interface": interface(node, common.args, hardware, hardware.ports(params), self.args),
+            "interface": self._interface(node, hardware, hardware.ports(params)),
             "toolchain": hardware.toolchain,
             "module": hardware.module,
-            "device_id": self.args.device_id,
+            "device_id": self._asked(node, "device_id"),
             "dependence_files": list(hardware.files),
             "verilog_param": verilog_params(params),
-            "max_parallelism": self.args.max_parallelism,
+            "max_parallelism": self._asked(node, "max_parallelism"),
             "parallelism": {s.name: list(s.lane_dims) for s in hardware.ports(params)},
             "latency": {"fill": latency.fill, "interval": latency.interval},
             **self._fifo_depths(node),
@@ -185,11 +214,49 @@ class _Mapper:
         """Whether a result of the model is this node's, perhaps in another shape."""
         return any(u.op == "output" or (self.graph.is_implicit(u) and self._leaves(u)) for u in node.users)
 
+    def _asked(self, node: fx.Node, name: str) -> Any:
+        """What the metadata of a node asks for, else what the arguments say for all nodes."""
+        asked = self.graph.meta_of(node).hardware.asked(name)
+        return getattr(self.args, name) if asked is None else asked
+
     def _facets(self, node: fx.Node, own: Hardware) -> Hardware:
-        """The hardware facets of the implementation that was asked for."""
-        name = own.delegates.get(self.args.implementation.get(node.name, ""))
-        other = None if name is None else self.graph.catalogue[name].hardware
-        return other or own
+        """The hardware facets of the implementation that was asked for.
+
+        Raises:
+            UnsupportedError: If the metadata of the node asks for a module or toolchain that it does not have.
+        """
+        others = {key: self.graph.catalogue[name].hardware or own for key, name in own.delegates.items()}
+        asked = self.graph.meta_of(node).hardware.asked
+        found = others.get(self.args.implementation.get(node.name, ""), own)
+        for key, has in (("module", found.module), ("toolchain", found.toolchain)):
+            if asked(key) not in (None, has):
+                raise UnsupportedError(
+                    f"the node has no such {key}",
+                    node=node.name,
+                    field=f"hardware.{key}",
+                    got=asked(key),
+                    expected=" or ".join(sorted({getattr(h, key) for h in (own, *others.values())})),
+                    remedy="set one of these in its metadata",
+                )
+        return found
+
+    def _interface(self, node: fx.Node, hardware: Hardware, ports: Sequence[Stream]) -> dict[str, dict[str, Any]]:
+        """What feeds parameters, with those turned that the metadata of the node asks to turn."""
+        meta = self.graph.meta_of(node)
+        found, streams = interface(node, meta.common.args, hardware, ports, self.args), {p.name: p for p in ports}
+        for name, entry in (meta.hardware.asked("interface") or {}).items():
+            if not entry.get("transpose"):
+                continue
+            if hardware.toolchain != "EXTERNAL" or name not in hardware.static or not _turns(streams[name]):
+                raise UnsupportedError(
+                    "only a matrix that an external module reads, in as many beats either way, is transposed",
+                    node=node.name,
+                    field=f"hardware.interface.{name}.transpose",
+                    got=f"{name} of {hardware.module} ({hardware.toolchain})",
+                    remedy="set it to False; modules of the package read every order",
+                )
+            found[name]["transpose"] = True
+        return found
 
     def _fifo_depths(self, node: fx.Node) -> dict[str, dict[str, int]]:
         """The metadata of configured FIFOs; most nodes have none."""
@@ -224,6 +291,10 @@ class _Mapper:
             )
         self.found[node.name]["parallelism"] = {"data_out_0": [min(lanes, size)]}
         self.found[node.name] |= recorded({"data_out_0": layout})
+
+
+def _turns(stream: Stream) -> bool:
+    return len(stream.shape) == 2 and stream.layout is None and turned(stream).beats == stream.beats
 
 
 def _format(node: fx.Node, name: str, tensor: TensorMetadata) -> FixedFormat:
@@ -279,14 +350,26 @@ def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) ->
         UnsupportedError: A node in float, an op that is not in hardware, an impossible parallelism.
         ConfigError: A parallelism for a node or tensor that does not exist.
     """
-    mapper = _Mapper(graph, args)
-    mapper.run()
+    found = _record(graph, args)
     graph.meta[HARDWARE_ARGS] = args
-    sources: list[str] = []
+    sources = [file for each in found.values() for file in each.get("dependence_files", ())]
+    nodes = {name: each for name, each in found.items() if not each["is_implicit"]}
+    return graph, {"nodes": nodes, "verilog_sources": list(dict.fromkeys(sources))}
+
+
+def _record(graph: MaseGraph, args: HardwareArgs) -> dict[str, dict[str, Any]]:
+    found = mapped(graph, args)
     for node in graph.nodes:
-        hardware = graph.meta_of(node).hardware
-        for key, value in mapper.found[node.name].items():
-            setattr(hardware, key, value)
-        sources += [file for file in hardware.dependence_files if file not in sources]
-    nodes = {name: found for name, found in mapper.found.items() if not found["is_implicit"]}
-    return graph, {"nodes": nodes, "verilog_sources": sources}
+        graph.meta_of(node).hardware.fill(found[node.name])
+    return found
+
+
+def map_what_was_set(graph: MaseGraph) -> None:
+    """Map a graph again if anything was set in the hardware metadata of a node: after the pass it wins.
+
+    Raises:
+        UnsupportedError: As the pass.
+        ConfigError: As the pass.
+    """
+    if any(graph.meta_of(node).hardware.get("given") for node in graph.nodes):
+        _record(graph, with_metadata(graph, graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()))

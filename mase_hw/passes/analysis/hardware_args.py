@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
-from torch import fx
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
+from mase_hw.passes.base import validate
 
 Lanes = StrictInt | list[StrictInt]
 UNROLLED = "unrolled"
 """The implementation whose constants are its structure."""
+_AT_NODES = ("implementation", "fifo_depth", "memory")
+_PLACES = {"LUT": "lut", "BRAM": "block"}
 KERNEL = "kernel"
 """Key of the window elements of a step, beside the tensors whose lanes are given."""
 
@@ -110,7 +112,10 @@ class HardwareArgs(BaseModel):
         description="look-up tables that a block RAM counts for where memories are placed by cost; by default one for "
         "each bit of its widest word but those for parity, which is 32 for blocks of 18 Kbit",
     )
-    device_id: int = Field(default=-1, description="recorded in the metadata and not used; -1 for the default device")
+    device_id: int = Field(
+        default=-1,
+        description="number of the device that the design is for, kept in its metadata and manifest; -1 for none",
+    )
 
 
 def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
@@ -137,7 +142,13 @@ def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
 
 
 def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
-    """Arguments with names of nodes in place of paths of modules; of several keys the name of the node wins."""
+    """Arguments with names of nodes in place of paths of modules, and with what was set in the metadata of nodes.
+
+    Of several keys the name of the node wins.
+
+    Raises:
+        ConfigError: If the metadata of a node and an argument for it say different things.
+    """
     places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory)}
     named = [
         *args.parallelism,
@@ -148,7 +159,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     ]
     paths = translations(graph, named)
     if not paths:
-        return args
+        return with_metadata(graph, args, args)
     lanes: dict[str, dict[str, Lanes]] = {}
     for name, given in sorted(args.parallelism.items(), key=lambda item: (item[0] not in paths, item[0].count("."))):
         for node in paths.get(name, [name]):
@@ -162,7 +173,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
         ordered = sorted(given.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
         return {n: value for name, value in ordered for n in paths.get(name, [name])}
 
-    return args.model_copy(
+    translated = args.model_copy(
         update={
             "parallelism": lanes,
             "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
@@ -172,6 +183,53 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "order": by_path(args.order),
         }
     )
+    return with_metadata(graph, translated, args)
+
+
+def with_metadata(graph: MaseGraph, args: HardwareArgs, given: HardwareArgs | None = None) -> HardwareArgs:
+    """Arguments with what was set in the metadata of nodes.
+
+    Raises:
+        ConfigError: If ``given`` says something else for the same place, or a value is none.
+    """
+    asked: dict[str, dict[str, Any]] = {key: {} for key in ("parallelism", *_AT_NODES)}
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        ways = op.hardware.delegates if op is not None and op.hardware is not None else {}
+        # A module that only one implementation has asks for that one.
+        modules = {found.module: way for way, name in ways.items() if (found := graph.catalogue[name].hardware)}
+        given_here = graph.meta_of(node).hardware.get("given", {})
+        kept = {t: _PLACES[e["storage"]] for t, e in given_here.get("interface", {}).items() if "storage" in e}
+        for option, by_tensor in (("fifo_depth", given_here.get("fifo_depth", {})), ("memory", kept)):
+            asked[option] |= {f"{node.name}.{tensor}": value for tensor, value in by_tensor.items()}
+        if lanes := given_here.get("parallelism"):
+            asked["parallelism"][node.name] = {tensor: list(value) for tensor, value in lanes.items()}
+        if way := given_here.get("implementation", modules.get(given_here.get("module"))):
+            asked["implementation"][node.name] = way
+    if not any(asked.values()):
+        return args
+    made = validate("the hardware metadata of the nodes", HardwareArgs, asked)
+    theirs, ours = {} if given is None else _by_place(given), _by_place(made)
+    for place, value in ours.items():
+        if theirs.get(place, value) != value:
+            raise ConfigError(
+                "the metadata of a node and the arguments of the hardware pass say different things",
+                field=f"hardware.{place}",
+                got=f"{value} in the metadata, {theirs[place]} in the arguments",
+                remedy="leave the argument out, or set the same in the metadata",
+            )
+    lanes = {n: {**args.parallelism.get(n, {}), **each} for n, each in made.parallelism.items()}
+    update = {key: {**getattr(args, key), **getattr(made, key)} for key in _AT_NODES}
+    return args.model_copy(update={**update, "parallelism": {**args.parallelism, **lanes}})
+
+
+def _by_place(args: HardwareArgs) -> dict[str, Any]:
+    """What arguments say of single nodes and tensors, by key."""
+    lanes = {
+        f"{n}.{t}": lane_dims(value, "parallelism") for n, each in args.parallelism.items() for t, value in each.items()
+    }
+    settings = {"parallelism": lanes, **{key: getattr(args, key) for key in _AT_NODES}}
+    return {f"{key}.{place}": value for key, places in settings.items() for place, value in places.items()}
 
 
 def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
@@ -180,8 +238,7 @@ def check_places(graph: MaseGraph, args: HardwareArgs) -> None:
     Raises:
         ConfigError: Naming the keys that stand for no node, tensor or data input.
     """
-    strange = (_strange_lanes, _strange_depths, _strange_implementations, _strange_memories)
-    raise_together([problem for find in strange for problem in find(graph, args)])
+    raise_together(list(_strange(graph, args)))
 
 
 def raise_together(problems: Sequence[MaseHwError]) -> None:
@@ -201,91 +258,40 @@ def raise_together(problems: Sequence[MaseHwError]) -> None:
         )
 
 
-def _strange_lanes(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
-    mapped = _mapped(graph)
-    for name, tensors in args.parallelism.items():
-        if name not in mapped:
-            gone = became(graph, name) or passed_through(graph, name)
-            yield ConfigError(
-                "parallelism for a node that is not in hardware",
-                field=f"hardware.parallelism.{name}",
-                got=None if gone is None else f"{name}, which {gone}",
-                remedy=suggest(name, mapped) if gone is None else "give it to that node, or leave it out",
-            )
-            continue
-        common = graph.meta_of(mapped[name]).common
-        known = {t for t in (*common.args.tensors, *common.results.tensors) if t.startswith("data_")}
-        op = graph.op_of(mapped[name])
-        if op is not None and op.hardware is not None and op.hardware.unrolls:
-            known.add(KERNEL)
-        for tensor in tensors:
-            if tensor not in known:
-                yield ConfigError(
-                    "parallelism for a tensor the node does not have",
-                    field=f"hardware.parallelism.{name}.{tensor}",
-                    remedy=suggest(tensor, known),
-                )
-
-
-def _strange_depths(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
-    mapped = _mapped(graph)
-    for place in args.fifo_depth:
-        name, _, tensor = place.rpartition(".")
-        inputs = graph.meta_of(mapped[name]).common.args.tensors if name in mapped else {}
-        if tensor not in inputs or not tensor.startswith("data_in_"):
-            gone = became(graph, name) or passed_through(graph, name)
-            places = [f"{n}.{t}" for n in mapped for t in graph.meta_of(mapped[n]).common.args.tensors]
-            yield ConfigError(
-                "a FIFO is asked for where there is no data input",
-                field=f"hardware.fifo_depth.{place}",
-                got=None if gone is None else f"{name}, which {gone}",
-                remedy=suggest(place, [p for p in places if ".data_in_" in p]),
-            )
-
-
-def _strange_implementations(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
-    ways = [(name, op.hardware) for name, node in _mapped(graph).items() if (op := graph.op_of(node)) and op.hardware]
-    several = [name for name, hardware in ways if hardware.implementations]
+def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
+    ops = {n.name: op for n in graph.nodes if (op := graph.op_of(n)) is not None and op.hardware}
+    ways = {name: op.hardware for name, op in ops.items() if op.hardware}
+    ends = {name: graph.meta_of(graph.node(name)).common for name in ways}
+    inputs = [f"{n}.{t}" for n, common in ends.items() for t in common.args.tensors if t.startswith("data_in_")]
+    kept = [f"{n}.{t}" for n, hardware in ways.items() for t in hardware.static if t in ends[n].args]
+    lanes = [*inputs, *(f"{n}.{t}" for n, common in ends.items() for t in common.results.tensors)]
+    lanes += [f"{name}.{KERNEL}" for name, hardware in ways.items() if hardware.unrolls]
+    given = [f"{name}.{tensor}" for name, tensors in args.parallelism.items() if name in ways for tensor in tensors]
+    several = [name for name, hardware in ways.items() if hardware.implementations]
     unrolled = [name for name, kind in args.implementation.items() if kind == UNROLLED]
-    orders = [name for name, hardware in ways if hardware.orders and name not in unrolled]
+    orders = [name for name, hardware in ways.items() if hardware.orders and name not in unrolled]
     levels = "registers are asked for between the additions of a node that is not unrolled"
-    asked = (
+    for key, problem, places, known in (
+        ("parallelism", "parallelism for a node that is not in hardware", args.parallelism, ways),
+        ("parallelism", "parallelism for a tensor the node does not have", given, lanes),
+        ("fifo_depth", "a FIFO is asked for where there is no data input", args.fifo_depth, inputs),
         ("implementation", "an implementation is asked of a node without several", args.implementation, several),
         ("adder_levels", levels, args.adder_levels, unrolled),
         ("order", "an order is asked of a node that has only one", args.order, orders),
-    )
-    for key, problem, nodes, known in asked:
-        for name in nodes:
-            if name not in known:
-                yield _nowhere(graph, name, f"{key}.{name}", problem, known)
+        ("memory", "a memory is placed where no parameter is kept", args.memory, kept),
+    ):
+        there = set(known)
+        for place in places:
+            if place not in there:
+                name = place.rpartition(".")[0] if key in ("fifo_depth", "memory") else place
+                yield _nowhere(graph, name, f"{key}.{place}", problem, known, place)
 
 
-def _strange_memories(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
-    kept = [
-        f"{name}.{tensor}"
-        for name, node in _mapped(graph).items()
-        if (op := graph.op_of(node)) is not None and op.hardware is not None
-        for tensor in op.hardware.static
-        if tensor in graph.meta_of(node).common.args.tensors
-    ]
-    for place in args.memory:
-        if place not in kept:
-            name = place.rpartition(".")[0]
-            yield _nowhere(graph, name, f"memory.{place}", "a memory is placed where no parameter is kept", kept, place)
-
-
-def _nowhere(
-    graph: MaseGraph, name: str, field: str, problem: str, known: Iterable[str], wanted: str = ""
-) -> ConfigError:
+def _nowhere(graph: MaseGraph, name: str, field: str, problem: str, known: Iterable[str], wanted: str) -> ConfigError:
     gone = became(graph, name) or passed_through(graph, name)
     return ConfigError(
         problem,
         field=f"hardware.{field}",
         got=None if gone is None else f"{name}, which {gone}",
-        remedy=suggest(wanted or name, list(known)),
+        remedy=suggest(wanted, list(known)),
     )
-
-
-def _mapped(graph: MaseGraph) -> dict[str, fx.Node]:
-    """Nodes that become modules of the hardware."""
-    return {n.name: n for n in graph.nodes if (op := graph.op_of(n)) is not None and op.hardware}

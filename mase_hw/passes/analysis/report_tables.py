@@ -21,7 +21,7 @@ from torch import fx
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.shown import paper
-from mase_hw.ir.view import plain
+from mase_hw.ir.records import plain
 from mase_hw.passes.base import PassArgs
 
 

@@ -1,144 +1,20 @@
-"""The invariants of the software and the hardware branch of a node's metadata."""
+"""The invariants of the graph and its metadata, checked after every pass in tests."""
 
 from __future__ import annotations
-
-import math
-from typing import Any
 
 from pydantic import Field
 from torch import Tensor, fx
 
-from mase_hw.catalogue import MASE_TYPES, Arithmetic, Hardware, verilog_params
-from mase_hw.errors import GraphError, MaseHwError
+from mase_hw.catalogue import MASE_TYPES, Arithmetic
+from mase_hw.errors import MaseHwError
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import STRUCTURAL
-from mase_hw.ir.metadata import HardwareMetadata, TensorMetadata
+from mase_hw.ir.metadata import TensorMetadata
 from mase_hw.ir.propagate import boundary
-from mase_hw.ir.tensors import KNOWN_STORAGE
-from mase_hw.ir.view import same
-from mase_hw.passes.analysis.statistics import STATISTICS
+from mase_hw.ir.records import same
+from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
+from mase_hw.passes.analysis.verify_branches import broken, check_hardware, check_software
 from mase_hw.passes.base import Info, PassArgs, graph_pass
-
-
-def broken(node: str, problem: str, got: Any = None, expected: Any = None) -> GraphError:
-    """The error for an invariant that does not hold."""
-    return GraphError(
-        problem,
-        node=node,
-        got=got,
-        expected=expected,
-        remedy="the pass that ran last left the graph inconsistent",
-    )
-
-
-def check_software(graph: MaseGraph, node: fx.Node) -> None:
-    """Statistics belong to tensors of the node, and those of MASE's tree have its keys.
-
-    Raises:
-        GraphError: Naming the tensor and the statistic.
-    """
-    meta, op = graph.meta_of(node), graph.op_of(node)
-    inner = op.formats if op is not None and op.inner is not None else ()
-    for side, branch, tensors in (
-        ("args", meta.software.args, meta.common.args.tensors),
-        ("results", meta.software.results, meta.common.results.tensors),
-    ):
-        for name, entry in branch.items():
-            where = f"{node.name}.{name}"
-            if name not in tensors and name not in inner:
-                raise broken(where, f"software.{side} has a tensor that common.{side} has not", name, list(tensors))
-            for kind, values in entry.get("stat", {}).items():
-                if kind in STATISTICS and set(values) != set(STATISTICS[kind].keys):
-                    raise broken(where, f"statistic {kind} is not whole", list(values), list(STATISTICS[kind].keys))
-                if kind in STATISTICS and values["count"] < 1:
-                    raise broken(where, f"statistic {kind} has seen nothing", values["count"], "1 or more")
-
-
-def check_hardware(graph: MaseGraph, node: fx.Node) -> None:
-    """The hardware branch after the hardware pass: nothing for implicit nodes, else the op's facets.
-
-    Raises:
-        GraphError: Naming the node and the key.
-    """
-    meta, op = graph.meta_of(node), graph.hardware_op(node)
-    hardware, where = meta.hardware, f"{node.name}: hardware"
-    implicit = op is None or graph.is_implicit(node) or not meta.common.results.tensors
-    if hardware.is_implicit is not implicit:
-        raise broken(f"{where}.is_implicit", "the op says otherwise", hardware.is_implicit, implicit)
-    if not isinstance(hardware.device_id, int):
-        raise broken(f"{where}.device_id", "not a number", hardware.device_id, "-1 or the number of a device")
-    if implicit:
-        for key in ("module", "toolchain", "verilog_param", "dependence_files", "interface", "latency"):
-            if getattr(hardware, key):
-                raise broken(f"{where}.{key}", "an implicit node has no hardware", getattr(hardware, key))
-        return
-    if op is None or op.hardware is None:
-        raise broken(where, "the op is not in hardware", meta.common.mase_op)
-    facts = {
-        "module": op.hardware.module,
-        "toolchain": op.hardware.toolchain,
-        "dependence_files": list(op.hardware.files),
-    }
-    for key, expected in facts.items():
-        if getattr(hardware, key) != expected:
-            raise broken(f"{where}.{key}", "differs from the op's", getattr(hardware, key), expected)
-    tensors = {**meta.common.args.tensors, **meta.common.results.tensors}
-    _check_parameters(where, hardware, op.hardware, tensors)
-    attributes = [name for name in meta.common.args if not name.startswith("data_in_")]
-    _check_interface(where, hardware.interface, op.hardware, attributes)
-
-
-def _check_parameters(where: str, hardware: HardwareMetadata, op: Hardware, tensors: dict[str, TensorMetadata]) -> None:
-    """``verilog_param`` are parameters of the module, and its ports with them carry the node's tensors."""
-    try:
-        params = op.record(hardware.verilog_param)
-    except (TypeError, MaseHwError) as error:
-        raise broken(
-            f"{where}.verilog_param", "these are no parameters of the module", str(error), op.module
-        ) from error
-    if list(verilog_params(params).items()) != list(hardware.verilog_param.items()):
-        raise broken(f"{where}.verilog_param", "not in the order of the module", list(hardware.verilog_param))
-    ports, arithmetic = op.ports(params), op.arithmetic(params)
-    lanes = {port.name: list(port.lane_dims) for port in ports}
-    if hardware.parallelism != lanes:
-        raise broken(f"{where}.parallelism", "differs from verilog_param", hardware.parallelism, lanes)
-    timing = op.latency(params)
-    cycles = {"fill": timing.fill, "interval": timing.interval}
-    if hardware.latency != cycles:
-        raise broken(f"{where}.latency", "differs from that of verilog_param", hardware.latency, cycles)
-    carried = {port.name for port in ports}
-    missing = {name for name in tensors if name.startswith("data_")} - carried
-    if missing:
-        raise broken(f"{where}.verilog_param", "no port carries a tensor of the node", sorted(missing), sorted(carried))
-    for port in ports:
-        tensor = tensors.get(port.name)
-        if tensor is None:
-            if port.name.startswith("data_"):
-                raise broken(f"{where}.verilog_param", "a port carries no tensor of the node", port.name, list(tensors))
-            continue
-        sizes = (math.prod(port.shape), math.prod(tensor.shape))
-        repeated = port.name in op.broadcast and sizes[0] % sizes[1] == 0
-        if sizes[0] != sizes[1] and not repeated:
-            raise broken(f"{where}.verilog_param", f"port {port.name} has another size", list(port.shape), tensor.shape)
-        for fmt in (port.fmt, arithmetic.formats.get(port.name, port.fmt)):
-            if tensor.fmt is None or fmt.mantissas != tensor.fmt.mantissas:
-                raise broken(f"{where}.verilog_param", f"port {port.name} has another format", fmt, tensor.fmt)
-
-
-def _check_interface(where: str, interface: dict[str, Any], op: Hardware, attributes: list[str]) -> None:
-    """Everything but activations is listed; what comes from a memory says which."""
-    if sorted(interface) != sorted(attributes):
-        raise broken(f"{where}.interface", "not the node's arguments", sorted(interface), sorted(attributes))
-    for name, entry in interface.items():
-        stored = entry.get("storage") in KNOWN_STORAGE and isinstance(entry.get("transpose"), bool)
-        if stored is not (name in op.static):
-            raise broken(
-                f"{where}.interface.{name}",
-                "storage does not fit the op",
-                entry,
-                f"storage ({', '.join(KNOWN_STORAGE)}) and transpose" if name in op.static else "nothing",
-            )
-
 
 HARDWARE_PASS = "add_hardware_metadata_analysis_pass"
 
@@ -161,8 +37,8 @@ def verify_analysis_pass(graph: MaseGraph, args: VerifyArgs) -> tuple[MaseGraph,
       floats, for it quantises what enters. Implicit nodes and the output pass formats on.
     - What the graph records of its inputs and outputs is so.
     - Statistics belong to tensors that exist and are whole.
-    - After the hardware pass: implicit nodes have no module; all others have the module, parameters, files,
-      parallelism and latency of their op, and its ports carry the node's tensors in their formats.
+    - After the hardware pass: nodes whose op has hardware have its module, with parameters it takes, and its ports
+      carry the node's tensors in their formats. What was set there since is mapped first, or refused as by the pass.
 
     Raises:
         GraphError: Names the node, and both sides where two things disagree.
@@ -173,6 +49,8 @@ def verify_analysis_pass(graph: MaseGraph, args: VerifyArgs) -> tuple[MaseGraph,
         raise broken("graph", "the fx graph is not well formed", str(error)) from error
     if graph.fx_graph.python_code("self").src != graph.model.code:
         raise broken("graph", "the model's code is not that of the graph; it was not recompiled")
+    if HARDWARE_PASS in graph.completed:
+        map_what_was_set(graph)
     edges = 0
     for node in graph.nodes:
         _check_node(graph, node, args.formats)

@@ -21,7 +21,7 @@ from mase_hw.passes.transforms.quantize_operands import (
     hold_derived,
 )
 from mase_hw.passes.transforms.quantize_plan import Plan, Planner
-from mase_hw.passes.transforms.quantize_record import recorded_quantization
+from mase_hw.passes.transforms.quantize_record import configured_quantization
 from mase_hw.passes.transforms.quantize_rewrite import Rewriter
 
 DECISIONS = "quantization_decisions"
@@ -39,7 +39,8 @@ Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, dict[str, Any]]
 def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, dict[str, Any]]:
     """Replace float nodes by bit-true fixed-point ones.
 
-    Without any argument, those that :func:`update_quantization_configs` recorded on the graph are used.
+    What is recorded at a node, by :func:`update_quantization_configs` or by hand, wins over all arguments but
+    ``overrides``; without any argument it is all that is used.
 
     Formats come from the configuration or, where a fraction width is not given, from the observed range. Inputs of
     the model are quantised where they enter; a cast is put wherever a producer's format is not the one its consumer
@@ -50,14 +51,12 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         a module in the configuration, the nodes that it stands for.
 
     Raises:
-        ConfigError: A rule that applies to nothing, or a missing width.
+        ConfigError: A rule that applies to nothing, a missing width, or no configuration at all.
         PassOrderError: A fraction width that is neither configured nor observed.
         UnsupportedError: A node that cannot be quantised.
         FormatError: NaN in a parameter.
     """
-    if not args.model_fields_set and not args.rules():
-        args = recorded_quantization(graph) or args
-    planner = Planner(graph, args)
+    planner = Planner(graph, configured_quantization(graph, args))
     planner.run()
 
     def configured(plan: Plan) -> Requantizing:
