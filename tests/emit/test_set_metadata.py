@@ -64,7 +64,7 @@ def test_an_input_is_what_the_argument_of_that_name_is(
     """A field that is an input takes effect, before the hardware pass and after it, as the argument does."""
     change, args = SAME[name]
     if name == "module":
-        elsewhere = network.hardware_op(network.node("fc1")).hardware.elsewhere["unrolled"]  # type: ignore[union-attr]
+        elsewhere = network.hardware_op(network.node("fc1")).hardware.delegates["unrolled"]  # type: ignore[union-attr]
         module = network.catalogue[elsewhere].hardware.module  # type: ignore[union-attr]
         change = lambda h: h.update(module=module)  # noqa: E731
     wanted = emitted(add_hardware_metadata_analysis_pass(copy_graph(network), args)[0])

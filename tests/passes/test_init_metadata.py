@@ -78,7 +78,7 @@ def test_modules_of_ones_own_are_a_quantisation() -> None:
     formats = {"data_in_0": FixedFormat(8, 4), "data_out_0": FixedFormat(7, 4, signed=False)}
     graph.model.add_submodule("0", Quantized(graph.catalogue["relu"], Arithmetic(formats)))
     graph.refresh()
-    assert {"quantize_transform_pass", "fixed_point"} <= set(graph.completed)
+    assert "quantize_transform_pass" in graph.completed
 
 
 def test_running_it_again_starts_over() -> None:
