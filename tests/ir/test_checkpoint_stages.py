@@ -139,7 +139,7 @@ def test_the_digits_networks(name: str, tmp_path: Path) -> None:
 
 
 def test_what_was_set_by_hand(tmp_path: Path) -> None:
-    """A checkpoint gives back what was set at nodes, and keys of one's own; emission reads them as before."""
+    """A checkpoint returns what was set at nodes, and keys of the user; emission reads them as before."""
     made = quantised()
     made.node("linear").meta["mase"]["hardware"]["parallelism"]["data_out_0"] = 1
     made.node("linear").meta["mase"]["software"]["mine"] = {"a": torch.ones(2)}
