@@ -29,6 +29,7 @@ TESTS = (
     "tests/unit/test_streams.py",
     "tests/ir/test_graph.py",
     "tests/ir/test_tracer.py",
+    "tests/ir/test_checkpoint.py",
     "tests/passes/test_base.py",
     "tests/passes/test_calibrate.py",
     "tests/passes/test_quantize.py",

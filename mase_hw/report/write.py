@@ -10,6 +10,7 @@ from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.shown import Page
 from mase_hw.ir import MaseGraph
 from mase_hw.report.charts import need_matplotlib
 from mase_hw.report.compare import compare
@@ -92,4 +93,4 @@ def write_report(
         write_whole(target, text)
     except OSError as problem:
         raise not_written("the report", target, problem) from problem
-    return target
+    return Page(target)

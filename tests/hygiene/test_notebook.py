@@ -47,3 +47,39 @@ def test_a_report_in_a_file(in_notebook: list[object], tmp_path: Path) -> None:
     report_node_type_analysis_pass(graph, {"file_name": tmp_path / "report.txt"})
     assert "call_module" in (tmp_path / "report.txt").read_text(encoding="utf-8")
     assert not in_notebook
+
+
+CELLS = (
+    """
+import torch
+import mase_hw
+torch.manual_seed(0)
+model, data = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), torch.rand(8, 4)
+mase_hw.check(model, data[:1])""",
+    """
+told = mase_hw.NotebookProgress()
+design = mase_hw.compile(model, data[:1], out="design", calibration=[data], vectors=data, progress=told)""",
+    "design",
+    "design.simulate(progress=told)",
+    "design.report()",
+)
+
+
+def test_a_notebook_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel, as a person would: tables, the drawing, what is told, and the report where it was asked."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(Path(mase_hw.__file__).parents[1]))
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    nbclient.NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbformat.write(book, tmp_path / "run.ipynb")
+    shown = ["".join(output.get("data", {}).get("text/html", "") for output in cell.outputs) for cell in book.cells]
+    check, compiled, design, simulated, report = shown
+    assert check.startswith("<pre>") and "fixed_linear" in check
+    assert "quantising" in compiled and "passed: " in compiled, "the cell shows what was told later, too"
+    assert "<table>" in design and "<td>fixed_linear</td>" in design and "<svg" in design
+    assert "passed: " in simulated and "interval: predicted" in simulated
+    assert report.startswith("<iframe srcdoc=") and "cycles per frame" in report
+    assert not [output for cell in book.cells for output in cell.outputs if output.output_type == "stream"]
