@@ -261,6 +261,12 @@ def test_compile_takes_the_target_that_fit_takes(
     made = json.loads(capsys.readouterr().out)
     assert made["timing"]["interval"] == chosen["interval"] == 3
     assert made["multipliers"] == chosen["use"]["dsp"] == 1
+    (tmp_path / "target.toml").write_text('[target]\ndevice = "xc7a35t"\ninterval = 9\nunrolled = 0\n')
+    named = [asked[0], "--target", str(tmp_path / "target.toml"), "--json"]
+    assert cli.main(["fit", *named, "--interval", "3"]) == cli.OK
+    assert json.loads(capsys.readouterr().out)["use"] == chosen["use"], "an option goes before the file"
+    (tmp_path / "target.toml").write_text("")
+    assert cli.main(["fit", *named]) == cli.UNUSABLE and "no target" in capsys.readouterr().err
     assert cli.main(["compile", *asked, "--fps", "1", "--out", str(tmp_path / "c")]) == cli.UNUSABLE
     with pytest.raises(SystemExit):
         cli.main(["compile", *asked, "--minimise", "None", "--out", str(tmp_path / "c")])
