@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rich.console
 import torch
 
 import mase_hw
+from mase_hw.host.progress import Counting
 from mase_hw.passes import report_node_type_analysis_pass
 from tests.ir.nets import annotated
 
@@ -49,6 +52,22 @@ def test_a_report_in_a_file(in_notebook: list[object], tmp_path: Path) -> None:
     assert not in_notebook
 
 
+def test_a_bar_is_there_while_something_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    handle = SimpleNamespace(update=lambda told: shown.append(told._repr_html_()))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=lambda *_, **__: handle))
+    told = mase_hw.NotebookProgress()
+    assert isinstance(told, Counting)
+    told("<begun>")
+    told.count("simulating", 3, 8, "beats")
+    assert 'value="3" max="8"' in shown[-1] and "3 of 8 beats" in shown[-1] and "&lt;begun&gt;" in shown[-1]
+    told.count("simulating", 4, 8, "beats")
+    assert len(shown) == 2, "a notebook is not told of every beat"
+    told("done")
+    assert "<progress" not in shown[-1] and "done" in shown[-1]
+
+
 CELLS = (
     """
 import torch
@@ -78,7 +97,8 @@ def test_a_notebook_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     shown = ["".join(output.get("data", {}).get("text/html", "") for output in cell.outputs) for cell in book.cells]
     check, compiled, design, simulated, report = shown
     assert check.startswith("<pre>") and "fixed_linear" in check
-    assert "quantising" in compiled and "passed: " in compiled, "the cell shows what was told later, too"
+    assert "quantising" in compiled and "simulating 8 frames" in compiled, "the cell shows what was told later, too"
+    assert "<progress" not in compiled, "nothing is counted any more"
     assert "<table>" in design and "<td>fixed_linear</td>" in design and "<svg" in design
     assert "passed: " in simulated and "interval: predicted" in simulated
     assert report.startswith("<iframe srcdoc=") and "cycles per frame" in report

@@ -247,14 +247,15 @@ def run_tool(
             got=str(problem),
             remedy="run `mase-hw doctor`",
         ) from problem
-    _RUNNING.add(child)
-    try:
-        said, _ = child.communicate()
-    except BaseException:
-        _end(child)
-        raise
-    finally:
-        _RUNNING.discard(child)
+    with child:
+        _RUNNING.add(child)
+        try:
+            said, _ = child.communicate()
+        except BaseException:
+            _end(child)
+            raise
+        finally:
+            _RUNNING.discard(child)
     return subprocess.CompletedProcess(list(command), child.returncode, said)
 
 
