@@ -2,7 +2,8 @@
 
 For the lowest Python the lowest versions that ``pyproject.toml`` allows are installed, and for every Python the newest.
 Each combination gets an environment of its own below ``build/versions`` and runs a part of the tests in it: numbers,
-passes, emission, and a simulation. Interpreters that this machine lacks are named and left out.
+passes, checkpoints, emission, and a simulation. Interpreters that this machine lacks are named and left out. Where the
+newest torch would bring CUDA with it, ``--pip torch==VERSION`` asks for a build for CPUs.
 """
 
 from __future__ import annotations
