@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mase_hw.design.design import Design, load_design
     from mase_hw.design.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
+    from mase_hw.host.shown import NotebookProgress
     from mase_hw.importers import import_model
     from mase_hw.ir import MaseGraph, custom_op
     from mase_hw.partition import compile_partitioned
@@ -28,6 +29,7 @@ __all__ = [
     "FixedFormat",
     "MaseGraph",
     "MaseHwError",
+    "NotebookProgress",
     "Overflow",
     "Rounding",
     "Simulation",
@@ -46,6 +48,7 @@ _HOMES = {
     "Design": "mase_hw.design.design",
     "FixedFormat": "mase_hw.formats",
     "MaseGraph": "mase_hw.ir",
+    "NotebookProgress": "mase_hw.host.shown",
     "Overflow": "mase_hw.formats",
     "Rounding": "mase_hw.formats",
     "Simulation": "mase_hw.design.simulation",

@@ -2,7 +2,8 @@
 
 For the lowest Python the lowest versions that ``pyproject.toml`` allows are installed, and for every Python the newest.
 Each combination gets an environment of its own below ``build/versions`` and runs a part of the tests in it: numbers,
-passes, emission, and a simulation. Interpreters that this machine lacks are named and left out.
+passes, checkpoints, emission, and a simulation. Interpreters that this machine lacks are named and left out. Where the
+newest torch would bring CUDA with it, ``--pip torch==VERSION`` asks for a build for CPUs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ TESTS = (
     "tests/unit/test_streams.py",
     "tests/ir/test_graph.py",
     "tests/ir/test_tracer.py",
+    "tests/ir/test_checkpoint.py",
     "tests/passes/test_base.py",
     "tests/passes/test_calibrate.py",
     "tests/passes/test_quantize.py",

@@ -74,6 +74,7 @@ _BUDGETS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "b
 
 def target_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that choose lanes and implementations: the keys of the table ``target`` of a configuration."""
+    parser.add_argument("--target", type=path, metavar="FILE", help="TOML whose table `target` has what follows")
     parser.add_argument("--device", metavar="NAME", help="a device that it must fit, such as xc7z020")
     parser.add_argument("--fps", type=float, metavar="N", help="frames per second that it must reach")
     parser.add_argument("--mhz", type=float, metavar="N", help="frequency of the clock (100)")
@@ -95,9 +96,25 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """The target that the options say, in place of the configuration's; None if they say none."""
+    """The target that the options say, in place of the configuration's; None if they say none.
+
+    Raises:
+        ConfigError: If the file with the target is not usable, or has none.
+    """
     keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic")
-    return {key: value for key in keys if (value := getattr(arguments, key)) is not None} or None
+    said = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
+    if arguments.target is not None:
+        from mase_hw.compiler.config import load_config
+
+        said = {**load_config(arguments.target).target.model_dump(exclude_unset=True), **said}
+        if not said:
+            raise ConfigError(
+                "the file has no target",
+                node=str(arguments.target),
+                field="--target",
+                expected='a table `target`, as in a configuration, such as device = "xc7z020" and fps = 1000',
+            )
+    return said or None
 
 
 PLAN_HELP = "the configuration, TOML, or a plan (8 bits each)"
@@ -154,9 +171,24 @@ def behind_arguments(parser: argparse.ArgumentParser, why: str) -> None:
         parser: Of a command.
         why: What the model is needed for.
     """
-    parser.add_argument("--model", metavar="MODEL", help=f"what it was compiled from, {why}")
+    parser.add_argument("--model", metavar="MODEL", help=f"what it was compiled from, {why} (--save-model)")
     parser.add_argument("--config", type=path, metavar="FILE", help="the configuration it was compiled with")
     calibration_argument(parser)
+
+
+def attach_behind(design: Design, arguments: argparse.Namespace, say: Voice) -> None:
+    """Give a design the graph behind it: of the model that is named, else of the one that was kept beside the bundle.
+
+    Raises:
+        MaseHwError: If the model or the configuration is not usable, or gives other hardware.
+    """
+    from mase_hw.design.saved import attach_saved
+    from mase_hw.model_spec import load_model
+
+    if arguments.model is not None:
+        attach(design, load_model(arguments.model), arguments, say)
+    else:
+        attach_saved(design, say)
 
 
 def attach(design: Design, spec: ModelSpec, arguments: argparse.Namespace, say: Voice) -> None:

@@ -25,6 +25,7 @@ from mase_hw.host.process import keep_freed
 
 COMMANDS = (
     "doctor",
+    "docs",
     "config",
     "new",
     "check",
@@ -40,6 +41,7 @@ COMMANDS = (
     "search",
     "precompile",
     "cache",
+    "env",
     "regress",
     "synth",
     "lint",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mase_hw.compiler.config import CompileConfig
     from mase_hw.model_spec import ModelSpec
 
-_NOT_BESIDE = ("calibration", "report", "reproduce")
+_NOT_BESIDE = ("calibration", "report", "reproduce", "save-model")
 _FRAMES = 16
 
 
@@ -49,11 +49,11 @@ def refuse(arguments: argparse.Namespace) -> None:
                 )
         return
     for name in _NOT_BESIDE:
-        if getattr(arguments, name):
+        if given := getattr(arguments, name.replace("-", "_")):
             raise ConfigError(
                 "a partition has a design for each segment, and this is for one",
                 field=f"--{name}",
-                got=getattr(arguments, name),
+                got=given,
                 remedy=f"leave out --{name}; the bundle of each segment takes the other commands",
             )
 

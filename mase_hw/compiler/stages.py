@@ -182,7 +182,7 @@ def hardware_steps(
     return [
         Step("verify", verify_analysis_pass),
         _hardware(settings),
-        Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "emitting SystemVerilog"),
+        Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "making the top level"),
         Step("rtl", emit_internal_rtl_transform_pass),
         Step("memories", emit_bram_transform_pass),
         Step("choose", choose_vectors_analysis_pass, chosen, choosing),

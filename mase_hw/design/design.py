@@ -70,8 +70,15 @@ class Design:
         return f"Design({self.manifest['top']} at {self.path}: {ports})"
 
     def _repr_html_(self) -> str:
+        """What it is, its modules with what they cost, and its drawing."""
+        rows = "".join(
+            f"<tr><td>{entry['name']}</td><td>{entry['module']}</td><td>{entry.get('multipliers') or 0}</td></tr>"
+            for entry in self.manifest["instances"]
+        )
+        table = f"<table><tr><th>instance</th><th>module</th><th>multipliers</th></tr>{rows}</table>"
         picture = self.path / PICTURE
-        return f"<pre>{html.escape(repr(self))}</pre>{picture.read_text(encoding='utf-8') if picture.is_file() else ''}"
+        drawing = picture.read_text(encoding="utf-8") if picture.is_file() else ""
+        return f"<pre>{html.escape(repr(self))}</pre>{table}{drawing}"
 
     @property
     def model(self) -> torch.nn.Module:

@@ -134,6 +134,25 @@ def verilator_env(env: Env | None = None) -> dict[str, str]:
     return result
 
 
+def shell_variables(env: Env | None = None) -> dict[str, str]:
+    """What a shell needs so that it finds Verilator, and so that the makefiles that Verilator writes are right.
+
+    Args:
+        env: Environment to start from; the process's own by default.
+
+    Returns:
+        The variables. Flags that the caller gives to make stay, and none is added that other makefiles read.
+
+    Raises:
+        ToolError: If Verilator or the C++ compiler is missing.
+    """
+    base = os.environ if env is None else env
+    made = verilator_env(base)
+    own = (f"{name}={_escape(value)}" for name, value in _make_variables(base) if name not in ("CXX", "LINK"))
+    flags = " ".join(filter(None, [base.get("MAKEFLAGS", ""), *own]))
+    return {"VERILATOR_ROOT": made["VERILATOR_ROOT"], "PATH": made["PATH"], "MAKEFLAGS": flags}
+
+
 def _make_variables(env: Env) -> list[tuple[str, str]]:
     """What the makefile in the Verilator package leaves empty or assumes of the machine."""
     compiler = shlex.join(tool_checks.compiler_command(env))
@@ -152,4 +171,4 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ").replace("$", "$$")
 
 
-__all__ = ["TOOLS", "Env", "Requirement", "Tool", "find", "find_all", "require", "verilator_env"]
+__all__ = ["TOOLS", "Env", "Requirement", "Tool", "find", "find_all", "require", "shell_variables", "verilator_env"]

@@ -19,6 +19,7 @@ from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.shown import Page
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw.cards import KINDS
 from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, need_matplotlib, noise, timeline
@@ -432,4 +433,4 @@ def write_report(
         write_whole(target, text)
     except OSError as problem:
         raise not_written("the report", target, problem) from problem
-    return target
+    return Page(target)

@@ -120,10 +120,15 @@ def run_nextpnr(program: str, arguments: Sequence[str], folder: Path, log: str, 
     return text
 
 
+def compiled_tools() -> Path:
+    """Where Yosys and nextpnr, which are WebAssembly, keep what they were compiled to for this machine."""
+    own = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("YOWASP_CACHE_DIR") or f"{own}/YoWASP").expanduser()
+
+
 def _check_cache() -> None:
     """Refuse a folder that cannot be made before the tools, which need it, have worked for minutes."""
-    own = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(os.environ.get("YOWASP_CACHE_DIR") or f"{own}/YoWASP").expanduser()
+    folder = compiled_tools()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

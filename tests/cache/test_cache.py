@@ -8,6 +8,7 @@ import errno
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -295,12 +296,61 @@ def test_the_runtime_of_the_environment(
     assert play(built, tmp_path / "run").passed and not list((tmp_path / "cache").glob("runtime-*"))
     assert calls == ["verilated_dpi.cpp"] and thing.read_bytes() == content
     monkeypatch.delenv("MASE_HW_RUNTIME")
-    monkeypatch.setattr(running.sys, "prefix", str(tmp_path / "prefix"))
-    assert running.prepared_place() == tmp_path / "prefix" / "cache" / "mase_hw"
-    assert running._home(tmp_path) == tmp_path, "nothing was prepared"
+    prefix = tmp_path / "prefix"
+    prefix.mkdir()
+    monkeypatch.setattr(running.sys, "prefix", str(prefix))
+    assert running.prepared_place() == prefix / "cache" / "mase_hw"
+    assert running._home(tmp_path) == running.prepared_place(), "a virtual environment of one's own"
+    monkeypatch.setattr(running.os, "access", lambda *_: False)
+    assert running._home(tmp_path) == tmp_path, "one that cannot be written, and nothing was prepared"
+    monkeypatch.undo()
+    monkeypatch.delenv("MASE_HW_RUNTIME")
+    monkeypatch.setattr(running.sys, "prefix", str(prefix))
+    monkeypatch.setattr(running.sys, "base_prefix", str(prefix))
+    assert running._home(tmp_path) == tmp_path, "the system's Python, and nothing was prepared"
     running.prepared_place().mkdir(parents=True)
     (running.prepared_place() / running.PREPARED).touch()
     assert running._home(tmp_path) == running.prepared_place()
+
+
+def test_compilers_end_with_an_interrupted_build(folder: Path, tmp_path: Path, tools: BuildTools) -> None:
+    """All their processes, at once, although only Python was told: nothing of them waits or goes on."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/ids\nsleep 300 &\necho $! >> {tmp_path}/ids\nwait\n")
+    compiler.chmod(0o755)
+    slow = dataclasses.replace(tools, compiler=(str(compiler),), jobs=2)
+
+    def ids() -> list[int]:
+        return [int(word) for word in (tmp_path / "ids").read_text().split()] if (tmp_path / "ids").exists() else []
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while len(ids()) < 4 and time.monotonic() < deadline:  # a compiler and its child, twice
+            time.sleep(0.02)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    waiting = threading.Thread(target=interrupt)
+    begin = time.monotonic()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs behind it ignore this
+    try:
+        waiting.start()
+        with pytest.raises(KeyboardInterrupt):
+            build(slice_dut(), tmp_path / "build", cache_dir=folder, tools=slow)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    waiting.join()
+    assert time.monotonic() - begin < 60 and len(ids()) == 4, "no further compiler began"
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and any(_lives(each) for each in ids()):
+        time.sleep(0.02)
+    assert not [each for each in ids() if _lives(each)]
+
+
+def _lives(number: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def test_a_folder_that_is_written_to_is_emptied(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,45 @@ def test_designs_of_one_name(make: Builder, folder: Path, tmp_path: Path, capsys
     assert _run(str(folder), "--json") == 0
     found = [e["about"].get("folder") for e in json.loads(capsys.readouterr().out)["entries"]]
     assert {str(folder.parent / name / "build") for name in ("first.work", "second.work")} <= set(found)
+
+
+def test_all_that_are_found(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of the environment, of the current folder and of the tools; removing leaves everything else."""
+    own, tools, here = tmp_path / "environment", tmp_path / "yowasp", tmp_path / "here"
+    filled.rename(own)
+    (here / "build").mkdir(parents=True)
+    shutil.copytree(own, here / "build" / "runtime-cache", copy_function=os.link)
+    (here / "build" / "net").mkdir()
+    (tools / "Yosys").mkdir(parents=True)
+    (tools / "Yosys" / "yosys.compiled").write_bytes(bytes(3 << 20))
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("MASE_HW_RUNTIME", str(own))
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tools))
+    assert _run() == 0
+    shown = capsys.readouterr().out
+    for line in (f"{own}: 2 entries", "build/runtime-cache: 2 entries", f"{tools}: Yosys and nextpnr", "3.0 M"):
+        assert line in shown, shown
+    assert _run("--larger-than", "1K", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["cache"] for each in found["removed"]} == {str(own), "build/runtime-cache"}
+    (kept,) = found["tools"]
+    assert kept["folder"] == str(tools) and kept["size"] >> 20 == 3 and not kept["removed"] and not found["entries"]
+    assert _run("--all") == 0
+    assert "removed 3.0 M" in capsys.readouterr().out
+    assert not tools.exists() and (here / "build" / "net").is_dir()
+    assert not [p for p in (own, here / "build" / "runtime-cache") if list(p.glob("runtime-*"))]
+    assert _run() == 0 and "2 entries" not in capsys.readouterr().out
+
+
+def test_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is made by looking."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MASE_HW_RUNTIME", str(tmp_path / "environment"))
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tmp_path / "yowasp"))
+    assert _run() == 0 and capsys.readouterr().out == "there are no caches here\n"
+    assert _run("--all") == 0 and not list(tmp_path.iterdir())
 
 
 def test_where_an_entry_was_made() -> None:

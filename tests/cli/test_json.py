@@ -27,6 +27,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 RIGHT: Mapping[str, Words] = {
     "doctor": lambda place, out: [],
+    "docs": lambda place, out: ["bundle"],
     "config": lambda place, out: [],
     "new": lambda place, out: ["toy", "--out", str(out)],
     "check": lambda place, out: [place.model],
@@ -42,6 +43,7 @@ RIGHT: Mapping[str, Words] = {
     "search": lambda place, out: [place.model, "--out", str(out / "plan.toml"), "--target", "0.8"],
     "precompile": lambda place, out: [],
     "cache": lambda place, out: [str(place.folder / "designs" / "runtime-cache")],
+    "env": lambda place, out: [],
     "regress": lambda place, out: [str(place.folder / "designs"), "--out", str(place.runs), "--jobs", "1"],
     "synth": lambda place, out: [str(place.bundle)],
     "lint": lambda place, out: [str(out / "one.sv")],
@@ -50,6 +52,7 @@ RIGHT: Mapping[str, Words] = {
 """Arguments with which a command finds something."""
 KEYS = {
     "doctor": {"ok", "tools"},
+    "docs": {"page", "text"},
     "config": {"config"},
     "new": {"files"},
     "check": {"accepted", "problems", "layers", "timing", "estimate"},
@@ -64,7 +67,8 @@ KEYS = {
     "calibrate": {"file", "batches", "complete", "ranges"},
     "search": {"method", "score", "plan", "cost"},
     "precompile": {"runtime"},
-    "cache": {"entries", "removed"},
+    "cache": {"entries", "removed", "tools"},
+    "env": {"variables"},
     "regress": {"passed", "jobs", "results", "differences"},
     "synth": {"target", "total"},
     "lint": {"files", "complaints"},
@@ -80,6 +84,8 @@ WRONG: Mapping[str, list[str]] = {
     **{name: ["nowhere"] for name in ("sim", "report", "synth", "cache", "lint")},
     "regress": ["nowhere.toml", "--out", "out"],
     "new": ["no-name"],
+    "docs": ["nowhere"],
+    "env": ["no-such-program"],
 }
 """Arguments that no command takes; the others take none that could be wrong."""
 
@@ -133,7 +139,7 @@ def test_an_error_is_an_object_too(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = cli.main([name, *WRONG[name], "--json"])
+    code = cli.main([name, "--json", *WRONG[name]])  # what follows a command of `env` is its own
     said = capfd.readouterr()
     found = one_object(said.out)
     assert (found["command"], found["exit_code"], code) == (name, cli.UNUSABLE, cli.UNUSABLE)

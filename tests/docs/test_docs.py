@@ -112,6 +112,17 @@ def commands(page: Path, program: str) -> list[list[str]]:
     return [call.split() for call in found]
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_what_only_a_checkout_has_is_said_at_once(page: Path) -> None:
+    """A page whose commands need files that are not installed says so in its first line, or how they come."""
+    lines = [line for block in blocks("sh", page=page) for line in block.text.splitlines()]
+    first = page.read_text(encoding="utf-8").splitlines()[2]
+    if any(re.match(r"make |python -m (benchmarks|scripts|tests)|.*\b(tests|regress)/", line) for line in lines):
+        assert "checkout" in first
+    if any("examples/" in line for line in lines):
+        assert "`mase-hw new --example`" in first
+
+
 def options_of(command: str) -> set[str]:
     """The options of a subcommand."""
     parser = argparse.ArgumentParser()
@@ -126,7 +137,8 @@ def test_commands_exist(page: Path) -> None:
         if len(words) == 1 or words[1] in ("--help", "--version"):
             continue
         assert words[1] in known, " ".join(words)
-        used = {word for word in words if word.startswith("--")}
+        # Behind `env` stands another program.
+        used = {word for word in words if word.startswith("--") and words[1] != "env"}
         assert used <= known[words[1]], " ".join(words)
 
 

@@ -81,6 +81,14 @@ def test_readme(bundles: list[mase_hw.Design]) -> None:
             assert f"| `{entry['file']}` |" in text
 
 
+def test_lines_of_the_readme_can_be_read(bundles: list[mase_hw.Design]) -> None:
+    """Neither longer than a terminal nor split in the middle; rows of tables and commands are one line each."""
+    for design in bundles:
+        prose = [s for s in (design.path / "README.md").read_text().splitlines() if not s.startswith(("|", "    "))]
+        assert max(map(len, prose)) <= 120, max(prose, key=len)
+        assert "Its basis: " in "\n".join(prose)
+
+
 def test_without_a_wrapper(bundles: list[mase_hw.Design]) -> None:
     native = bundles[2]
     files = json.loads((native.path / "manifest.json").read_text())["files"]

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -250,6 +251,35 @@ def test_random_ids_and_masks_are_whole_numbers_of_the_example() -> None:
     assert truths.dtype == torch.bool and truths.shape == (60, 3) and set(truths.unique().tolist()) == {False, True}
 
 
+def test_verilator_for_ones_own_commands(
+    tmp_path: Path, clean_env: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By a command before them, or by variables of a shell; its exit code is that of what was run."""
+    monkeypatch.setenv("MAKEFLAGS", "-k")
+    assert cli.main(["env"]) == cli.OK
+    exports = capfd.readouterr().out
+    (tmp_path / "Makefile").write_text("all:\n\t@echo $(CFG_CXXFLAGS_PCH_I) $(LINK).\n")
+    seen = f"{exports}\ncommand -v verilator\nverilator --version\nmake -s -C {shlex.quote(str(tmp_path))}"
+    env = clean_env | {"LINK": "mine"}
+    done = subprocess.run(["bash", "-euc", seen], env=env, capture_output=True, text=True, check=True)
+    found, version, flags = done.stdout.splitlines()
+    assert found.endswith("/verilator/bin/verilator") and version and flags == "-include mine."
+    assert "-k CFG_" in exports, "the caller's own flags stay"
+    assert cli.main(["env", "--", "sh", "-c", "verilator --version; exit 7"]) == 7
+    assert capfd.readouterr().out.strip() == version.strip()
+    assert cli.main(["env", "no-such-program"]) == cli.UNUSABLE
+    assert "stands a program" in capfd.readouterr().err
+
+
+def test_pages_that_are_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By their names, or as messages name them."""
+    for name in ("bundle", "docs/bundle.md", "docs/bundle.md#timing"):
+        assert cli.main(["docs", name]) == cli.OK
+        assert capsys.readouterr().out == (root / "docs" / "bundle.md").read_text(encoding="utf-8")
+    assert cli.main(["docs", "bundel"]) == cli.UNUSABLE
+    assert "did you mean 'bundle'" in capsys.readouterr().err
+
+
 def test_compile_takes_the_target_that_fit_takes(
     tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,6 +291,12 @@ def test_compile_takes_the_target_that_fit_takes(
     made = json.loads(capsys.readouterr().out)
     assert made["timing"]["interval"] == chosen["interval"] == 3
     assert made["multipliers"] == chosen["use"]["dsp"] == 1
+    (tmp_path / "target.toml").write_text('[target]\ndevice = "xc7a35t"\ninterval = 9\nunrolled = 0\n')
+    named = [asked[0], "--target", str(tmp_path / "target.toml"), "--json"]
+    assert cli.main(["fit", *named, "--interval", "3"]) == cli.OK
+    assert json.loads(capsys.readouterr().out)["use"] == chosen["use"], "an option goes before the file"
+    (tmp_path / "target.toml").write_text("")
+    assert cli.main(["fit", *named]) == cli.UNUSABLE and "no target" in capsys.readouterr().err
     assert cli.main(["compile", *asked, "--fps", "1", "--out", str(tmp_path / "c")]) == cli.UNUSABLE
     with pytest.raises(SystemExit):
         cli.main(["compile", *asked, "--minimise", "None", "--out", str(tmp_path / "c")])

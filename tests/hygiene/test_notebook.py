@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rich.console
 import torch
 
 import mase_hw
+from mase_hw.host.progress import Counting
 from mase_hw.passes import report_node_type_analysis_pass
 from tests.ir.nets import annotated
 
@@ -47,3 +50,56 @@ def test_a_report_in_a_file(in_notebook: list[object], tmp_path: Path) -> None:
     report_node_type_analysis_pass(graph, {"file_name": tmp_path / "report.txt"})
     assert "call_module" in (tmp_path / "report.txt").read_text(encoding="utf-8")
     assert not in_notebook
+
+
+def test_a_bar_is_there_while_something_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    handle = SimpleNamespace(update=lambda told: shown.append(told._repr_html_()))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=lambda *_, **__: handle))
+    told = mase_hw.NotebookProgress()
+    assert isinstance(told, Counting)
+    told("<begun>")
+    told.count("simulating", 3, 8, "beats")
+    assert 'value="3" max="8"' in shown[-1] and "3 of 8 beats" in shown[-1] and "&lt;begun&gt;" in shown[-1]
+    told.count("simulating", 4, 8, "beats")
+    assert len(shown) == 2, "a notebook is not told of every beat"
+    told("done")
+    assert "<progress" not in shown[-1] and "done" in shown[-1]
+
+
+CELLS = (
+    """
+import torch
+import mase_hw
+torch.manual_seed(0)
+model, data = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), torch.rand(8, 4)
+mase_hw.check(model, data[:1])""",
+    """
+told = mase_hw.NotebookProgress()
+design = mase_hw.compile(model, data[:1], out="design", calibration=[data], vectors=data, progress=told)""",
+    "design",
+    "design.simulate(progress=told)",
+    "design.report()",
+)
+
+
+def test_a_notebook_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel, as a person would: tables, the drawing, what is told, and the report where it was asked."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(Path(mase_hw.__file__).parents[1]))
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    nbclient.NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbformat.write(book, tmp_path / "run.ipynb")
+    shown = ["".join(output.get("data", {}).get("text/html", "") for output in cell.outputs) for cell in book.cells]
+    check, compiled, design, simulated, report = shown
+    assert check.startswith("<pre>") and "fixed_linear" in check
+    assert "quantising" in compiled and "simulating 8 frames" in compiled, "the cell shows what was told later, too"
+    assert "<progress" not in compiled, "nothing is counted any more"
+    assert "<table>" in design and "<td>fixed_linear</td>" in design and "<svg" in design
+    assert "passed: " in simulated and "interval: predicted" in simulated
+    assert report.startswith("<iframe srcdoc=") and "cycles per frame" in report
+    assert not [output for cell in book.cells for output in cell.outputs if output.output_type == "stream"]

@@ -1,33 +1,34 @@
 """The wheel alone, in a clean environment and an empty folder, turns a model into proven hardware."""
 
+import email
+import email.policy
+import os
+import re
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
-SCRIPT = """
+from tests.docs.pages import blocks
+from tests.docs.test_tutorials import assert_shown
+
+PAGE = "installation.md"
+PLACES = """
 import sys
 from pathlib import Path
 
-import torch
+from mase_hw.host.resources import PACKAGE, find_folder, rtl_root, sim_root
 
-import mase_hw
-from mase_hw.host.resources import rtl_root, sim_root
-
-environment = Path(sys.prefix)
-for place in (Path(mase_hw.__file__), rtl_root(), sim_root()):
-    assert environment in place.parents, f"{place} is not from the wheel"
-
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(4, 3))
-design = mase_hw.compile(model, (torch.randn(1, 4),), {"top": "tiny"}, out=Path("design"))
-result = design.simulate(torch.randn(5, 4), seed=1, stalls=0.2)
-assert result.passed and result.frames == 5
-print("bundle", design.path.resolve())
+for place in (PACKAGE, rtl_root(), sim_root(), find_folder("docs", PACKAGE), find_folder("examples", PACKAGE)):
+    assert Path(sys.prefix) in place.parents, f"{place} is not from the wheel"
 """
+OURS = ("rtl_templates", "sim", "docs", "examples")
+NOT_PACKED = (".css", ".png", ".svg")
+"""What pages show, which is not text."""
 
 
 def run(command: list[str], cwd: Path, env: dict[str, str]) -> str:
@@ -50,8 +51,9 @@ def wheel(root: Path, clean_env: dict[str, str], tmp_path_factory: pytest.TempPa
 
 def test_the_wheel_holds_everything_that_is_not_python(root: Path, wheel: Path) -> None:
     packed = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("rtl_templates", "sim"):
-        files = [p.relative_to(root) for p in (root / folder).rglob("*") if p.is_file()]
+    for folder in OURS:
+        there = [p for p in (root / folder).rglob("*") if p.is_file()]
+        files = [p.relative_to(root) for p in there if folder != "docs" or p.suffix not in NOT_PACKED]
         # Caches are hidden folders, apart from Python's.
         kept = [p for p in files if not any(f.startswith(".") or f == "__pycache__" for f in p.parts[:-1])]
         wanted = {f"mase_hw/{p.as_posix()}" for p in kept}
@@ -61,22 +63,70 @@ def test_the_wheel_holds_everything_that_is_not_python(root: Path, wheel: Path) 
     assert {name.split("/")[0] for name in packed if ".dist-info/" not in name} == {"mase_hw"}
 
 
-def test_the_installed_wheel_runs_a_design_from_an_empty_folder(
-    wheel: Path, clean_env: dict[str, str], tmp_path: Path
-) -> None:
-    environment = tmp_path / "env"
-    run([sys.executable, "-m", "venv", "--without-pip", str(environment)], tmp_path, clean_env)
+def test_what_an_index_shows(root: Path, wheel: Path) -> None:
+    """The page that says how it is installed, whose links lead nowhere else, the extras it names, and keywords."""
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        about = email.message_from_bytes(packed.read(name), policy=email.policy.default)
+    text = about.get_content()
+    assert text.strip() == (root / "docs" / PAGE).read_text(encoding="utf-8").strip()
+    assert not re.findall(r"\]\((?!https?://)[^)]*\)", text), "such a link is relative to a folder that is not there"
+    table = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", " ".join(table))) == set(about.get_all("Provides-Extra")) - {"dev"}
+    assert "FPGA" in about["Keywords"] and about["Summary"]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, clean_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel."""
+    folder = tmp_path_factory.mktemp("installed")
+    environment = folder / "env"
+    run([sys.executable, "-m", "venv", "--without-pip", str(environment)], folder, clean_env)
     python = environment / "bin" / "python"
-    site = run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], tmp_path, clean_env)
+    site = run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder, clean_env)
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
-    run(install, tmp_path, clean_env)
+    run(install, folder, clean_env)
     # The dependencies come from here, which needs no network; what is in the clean environment comes first, and
     # .pth files (of an editable installation) are not read in a folder that is itself added by one.
     (Path(site.strip()) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    run([str(python), "-c", PLACES], folder, clean_env)
+    return python.parent
 
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert str(empty) in run([str(python), "-c", SCRIPT], empty, clean_env)
-    assert "tiny" in (empty / "design" / "manifest.json").read_text(encoding="utf-8")
-    version = run([str(environment / "bin" / "mase-hw"), "--version"], empty, clean_env)
-    assert version.startswith("mase-hw ")
+
+def follow(page: Path, programs: Path, folder: Path, env: dict[str, str], slow: bool) -> None:
+    """Do what a page says, after what it says of installing, and print how long each command takes."""
+    env = {**env, "PATH": f"{programs}{os.pathsep}{env['PATH']}"}
+    printed, skipped = "", False
+    for block in blocks("sh", "text", page=page):
+        if block.language == "sh" and block.note != "not run":
+            skipped = block.note == "slow" and not slow
+            for line in [] if skipped else block.text.splitlines():
+                begin = time.perf_counter()
+                printed = run(["bash", "-euo", "pipefail", "-c", line], folder, env)
+                print(f"{time.perf_counter() - begin:6.1f} s  {line}")
+                assert "leaked" not in printed and "Traceback" not in printed, printed
+        elif block.note == "shows" and not skipped:
+            assert_shown(block, printed)
+
+
+def test_the_page_is_followed_from_an_empty_folder(
+    root: Path, installed: Path, clean_env: dict[str, str], tmp_path: Path
+) -> None:
+    follow(root / "docs" / PAGE, installed, tmp_path, clean_env, slow=False)
+    assert len([line for block in blocks("sh", page=root / "docs" / PAGE) for line in block.text.splitlines()]) <= 10
+    program = str(installed / "mase-hw")
+    assert run([program, "--version"], tmp_path, clean_env).startswith("mase-hw ")
+    listed = run([program, "docs"], tmp_path, clean_env).splitlines()
+    assert {line.split()[0] for line in listed} >= {page.stem for page in (root / "docs").glob("*.md")}
+    assert run([program, "docs", f"docs/{PAGE}"], tmp_path, clean_env) == (root / "docs" / PAGE).read_text("utf-8")
+    run([program, "new", "--example"], tmp_path, clean_env)
+    written = {str(p.relative_to(tmp_path)): p.read_bytes() for p in (tmp_path / "examples").rglob("*") if p.is_file()}
+    there = (p for p in (root / "examples").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    assert written == {str(p.relative_to(root)): p.read_bytes() for p in there}
+
+
+@pytest.mark.slow
+def test_the_slow_steps_of_the_page_too(root: Path, installed: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
+    follow(root / "docs" / PAGE, installed, tmp_path, clean_env, slow=True)
+    run([str(installed / "mase-hw"), "new", "--example"], tmp_path, clean_env)
+    run([str(installed / "python"), "examples/custom_op/leaky_shift.py"], tmp_path, clean_env)

@@ -194,7 +194,7 @@ def test_compile_says_what_takes_time(tmp_path: Path) -> None:
     design = mase_hw.compile(seeded(MLP), X[:1], out=tmp_path / "a", progress=said.append)
     assert design.quantisation is not None
     assert said[: -2 - len(design.quantisation.lines())] == [
-        "tracing the model", "observing value ranges", "quantising", "mapping to hardware", "emitting SystemVerilog",
+        "tracing the model", "observing value ranges", "quantising", "mapping to hardware", "making the top level",
         "choosing test vectors",
     ]  # fmt: skip
 

@@ -81,6 +81,15 @@ def test_what_is_there_stays(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert {path.name for path in toy.iterdir()} == FILES
 
 
+def test_either_a_model_or_the_examples(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("other", "--example")):
+        assert cli.main(["new", *words]) == cli.UNUSABLE
+        assert "either a name or --example" in capsys.readouterr().err
+    assert cli.main(["new", "--example"]) == cli.OK
+    assert (toy / "examples" / "digits_mlp.py").read_text() == (ROOT / "examples" / "digits_mlp.py").read_text()
+    assert cli.main(["new", "--example"]) == cli.UNUSABLE
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert cli.main(["new", "toy", "--out", str(tmp_path / "file")]) == cli.UNUSABLE

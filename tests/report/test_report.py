@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import mase_hw
 from mase_hw import cli
 from mase_hw.beat_times import WORKING
 from mase_hw.catalogue import default_catalogue
 from mase_hw.design.design import Design
+from mase_hw.design.saved import attach_saved
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.schedule import predict
 from mase_hw.errors import ConfigError, EmitError, SimulationError
@@ -278,6 +280,44 @@ def test_compile_writes_it_on_request(
     said = text_of(tmp_path / "made.report.html")
     assert "never simulated" in said and "signal-to-noise" in said
     again = ["report", "made", "--model", "net.py:build", "--out", "again.html"]
-    code = cli.main(again)  # its weights are other ones in every call
-    assert code == cli.UNUSABLE and not (tmp_path / "again.html").exists()
+    assert cli.main(again) == cli.OK, "its weights are drawn with the same seed in every call"
+
+
+TRAINED = """
+import time
+import torch
+
+def build():
+    torch.manual_seed(time.time_ns())
+    print("trained")
+    return torch.nn.Linear(4, 3), torch.rand(1, 4), [torch.rand(8, 4)], torch.rand(5, 4)
+"""
+
+
+def test_a_function_that_trains_runs_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it gave is kept beside the bundle, and the next bundle of that name does not take it for its own."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(TRAINED)
+    compiling = ["compile", "net.py:build", "--out", "made"]
+    assert cli.main([*compiling, "--save-model"]) == cli.OK
+    assert cli.main(["report", "made", "--json"]) == cli.OK
+    said = capsys.readouterr()
+    assert said.out.count("trained") == 1 and "the model behind it" in said.err
+    assert json.loads(said.out[said.out.index("\n{") :])["quantisation"]
+    assert cli.main(["report", "made", "--model", "net.py:build"]) == cli.UNUSABLE
     assert "does not give the hardware" in capsys.readouterr().err
+    design = mase_hw.load_design("made")
+    attach_saved(design, print)
+    given, expected = design.vectors()
+    steps = {name: 2.0**-stream.fmt.frac_width for name, stream in design.streams.items()}
+    outputs = design.model(torch.as_tensor(given["data_in_0"]).float() * steps["data_in_0"])
+    assert torch.equal(outputs / steps["data_out_0"], torch.as_tensor(expected["data_out_0"]).float())
+
+    assert cli.main(compiling) == cli.OK
+    assert cli.main(["report", "made", "--json"]) == cli.OK
+    assert "is of another bundle, so it is not used" in capsys.readouterr().err
+    Path("made.model.mz").unlink()
+    assert cli.main([*compiling, "--save-model"]) == cli.UNUSABLE
+    assert "a file is in the place of the model" in capsys.readouterr().err

@@ -42,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--frames", type=whole, metavar="N", help="test vectors at most, if the function gives none (16)"
     )
     parser.add_argument("--equalize", action="store_true", help="even out channels before quantising, where it helps")
+    parser.add_argument(
+        "--save-model", action="store_true", help="keep the quantised model (OUT.model.pt, .mz) for sim and report"
+    )
     parser.add_argument("--simulate", action="store_true", help="simulate it and compare with PyTorch")
     parser.add_argument("--report", action="store_true", help="write the page that `report` writes (OUT.report.html)")
     target_arguments(parser)
@@ -57,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     import mase_hw
     from mase_hw.compiler.config import load_config, with_target
+    from mase_hw.design.saved import save_model
     from mase_hw.model_spec import load_model
     from mase_hw.passes.base import validate
     from mase_hw.vectors.passes import VectorOptions
@@ -95,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
             reproduce=arguments.reproduce,
         )
         say(f"bundle: {design.path}")
+        if arguments.save_model:
+            say(f"model: {save_model(design)}.pt, .mz")
         code, verdict = judge(design, arguments, say) if arguments.simulate else (OK, None)
         page = design.report(work_dir=arguments.work) if arguments.report else None
         if page is not None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from mase_hw.cli._common import OK, path
 from mase_hw.cli.answers import answer
 from mase_hw.errors import ConfigError
+from mase_hw.host.resources import PACKAGE, find_folder
 
-HELP = "write a model, its configuration, a test and a Makefile to begin with"
+HELP = "write a model, its configuration, a test and a Makefile to begin with, or the examples"
 
 MODEL = '''\
 """A model for mase-hw: `build` returns the model, one frame, calibration data and test inputs."""
@@ -84,7 +85,10 @@ test:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("name", metavar="NAME", help="of the model: letters, digits and underscores")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the model: letters, digits and underscores")
+    parser.add_argument(
+        "--example", action="store_true", help="in place of a model write examples/, which the documentation uses"
+    )
     parser.add_argument("--out", type=path, default=Path(), metavar="FOLDER", help="where the files are written (.)")
 
 
@@ -94,15 +98,14 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: If the name is none of a Python module, a file exists, or the folder cannot be written.
     """
-    name: str = arguments.name
-    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
+    if arguments.example == (arguments.name is not None):
         raise ConfigError(
-            "the name is none of a Python module",
+            "either a name or --example",
             field="NAME",
-            got=f"{name:.80}",
-            expected="letters, digits and underscores, no digit first, no keyword",
+            got="both" if arguments.example else "neither",
+            remedy="`mase-hw new NAME` writes a model to begin with, `mase-hw new --example` the examples",
         )
-    texts = {f"{name}.py": MODEL, f"{name}.toml": CONFIG, f"test_{name}.py": TEST, "Makefile": MAKEFILE}
+    texts = _examples() if arguments.example else _model(arguments.name)
     folder: Path = arguments.out
     there = [file for file in texts if (folder / file).exists()]
     if there:
@@ -114,10 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     written: list[Path] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             written.append(folder / file)
-            (folder / file).write_text(text.replace("{name}", name), encoding="utf-8")
+            written[-1].parent.mkdir(parents=True, exist_ok=True)
+            written[-1].write_text(text, encoding="utf-8")
     except OSError as error:
         for file_path in written:
             file_path.unlink(missing_ok=True)
@@ -125,5 +128,25 @@ def run(arguments: argparse.Namespace) -> int:
             "the files cannot be written", node=str(folder), got=str(error), remedy="choose another folder with --out"
         ) from error
     made = [str(folder / file) for file in texts]
-    text = f"wrote {', '.join(made)}; `make check`, `make test` or `make` goes on"
-    return answer(arguments, OK, {"files": made}, text)
+    then = (
+        "their first lines say how they are run" if arguments.example else "`make check`, `make test` or `make` goes on"
+    )
+    return answer(arguments, OK, {"files": made}, f"wrote {', '.join(made)}; {then}")
+
+
+def _model(name: str) -> dict[str, str]:
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
+        raise ConfigError(
+            "the name is none of a Python module",
+            field="NAME",
+            got=f"{name:.80}",
+            expected="letters, digits and underscores, no digit first, no keyword",
+        )
+    texts = {f"{name}.py": MODEL, f"{name}.toml": CONFIG, f"test_{name}.py": TEST, "Makefile": MAKEFILE}
+    return {file: text.replace("{name}", name) for file, text in texts.items()}
+
+
+def _examples() -> dict[str, str]:
+    root = find_folder("examples", PACKAGE)
+    files = (file for kind in ("*.py", "*.toml", "*.sv") for file in sorted(root.rglob(kind)))
+    return {f"{root.name}/{file.relative_to(root)}": file.read_text(encoding="utf-8") for file in files}

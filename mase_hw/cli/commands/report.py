@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import OK, attach, behind_arguments, path, refuse_alone, settle
+from mase_hw.cli._common import OK, attach_behind, behind_arguments, path, refuse_alone, settle
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the bundle, the model or the file is not usable.
     """
+    import mase_hw
     from mase_hw.report.charts import need_matplotlib
     from mase_hw.report.page import bundle_facts, printed, write_report
 
@@ -34,15 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         need_matplotlib()
     bundle_facts(arguments.bundle)  # before a model is compiled for it
-    graph = None
-    if arguments.model is not None:
-        import mase_hw
-        from mase_hw.model_spec import load_model
-
-        design = mase_hw.load_design(arguments.bundle)
-        with voice(arguments, aside=True) as say:
-            attach(design, load_model(arguments.model), arguments, say)
-        graph = design.graph
+    design = mase_hw.load_design(arguments.bundle)
+    with voice(arguments, aside=True) as say:
+        attach_behind(design, arguments, say)
+    graph = design.graph
     if arguments.json:
         other = None if arguments.against is None else bundle_facts(arguments.against)
         return answer(arguments, OK, printed(bundle_facts(arguments.bundle, graph, arguments.work), other), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mase_hw.cli._common import (
-    attach,
+    attach_behind,
     behind_arguments,
     judge,
     path,
@@ -35,7 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If the bundle, the model, an option or a tool is not usable.
     """
     import mase_hw
-    from mase_hw.model_spec import load_model
 
     refuse_alone(arguments)
     settle(arguments)
@@ -43,7 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
     design = mase_hw.load_design(arguments.bundle)
     arguments.kept = lambda: unfinished(design.path)
     with voice(arguments) as say:
-        if arguments.model is not None:
-            attach(design, load_model(arguments.model), arguments, say)
+        attach_behind(design, arguments, say)
         code, verdict = judge(design, arguments, say)
     return answer(arguments, code, {"bundle": design.path, "simulation": verdict}, "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pyslang import Bag, DiagnosticEngine, SourceManager, ast, syntax
+import pyslang  # the module, not its classes: those that are still named when Python ends, it reports as leaks
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import Instance, Netlist
@@ -33,12 +33,12 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str], catalogue: C
         ConfigError: If a module is in none of the files of its op, or in two files.
         EmitError: With the node to which the module belongs, for the first other fault.
     """
-    options = ast.CompilationOptions()
+    options = pyslang.ast.CompilationOptions()
     options.topModules = {netlist.name}
-    bag, manager = Bag([options]), SourceManager()
-    compilation = ast.Compilation(bag)
+    bag, manager = pyslang.Bag([options]), pyslang.SourceManager()
+    compilation = pyslang.ast.Compilation(bag)
     for path, text in sources.items():
-        compilation.addSyntaxTree(syntax.SyntaxTree.fromText(text, manager, path, path, bag))
+        compilation.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(text, manager, path, path, bag))
     instances = {instance.name: instance for instance in netlist.instances}
     top = f"rtl/{netlist.name}.sv"
     for found in compilation.getAllDiagnostics():
@@ -55,7 +55,9 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str], catalogue: C
             owner = next((i for i in netlist.instances if i.module == module), instance)
             raise _missing(module, file.removeprefix("rtl/"), owner, catalogue)
         fatal = "FatalTask" in code
-        message = str(found.args[0]).removeprefix(": ") if fatal else DiagnosticEngine(manager).formatMessage(found)
+        message = (
+            str(found.args[0]).removeprefix(": ") if fatal else pyslang.DiagnosticEngine(manager).formatMessage(found)
+        )
         raise EmitError(
             "the parameters of a module contradict each other" if fatal else "a module does not elaborate",
             node=file if instance is None else instance.node,

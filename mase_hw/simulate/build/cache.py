@@ -164,7 +164,7 @@ class Cache:
     def entries(self) -> list[Entry]:
         """Everything in the cache, the least recently used first."""
         found = [self._simulator(place) for place in _folders(self._simulators, _IDENTITY)]
-        found += [Entry("runtime", p.name, p, _size(p), _time(p), {}) for p in _folders(self.folder, _RUNTIME)]
+        found += [Entry("runtime", p.name, p, size_of(p), _time(p), {}) for p in _folders(self.folder, _RUNTIME)]
         return sorted(found, key=lambda entry: (entry.used, entry.name))
 
     def prune(
@@ -211,7 +211,7 @@ class Cache:
             about = dict(parse_json((place / _ENTRY).read_text(encoding="utf-8"))["about"])
         except (OSError, ValueError, KeyError, TypeError):
             about = {}
-        return Entry("simulator", place.name, place, _size(place), _time(place / _ENTRY), about)
+        return Entry("simulator", place.name, place, size_of(place), _time(place / _ENTRY), about)
 
     def _locked(self, name: str) -> AbstractContextManager[None]:
         return locked(self.folder / ".locks" / name, "the build cache")
@@ -240,7 +240,8 @@ def _folders(parent: Path, pattern: re.Pattern[str]) -> list[Path]:
     return [path for path in parent.iterdir() if pattern.fullmatch(path.name) and path.is_dir()]
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
+    """Bytes of all that a folder holds."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):

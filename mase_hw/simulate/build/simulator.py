@@ -13,10 +13,12 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
@@ -25,7 +27,7 @@ from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
 from mase_hw.simulate.build.runtime_cache import Runtime, runtime
 from mase_hw.simulate.build.snapshot import Copies, Snapshot, take
-from mase_hw.simulate.build.tools import BuildTools, compilers, find_build_tools, first_errors, run_tool
+from mase_hw.simulate.build.tools import BuildTools, compilers, end_tools, find_build_tools, first_errors, run_tool
 from mase_hw.simulate.dut import Dut, port_widths
 
 FLAGS = (
@@ -242,14 +244,14 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
         workers = tools.jobs or compilers()
         units = _units(model, listing, flavour, copies.main, waves, workers)
         flags = [*library.flags, f"-I{model}", *(f"-I{path.parent}" for path in copies.bench[:1]), "-Winvalid-pch"]
-        with ThreadPoolExecutor(max_workers=workers) as pool:
+        with ThreadPoolExecutor(max_workers=workers) as pool, _ended_with_us(pool) as submit:
             # The longest first: the runtime, if it is not cached, and among it the header that all units wait for.
-            header = pool.submit(library.header)
-            fixed = [pool.submit(library.object, Path(source)) for source in listing["global"]]
+            header = submit(library.header)
+            fixed = [submit(library.object, Path(source)) for source in listing["global"]]
             if copies.bench:
-                fixed.append(pool.submit(library.driver, copies.bench, _macros(waves, flavour.coverage)))
+                fixed.append(submit(library.driver, copies.bench, _macros(waves, flavour.coverage)))
             command, shared = [*tools.compiler, *flags], header.result()
-            compiled = [pool.submit(_compile, command, shared, unit, tools) for unit in units]
+            compiled = [submit(_compile, command, shared, unit, tools) for unit in units]
             objects = []
             for unit in compiled:
                 path, output = unit.result()
@@ -263,6 +265,23 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
         # The old log may be linked into the cache, so it is replaced, not written over.
         (build_dir / LOG).unlink(missing_ok=True)
         (build_dir / LOG).write_text("\n".join(log), encoding="utf-8")
+
+
+@contextmanager
+def _ended_with_us(pool: ThreadPoolExecutor) -> Iterator[Callable[..., Future[Any]]]:
+    """Gives what submits compilers to a pool; interrupted, it ends those that run, and no other begins."""
+    submitted: list[Future[Any]] = []
+
+    def submit(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        submitted.append(pool.submit(function, *arguments))
+        return submitted[-1]
+
+    try:
+        yield submit
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_tools(submitted)
+        raise
 
 
 def _verilate(

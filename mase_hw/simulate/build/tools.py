@@ -8,9 +8,13 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,6 +198,12 @@ def _linker(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     return (_GOLD,) if accepted.returncode == 0 and "GNU gold" in accepted.stdout else ()
 
 
+_RUNNING: set[subprocess.Popen[str]] = set()
+_ENDING = threading.Event()
+_PATIENCE = 0.1
+"""Seconds between two looks at tools that were told to end."""
+
+
 def run_tool(
     command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -202,8 +212,10 @@ def run_tool(
     Raises:
         ToolError: If it cannot be started at all.
     """
+    if _ENDING.is_set():
+        raise ToolError("nothing is started any more: the build was interrupted", node=command[0])
     try:
-        return subprocess.run(
+        child = subprocess.Popen(
             list(command),
             env=dict(env),
             cwd=cwd,
@@ -212,7 +224,7 @@ def run_tool(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            check=False,
+            process_group=0,  # a compiler is several processes, which end together
         )
     except OSError as problem:
         raise ToolError(
@@ -221,6 +233,33 @@ def run_tool(
             got=str(problem),
             remedy="run `mase-hw doctor`",
         ) from problem
+    with child:
+        _RUNNING.add(child)
+        try:
+            said, _ = child.communicate()
+        except BaseException:
+            _end(child)
+            raise
+        finally:
+            _RUNNING.discard(child)
+    return subprocess.CompletedProcess(list(command), child.returncode, said)
+
+
+def end_tools(jobs: Sequence[Future[Any]]) -> None:
+    """End what runs for jobs of other threads, because nobody waits for it any more; no other tool begins meanwhile."""
+    _ENDING.set()
+    try:
+        while not all(job.done() for job in jobs):
+            for child in tuple(_RUNNING):
+                _end(child)
+            time.sleep(_PATIENCE)
+    finally:
+        _ENDING.clear()
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
 
 
 def first_errors(output: str, count: int = 5) -> str:

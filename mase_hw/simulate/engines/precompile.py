@@ -1,8 +1,8 @@
 """Compiles Verilator's runtime once for an environment, so that no design's first build has to.
 
 What is compiled depends on tools and flags only. It lies in the environment (``<prefix>/cache/mase_hw``), or in the
-folder that the variable ``MASE_HW_RUNTIME`` names; every build takes it from there, and compiles what is missing into
-its own cache if there is no such folder.
+folder that the variable ``MASE_HW_RUNTIME`` names, and every build takes it from there. Builds with a Python that is no
+virtual environment, or none that can be written, have it in their own cache until this is called.
 """
 
 from __future__ import annotations
