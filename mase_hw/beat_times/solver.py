@@ -9,10 +9,11 @@ from mase_hw.beat_times.below import Below
 from mase_hw.beat_times.deadlock import waits_for_itself
 from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
 from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
+from mase_hw.beat_times.regions import regions
 from mase_hw.errors import CatalogueError
 
-FEW = 0.25
-"""Evaluations for every block up to which a frame is solved from the one before."""
+FEW = 3
+"""Evaluations for every block up to which a frame is solved from another one; from nothing it takes about as many."""
 OFTEN = 64
 """Evaluations of a block after which it is asked whether the network stops."""
 
@@ -39,10 +40,10 @@ class Solver:
         for node in nodes:
             end = len(self.places) - len(self.back)
             self.back += range(end - node.blocks, end)
-        self.heap: list[tuple[int, int]] = []
+        self.heap: list[tuple[int, int, int]] = []
         self.queued: dict[int, int] = {}
         self.waiting: dict[int, int] = {}
-        self.forced: list[tuple[int, int]] = []
+        self.forced: list[tuple[int, int, int]] = []
         """Those that wait, the first in the sweeps first; with some that no longer do."""
         times = {id(t): t for node in nodes for t in (*node.outs, *(r.times for r in node.readings))}
         self.times = list(times.values())
@@ -65,10 +66,20 @@ class Solver:
             start += node.blocks
         self.producers: dict[int, tuple[Latest | Run, int]] = {}
         self.below: Below | None = None
-        """A solved network in which no event is later."""
+        """A solved network that has most of the equations."""
         self.earlier = list(earlier.values())
         """Blocks of earlier frames, counted from this one, and who reads them."""
         self._divide(given)
+        self.region = self._regions()
+        """Of every block, its region: regions are solved one after the other, each when all that it follows from is."""
+
+    def _regions(self) -> list[int]:
+        owner = [index for index, node in enumerate(self.nodes) for _ in range(node.blocks)]
+        readers = [
+            list({owner[r] for times in node.outs for block in times.readers for r, _ in block}) for node in self.nodes
+        ]
+        found = regions(readers)
+        return [found[node] for node in owner]
 
     def _divide(self, given: Sequence[Times]) -> None:
         """Find the parts of the network, and what each frame reads of those before it."""
@@ -178,28 +189,33 @@ class Solver:
         return True
 
     def _follow_up(self, limit: int) -> bool:
-        """Begin with the same frame of a network in which no event is later, and look only at what differs.
+        """Begin with the same frame of another network, and look only at what differs.
 
         Returns:
             Whether the frame is solved.
         """
-        if self.below is None:
+        if self.below is None or self.frame >= self.below.frames:
+            self.below = None  # nothing more is to be had of it
             return False
         twins, changed = self.below.twins, self.below.changed
-        if self.frame + 1 == self.below.frames:
-            self.below = None  # nothing more is to be had of it
         self.missing = [0] * len(self.places)
         self._forget()
         for times in self.follow:
-            start = self.frame * times.blocks
-            times.chunks[-times.blocks :] = twins[id(times)].chunks[start : start + times.blocks]
+            if (twin := twins.get(id(times))) is not None:
+                start = self.frame * times.blocks
+                times.chunks[-times.blocks :] = twin.chunks[start : start + times.blocks]
+                continue
+            for readers in times.readers:
+                for number, wanted in readers:
+                    self.missing[number] += wanted
         for number in changed:
             self._push(number)
         for times, index, readers in self._before():
-            if not same(times.chunks[index], twins[id(times)].chunks[index]):
+            twin = twins.get(id(times))
+            if twin is None or not same(times.chunks[index], twin.chunks[index]):
                 for number in readers:
                     self._push(number)
-        return self._settle(limit, len(self.places))
+        return self._settle(limit, FEW * len(self.places))
 
     def _resume(self, limit: int) -> bool:
         """Begin with the frame before, later by as much as this one is at least, and look only at what differs.
@@ -220,7 +236,7 @@ class Solver:
             self.heap, self.queued = [], {}
             for number in found[1]:
                 self._push(number)
-            return self._settle(limit, int(FEW * len(self.places)))
+            return self._settle(limit, FEW * len(self.places))
         least = self._least()
         if least is None:
             return False
@@ -235,7 +251,7 @@ class Solver:
             if early < 0 or not same(times.chunks[index], _later(times.chunks[early], distance)):
                 for number in readers:
                     self._push(number)
-        return self._settle(limit, int(FEW * len(self.places)))
+        return self._settle(limit, FEW * len(self.places))
 
     def _before(self) -> Iterator[tuple[Times, int, list[int]]]:
         """Blocks that this frame reads of earlier ones, and that are given for it; and who reads them."""
@@ -266,7 +282,7 @@ class Solver:
         """Have a block evaluated in the first sweep, which goes along the streams."""
         if number not in self.queued:
             self.queued[number] = number
-            heapq.heappush(self.heap, (number, number))
+            heapq.heappush(self.heap, (self.region[number], number, number))
 
     def _settle(self, limit: int, most: int | None = None) -> bool:
         """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
@@ -274,32 +290,27 @@ class Solver:
         done = asked = 0
         many, back = len(self.places), self.back
         frame, heap, queued, missing = self.frame, self.heap, self.queued, self.missing
-        while True:
-            force = not heap
-            if force:
-                if not self.waiting:
-                    self.forced.clear()
-                    return True
-                turn, number = heapq.heappop(self.forced)
-                if self.waiting.get(number) != turn:
-                    continue
-            else:
-                turn, number = heapq.heappop(heap)
-                if queued.get(number) != turn:
-                    continue
+        waiting, forced, regions = self.waiting, self.forced, self.region
+        while heap or forced:
+            force = not heap or (bool(forced) and forced[0][0] < heap[0][0])
+            region, turn, number = heapq.heappop(forced if force else heap)
+            if (waiting if force else queued).get(number) != turn:
+                continue
+            if not force:
                 del queued[number]
-            self.waiting.pop(number, None)
+            waiting.pop(number, None)
             node, block = self.places[number]
             try:
                 chunks = node.evaluate(frame, block, force, self.solved)
             except Absent:
                 continue
             except Waiting:
-                self.waiting[number] = turn
-                heapq.heappush(self.forced, (turn, number))
+                waiting[number] = turn
+                heapq.heappush(forced, (region, turn, number))
                 continue
             done += 1
             if most is not None and done > most:
+                heap.clear(), queued.clear(), waiting.clear(), forced.clear()
                 return False
             counts[number] += 1
             index = frame * node.blocks + block
@@ -324,12 +335,16 @@ class Solver:
                     if wanted and before is None:
                         missing[reader] -= 1
                     if not missing[reader]:
-                        here, there = (back[reader], reader) if sweep & 1 else (reader, back[reader])
-                        at = begin + here if here > place else begin + many + there
+                        if regions[reader] != region:
+                            at = reader
+                        else:
+                            here, there = (back[reader], reader) if sweep & 1 else (reader, back[reader])
+                            at = begin + here if here > place else begin + many + there
                         known = queued.get(reader)
                         if known is None or at < known:
                             queued[reader] = at
-                            heapq.heappush(heap, (at, reader))
+                            heapq.heappush(heap, (regions[reader], at, reader))
+        return True
 
     def _stops(self, node: Latest | Run, index: int) -> bool:
         """Whether events of a block wait for themselves."""

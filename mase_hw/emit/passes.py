@@ -129,7 +129,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
-    steady = steady_frame(netlist, graph.catalogue, schedule, solved)
+    steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule, needed(netlist, graph.catalogue)))
     bundle.add(PICTURE, render(graph))
