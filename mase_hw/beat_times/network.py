@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from mase_hw.beat_times.below import compared
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, known_by, plan, step_cuts, unit
 from mase_hw.beat_times.edges import Edge
+from mase_hw.beat_times.like import compared
 from mase_hw.beat_times.nodes import Latest, Reading, Run
 from mase_hw.beat_times.patterns import Cycles, Evenly, Solved, Times, Unpaused, any_later, most_between
 from mase_hw.beat_times.solver import Solver
@@ -140,7 +140,7 @@ class BeatNetwork:
             if self._begins_with is not None and self._begins_with.frames:
                 other = self._begins_with
                 given = [{name: times for name, (times, _) in each._fixed.items()} for each in (self, other)]
-                self._solver.below = compared(self._nodes, other._nodes, (given[0], given[1]), other.frames)
+                self._solver.like = compared(self._nodes, other._nodes, (given[0], given[1]), other.frames)
             self._begins_with = None
         frame = self.frames
         self._solver.begin(frame)

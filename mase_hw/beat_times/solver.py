@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from mase_hw.beat_times.below import Below
 from mase_hw.beat_times.deadlock import waits_for_itself
+from mase_hw.beat_times.like import Like
 from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
 from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
 from mase_hw.beat_times.regions import regions
@@ -16,6 +18,24 @@ FEW = 3
 """Evaluations for every block up to which a frame is solved from another one; from nothing it takes about as many."""
 OFTEN = 64
 """Evaluations of a block after which it is asked whether the network stops."""
+
+
+class _Border:
+    """A region of a network.
+
+    Attributes:
+        blocks: Its blocks, by number.
+        outs: The times that it makes.
+        reads: The blocks of times that it reads from outside or from earlier frames, counted from the frame; and which
+            of its own read them.
+        wanted: Of its blocks: how many others of the same frame and region each cannot do without.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[int] = []
+        self.outs: list[Times] = []
+        self.reads: list[tuple[Times, int, list[int]]] = []
+        self.wanted: Counter[int] = Counter()
 
 
 class Overdue(Exception):
@@ -49,7 +69,7 @@ class Solver:
         self.times = list(times.values())
         self.wanted = [0] * len(self.places)
         """Of every block: how many others of the same frame it cannot do without."""
-        self.missing: list[int] = []
+        self.missing: list[int] = [0] * len(self.places)
         """Of every block of the frame: how many of them are not known."""
         earlier: dict[tuple[int, int], tuple[Times, int, list[int]]] = {}
         start = 0
@@ -65,8 +85,11 @@ class Solver:
                         self.wanted[number] += waits == ALWAYS
             start += node.blocks
         self.producers: dict[int, tuple[Latest | Run, int]] = {}
-        self.below: Below | None = None
+        self.like: Like | None = None
         """A solved network that has most of the equations."""
+        self.borders: list[_Border] = []
+        self.due = any(times.due is not None for times in self.times)
+        """Whether any event must not be late."""
         self.earlier = list(earlier.values())
         """Blocks of earlier frames, counted from this one, and who reads them."""
         self._divide(given)
@@ -189,33 +212,84 @@ class Solver:
         return True
 
     def _follow_up(self, limit: int) -> bool:
-        """Begin with the same frame of another network, and look only at what differs.
+        """Begin with the same frame of another network, region by region, and look only at what differs.
+
+        All that is read from outside a region is known when it is solved. If it comes some cycles later than what the
+        other network's region read, so do the events of the region, as far as the equations are the same.
 
         Returns:
             Whether the frame is solved.
         """
-        if self.below is None or self.frame >= self.below.frames:
-            self.below = None  # nothing more is to be had of it
+        if self.like is None or self.frame >= self.like.frames:
+            self.like = None  # nothing more is to be had of it
             return False
-        twins, changed = self.below.twins, self.below.changed
-        self.missing = [0] * len(self.places)
+        twins, changed = self.like.twins, self.like.changed
         self._forget()
-        for times in self.follow:
-            if (twin := twins.get(id(times))) is not None:
-                start = self.frame * times.blocks
-                times.chunks[-times.blocks :] = twin.chunks[start : start + times.blocks]
-                continue
-            for readers in times.readers:
-                for number, wanted in readers:
+        self.borders = self.borders or self._bordered()
+        for border in self.borders:
+            late, anew = self._differing(border, twins)
+            for number in border.blocks:
+                self.missing[number] = 0
+            for times in border.outs:
+                if (twin := twins.get(id(times))) is not None:
+                    chunks = twin.chunks[self.frame * times.blocks : (self.frame + 1) * times.blocks]
+                    times.chunks[-times.blocks :] = [_later(chunk, late) for chunk in chunks]
+                    continue
+                for number, wanted in itertools.chain.from_iterable(times.readers):
                     self.missing[number] += wanted
-        for number in changed:
-            self._push(number)
-        for times, index, readers in self._before():
-            twin = twins.get(id(times))
-            if twin is None or not same(times.chunks[index], twin.chunks[index]):
-                for number in readers:
-                    self._push(number)
-        return self._settle(limit, FEW * len(self.places))
+            for number in (*anew, *(number for number in border.blocks if number in changed)):
+                self._push(number)
+            if not self._settle(limit, FEW * len(border.blocks), alone=True):
+                self._solve_region(border, limit)
+        return True
+
+    def _solve_region(self, border: _Border, limit: int) -> None:
+        """Solve a region from nothing, once all that it reads from outside is known."""
+        for times in border.outs:
+            times.chunks[-times.blocks :] = [None] * times.blocks
+        for number in border.blocks:
+            self.missing[number] = border.wanted[number]
+        for number in border.blocks:
+            if not self.missing[number]:
+                self._push(number)
+        self._settle(limit, alone=True)
+
+    def _differing(self, border: _Border, twins: Mapping[int, Times]) -> tuple[int, list[int]]:
+        """By how much what a region reads is later than in another network, at least; and who reads anything else."""
+        found = []
+        for times, index, readers in border.reads:
+            if (at := self.frame * times.blocks + index) >= 0:
+                twin = twins.get(id(times))
+                found.append((times.chunks[at], None if twin is None else twin.chunks[at], readers))
+        real = [(a, b) for a, b, _ in found if a and b and a[1] > REAL and b[1] > REAL and alike(a[0], b[0])]
+        # What may not be late has to be looked for from below.
+        late = 0 if self.due else min((a[1] - b[1] for a, b in real), default=0)
+        return late, [number for a, b, readers in found if not same(a, _later(b, late)) for number in readers]
+
+    def _bordered(self) -> list[_Border]:
+        """What every region reads from outside, in the order of the regions."""
+        made = {id(times): node for node in self.nodes for times in node.outs}
+        firsts = {id(node): number for number, (node, block) in enumerate(self.places) if not block}
+        found = [_Border() for _ in range(1 + max(self.region, default=-1))]
+        reads: dict[tuple[int, int, int], list[int]] = {}
+        for node in self.nodes:
+            start = firsts[id(node)]
+            border = found[region := self.region[start]]
+            border.outs += node.outs
+            border.blocks += range(start, start + node.blocks)
+            for reading in node.readings:
+                maker = made.get(id(reading.times))
+                inside = maker is not None and self.region[firsts[id(maker)]] == region
+                for number, (cover, wait) in enumerate(zip(reading.covers, reading.wait, strict=True), start):
+                    for (index, _, _), waits in zip(cover, wait, strict=True):
+                        if inside and index >= 0:
+                            border.wanted[number] += waits == ALWAYS
+                            continue
+                        key = region, id(reading.times), index
+                        if key not in reads:
+                            border.reads.append((reading.times, index, reads.setdefault(key, [])))
+                        reads[key].append(number)
+        return found
 
     def _resume(self, limit: int) -> bool:
         """Begin with the frame before, later by as much as this one is at least, and look only at what differs.
@@ -284,9 +358,15 @@ class Solver:
             self.queued[number] = number
             heapq.heappush(self.heap, (self.region[number], number, number))
 
-    def _settle(self, limit: int, most: int | None = None) -> bool:
-        """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
-        counts = [0] * len(self.places)
+    def _settle(self, limit: int, most: int | None = None, alone: bool = False) -> bool:
+        """Evaluate until nothing changes, or so many blocks at most; whether nothing changes.
+
+        Args:
+            limit: Evaluations of a block after which the network will never come to an end.
+            most: Evaluations to give up after.
+            alone: Of other regions than the one of the first block, none is looked at.
+        """
+        counts: dict[int, int] = {}
         done = asked = 0
         many, back = len(self.places), self.back
         frame, heap, queued, missing = self.frame, self.heap, self.queued, self.missing
@@ -310,17 +390,18 @@ class Solver:
                 continue
             done += 1
             if most is not None and done > most:
-                heap.clear(), queued.clear(), waiting.clear(), forced.clear()
+                for each in (heap, queued, waiting, forced):
+                    each.clear()
                 return False
-            counts[number] += 1
+            count = counts[number] = counts.get(number, 0) + 1
             index = frame * node.blocks + block
             sweep, place = divmod(turn, many)
             begin = turn - place
             # Asked more and more seldom, as an answer costs many evaluations: most networks do not deadlock.
-            often = counts[number] >= OFTEN and counts[number] & (counts[number] - 1) == 0 and done >= asked
+            often = count >= OFTEN and count & (count - 1) == 0 and done >= asked
             if often:
                 asked = done + done // 4
-            if counts[number] > limit or (often and self._stops(node, index)):
+            if count > limit or (often and self._stops(node, index)):
                 raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
             for times, chunk in zip(node.outs, chunks, strict=True):
                 if chunk is None:
@@ -336,6 +417,8 @@ class Solver:
                         missing[reader] -= 1
                     if not missing[reader]:
                         if regions[reader] != region:
+                            if alone:
+                                continue
                             at = reader
                         else:
                             here, there = (back[reader], reader) if sweep & 1 else (reader, back[reader])

@@ -49,8 +49,8 @@ class RateSearch:
         self._bits = {net.sink: net.stream.bits for net in timeline.netlist.nets}
         self._steps: dict[int, Steps] = {}
         self._known: dict[frozenset[tuple[Pin, int]], bool] = {}
-        self._last: tuple[Depths, BeatNetwork] | None = None
-        """The last FIFOs that did, and how."""
+        self._last: BeatNetwork | None = None
+        """How the last FIFOs that did, did."""
         self._shown: tuple[Depths, BeatNetwork] | None = None
         """The last FIFOs that were not refuted, and what follows from the part that never pauses."""
 
@@ -85,10 +85,10 @@ class RateSearch:
                 self._known[key] = False
                 return False
             network = self.timeline.section(self.names, self.interval, buffers)
-            network.begin_with(self._longer(self._last, depths))
+            network.begin_with(self._last)
             self._known[key] = network.settle(FRAMES, self.interval) == self.interval
             if self._known[key]:
-                self._last = dict(depths), network
+                self._last = network
         return self._known[key]
 
     def _refuted(self, depths: Mapping[Pin, int], buffers: Mapping[Pin, Steps], shorter: Pin) -> bool:

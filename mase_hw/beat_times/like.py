@@ -16,7 +16,7 @@ Given = Mapping[object, Times]
 """Times that are given from outside, by name."""
 
 
-class Below:
+class Like:
     """A solved network, most of whose equations another network has.
 
     Args:
@@ -25,13 +25,13 @@ class Below:
         frames: Frames of this one that are solved.
     """
 
-    def __init__(self, twins: dict[int, Times], changed: list[int], frames: int) -> None:
+    def __init__(self, twins: dict[int, Times], changed: set[int], frames: int) -> None:
         self.twins, self.changed, self.frames = twins, changed, frames
 
 
 def compared(
     nodes: Sequence[Latest | Run], others: Sequence[Latest | Run], given: tuple[Given, Given], frames: int
-) -> Below:
+) -> Like:
     """Find what differs between a network and a solved one, node by node.
 
     Args:
@@ -47,13 +47,13 @@ def compared(
     for node in nodes:
         if (other := known.get(node.name)) is not None:
             twins |= {id(a): b for a, b in zip(node.outs, other.outs, strict=False) if _cut(a, b)}
-    changed: list[int] = []
+    changed: set[int] = set()
     start = 0
     for node in nodes:
         if not _same(node, known.get(node.name), twins):
-            changed += range(start, start + node.blocks)
+            changed.update(range(start, start + node.blocks))
         start += node.blocks
-    return Below(twins, changed, frames)
+    return Like(twins, changed, frames)
 
 
 def _cut(a: Times, b: Times) -> bool:
