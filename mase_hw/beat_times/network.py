@@ -98,7 +98,7 @@ class BeatNetwork:
         repeat = self.edges[inputs[0]].beats // steps.beats_in[0]
         for number, edge in enumerate(inputs):
             assert self.edges[edge].beats == steps.beats_in[number] * repeat, "beats of an edge and its reader differ"
-        outputs = []
+        outputs: list[int] = []
         for beats in steps.beats_out:
             self._names.append((name, len(outputs)))
             self.edges.append(Edge(beats * repeat))
@@ -139,8 +139,8 @@ class BeatNetwork:
             self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed.values()])
             if self._begins_with is not None and self._begins_with.frames:
                 other = self._begins_with
-                given = [{name: times for name, (times, _) in each._fixed.items()} for each in (self, other)]
-                self._solver.like = compared(self._nodes, other._nodes, (given[0], given[1]), other.frames)
+                fixed = [{name: times for name, (times, _) in each._fixed.items()} for each in (self, other)]
+                self._solver.like = compared(self._nodes, other._nodes, (fixed[0], fixed[1]), other.frames)
             self._begins_with = None
         frame = self.frames
         self._solver.begin(frame)

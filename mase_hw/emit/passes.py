@@ -50,10 +50,12 @@ class Vectors:
     Args:
         inputs: By name of the model's input, frames along the first dimension.
         entry: What the manifest says of them.
+        stacks: Whether two frames together were found to give what each gives alone.
     """
 
     inputs: Mapping[str, Tensor]
     entry: Mapping[str, Any]
+    stacks: bool = False
 
 
 class EmitArgs(PassArgs):
@@ -243,7 +245,8 @@ def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[Mase
         )
     known = {} if args.inputs is not None or chosen is None else dict(chosen.entry)
     inputs = args.inputs if chosen is None or args.inputs is not None else chosen.inputs
-    stimulus, expected = Reference(graph).run(inputs)
+    stacks = args.inputs is None and chosen is not None and chosen.stacks
+    stimulus, expected = Reference(graph).run(inputs, stacks=stacks)
     frames = len(next(iter(stimulus.values())))
     streams = {entry["name"]: port_stream(entry) for entry in bundle.manifest["ports"]}
     for name, tensor in {**stimulus, **expected}.items():

@@ -377,8 +377,8 @@ def test_from_any_other_network(others: dict[str, int], seeds: range, monkeypatc
         more = max(0, -others.get("more", 0))
         expected = outcome(beat_reference.BeatNetwork(), Recipe(seed, more=more))
         before = BeatNetwork(solved := Solved())
-        given = {"paced": bool(others.get("paced")), "more": max(0, others.get("more", 0))}
-        Recipe(seed + others.get("seed", 0), **given).build(before)
+        room = max(0, others.get("more", 0))
+        Recipe(seed + others.get("seed", 0), paced=bool(others.get("paced")), more=room).build(before)
         with suppress(CatalogueError):
             for _ in range(FRAMES - 1):
                 before.advance()
