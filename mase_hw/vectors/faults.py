@@ -174,8 +174,8 @@ class Memories:
         module, together = part.module(node), dict[str, list[int]]()
         for number, fault in faults.items():
             if self.several(part, node, mantissas):
-                inside = isinstance(fault, MemoryBit) and not self.of_parameter(fault)
-                together.setdefault(fault.parameter if inside else "", []).append(number)
+                inside = fault.parameter if isinstance(fault, MemoryBit) and not self.of_parameter(fault) else ""
+                together.setdefault(inside, []).append(number)
             else:
                 yield number, self.faulty(part, node, fault, mantissas)
         for memory, numbers in together.items():
