@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, known_by, plan, step_cuts, unit
+from mase_hw.beat_times.like import compared
 from mase_hw.beat_times.nodes import Latest, Reading, Run
 from mase_hw.beat_times.patterns import (
     Cycles,
@@ -21,7 +22,7 @@ from mase_hw.beat_times.patterns import (
     most_between,
     waits,
 )
-from mase_hw.beat_times.solver import Solver, compared
+from mase_hw.beat_times.solver import Solver
 from mase_hw.steps import Steps
 
 Given = Cycles | Evenly | Unpaused | None
@@ -33,8 +34,8 @@ LATE = 2
 class _Stage:
     """A module in the network."""
 
-    def __init__(self, steps: Steps, repeat: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        self.steps, self.repeat = steps, repeat
+    def __init__(self, name: object, steps: Steps, repeat: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.name, self.steps, self.repeat = name, steps, repeat
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.entered: list[Times] = []
         """Of every input: when its beats enter."""
@@ -68,43 +69,50 @@ class BeatNetwork:
         self._rising: set[int] = set()
         """Edges with a sink that takes no beat before it is offered."""
         self._nodes: list[Latest | Run] = []
-        self._fixed: list[tuple[Times, Given]] = []
+        self._fixed: dict[object, tuple[Times, Given]] = {}
+        self._names: list[object] = []
+        """Of every edge."""
         self._sinks: dict[int, list[Times]] = {}
         self._begins_with: BeatNetwork | None = None
 
-    def source(self, beats: int, offered: Given = None) -> int:
+    def source(self, beats: int, offered: Given = None, name: object = None) -> int:
         """A stream into the network.
 
         Args:
             beats: Beats per frame.
             offered: First cycle of every beat of all frames at the earliest; one beat per cycle from 0 on if None. Of
                 a module that never pauses, :meth:`advance` raises ``Overdue`` as soon as it would have to.
+            name: Of the stream, for :meth:`begin_with`; its place among the edges if None.
 
         Returns:
             The edge.
         """
         self.edges.append(Edge(beats))
+        self._names.append((len(self.edges), "source") if name is None else name)
         self._sources[len(self.edges) - 1] = offered
         return len(self.edges) - 1
 
-    def stage(self, steps: Steps, inputs: Sequence[int]) -> list[int]:
+    def stage(self, steps: Steps, inputs: Sequence[int], name: object = None) -> list[int]:
         """A module.
 
         Args:
             steps: Its schedule; a frame of the network may be several of it.
             inputs: The edges it reads.
+            name: Of it, for :meth:`begin_with`; its place among the modules if None.
 
         Returns:
             The edges it drives.
         """
+        name = len(self._stages) if name is None else name
         repeat = self.edges[inputs[0]].beats // steps.beats_in[0]
         for number, edge in enumerate(inputs):
             assert self.edges[edge].beats == steps.beats_in[number] * repeat, "beats of an edge and its reader differ"
-        outputs = []
+        outputs: list[int] = []
         for beats in steps.beats_out:
+            self._names.append((name, len(outputs)))
             self.edges.append(Edge(beats * repeat))
             outputs.append(len(self.edges) - 1)
-        self._stages.append(_Stage(steps, repeat, inputs, outputs))
+        self._stages.append(_Stage(name, steps, repeat, inputs, outputs))
         return outputs
 
     def sink(self, edge: int, taken: Cycles | None = None) -> None:
@@ -114,12 +122,12 @@ class BeatNetwork:
         else:
             self._given.setdefault(edge, []).append(taken)
 
-    def begin_with(self, other: BeatNetwork) -> None:
-        """Begin with what is solved of a network in which no event is later than the same one in this.
+    def begin_with(self, other: BeatNetwork | None) -> None:
+        """Begin with what is solved of another network, as far as it has the same modules, by name.
 
         Args:
-            other: Made in the same way from the same parts, some of which have more room or less delay; both read the
-                same streams. Of one that is made in another way nothing is taken.
+            other: The other one, if there is one. If beats come from a module that never pauses, none of its events may
+                be later than the same one in this network.
         """
         self._begins_with = other
 
@@ -137,13 +145,15 @@ class BeatNetwork:
         """
         if not self.frames:
             self._build()
-            self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed])
+            self._solver = Solver(self._nodes, self._solved, [times for times, _ in self._fixed.values()])
             if self._begins_with is not None and self._begins_with.frames:
-                self._solver.below = compared(self._nodes, self._begins_with._nodes, self._begins_with.frames)
+                other = self._begins_with
+                fixed = [{name: times for name, (times, _) in each._fixed.items()} for each in (self, other)]
+                self._solver.like = compared(self._nodes, other._nodes, (fixed[0], fixed[1]), other.frames)
             self._begins_with = None
         frame = self.frames
         self._solver.begin(frame)
-        for times, given in self._fixed:
+        for times, given in self._fixed.values():
             start = frame * times.beats
             for block, (low, high) in enumerate(zip(times.cuts, times.cuts[1:], strict=False)):
                 if low == high:
@@ -295,7 +305,7 @@ class BeatNetwork:
                 stream.takes.due = given
         for number in self._sources:
             wanted = Times(offers[number].cuts)
-            self._fixed.append((wanted, self._sources[number]))
+            self._fixed[self._names[number], "given"] = wanted, self._sources[number]
             self._offer(number, wanted)
         for stage, blocks, freed, raw in made:
             self._add(stage, blocks, freed, raw)
@@ -306,13 +316,14 @@ class BeatNetwork:
     def _takes(self, number: int, offers: Times) -> Times | None:
         """When the last sink takes the beats of an edge."""
         sinks = [*self._sinks[number], *([offers] if number in self._open else [])]
-        for given in self._given.get(number, ()):
+        for index, given in enumerate(self._given.get(number, ())):
             sinks.append(Times(offers.cuts))
-            self._fixed.append((sinks[-1], given))
+            self._fixed[self._names[number], index] = sinks[-1], given
         if len(sinks) < 2:
             return sinks[0] if sinks else None
         takes = Times(offers.cuts)
-        self._nodes.append(Latest(takes, [self._reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]))
+        readings = [self._reading(s, takes.cuts[:-1], takes.cuts[1:]).maybe() for s in sinks]
+        self._nodes.append(Latest(takes, readings, name=(self._names[number], "taken")))
         return takes
 
     def _offer(self, number: int, wanted: Times) -> None:
@@ -324,7 +335,8 @@ class BeatNetwork:
         if edge.takes is not None:
             shifted = [low - 1 for low in lows], [high - 1 for high in highs]
             readings.append(self._reading(edge.takes, *shifted, 1).before(lows))
-        self._nodes.append(Latest(edge.offers, readings, rising=number in self._rising))
+        name = self._names[number], "offered"
+        self._nodes.append(Latest(edge.offers, readings, rising=number in self._rising, name=name))
 
     def _add(self, stage: _Stage, blocks: Plan, freed: list[Times], raw: list[Times]) -> None:
         steps, entered, taken = stage.steps, [], []
@@ -339,14 +351,14 @@ class BeatNetwork:
                 if room < UNLIMITED:
                     shifted = [low - room for low in lows], [high - room for high in highs]
                     readings.append(self._reading(freed[index], *shifted, steps.room_lag).until(range(len(lows))))
-                self._nodes.append(Latest(enters, readings))
+                self._nodes.append(Latest(enters, readings, name=(stage.name, index, "enters")))
             entered.append(self._reading(enters if room else offers, lows, highs))
         for index, edge in enumerate(stage.outputs):
             takes, cuts, queue = self.edges[edge].takes, blocks.emits[index], steps.queue[index]
             shifted = [low - queue for low in cuts[:-1]], [high - queue for high in cuts[1:]]
             taken.append(None if takes is None else self._reading(takes, *shifted).before(cuts[:-1]))
         ready = Times(range(len(blocks.blocks) + 1))
-        self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken))
+        self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken, stage.name))
         for index, edge in enumerate(stage.outputs):
             if self.edges[edge].offers is not raw[index]:
                 self._offer(edge, raw[index])

@@ -158,9 +158,11 @@ class Latest:
         out: When they happen.
         readings: The others.
         rising: No two of the events happen in one cycle.
+        name: What they are in the network.
     """
 
-    def __init__(self, out: Times, readings: Sequence[Reading], rising: bool = False) -> None:
+    def __init__(self, out: Times, readings: Sequence[Reading], rising: bool = False, name: object = None) -> None:
+        self.name = name
         self.outs = [out]
         self.readings = list(readings)
         self.rising = rising
@@ -243,6 +245,7 @@ class Run:
         freed: Of every input: when places are free.
         offered: Of every output: when beats are offered if the ones before are gone.
         taken: Of every output: when beats were taken that steps wait for; None if nobody takes any.
+        name: What it is in the network.
     """
 
     def __init__(
@@ -254,7 +257,9 @@ class Run:
         freed: Sequence[Times],
         offered: Sequence[Times],
         taken: Sequence[Reading | None],
+        name: object = None,
     ) -> None:
+        self.name = name
         self.steps, self.plan = steps, plan
         self.blocks = len(plan.blocks)
         self.carry = Reading(ready, range(-1, self.blocks - 1), range(self.blocks))

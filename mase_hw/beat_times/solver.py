@@ -1,197 +1,45 @@
-"""Networks in which everything comes a little later than in one that is solved: where to begin, and what to look at.
-
-If a FIFO has less room, or more delay, than in another network that is the same otherwise, no event comes earlier.
-So the iteration from below may begin with the events of the other one, and only blocks whose equations differ, and
-those that follow from what they change, need be evaluated.
-"""
+"""Solves the equations of a frame, block by block."""
 
 from __future__ import annotations
 
 import heapq
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
-import numpy as np
-
-from mase_hw.beat_times.blocks import Places
-from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Parts, Reading, Run, Waiting, array
-from mase_hw.beat_times.patterns import MINUS_INFINITY, REAL, Chunk, Cycles, Solved, Times, alike, same
+from mase_hw.beat_times.deadlock import waits_for_itself
+from mase_hw.beat_times.like import Like
+from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
+from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
+from mase_hw.beat_times.regions import regions
 from mase_hw.errors import CatalogueError
 
-
-class Below:
-    """A solved network in which no event is later than the same one of another network.
-
-    Args:
-        twins: Of every kind of events of the other network, by the identity of its times: those of this one.
-        changed: The blocks of the other one, by number, whose equations are not those of this one.
-        frames: Frames of this one that are solved.
-    """
-
-    def __init__(self, twins: dict[int, Times], changed: list[int], frames: int) -> None:
-        self.twins, self.changed, self.frames = twins, changed, frames
-
-
-def compared(nodes: Sequence[Latest | Run], others: Sequence[Latest | Run], frames: int) -> Below | None:
-    """Find what differs between a network and a solved one, node by node; None if they are not made alike.
-
-    Args:
-        nodes: The network's.
-        others: Those of the solved one.
-        frames: Frames of it that are solved.
-    """
-    if len(nodes) != len(others):
-        return None
-    twins: dict[int, Times] = {}
-    changed: list[int] = []
-    start = 0
-    for node, other in zip(nodes, others, strict=True):
-        if type(node) is not type(other) or len(node.readings) != len(other.readings):
-            return None
-        pairs = [*zip(node.outs, other.outs, strict=True)]
-        pairs += [(a.times, b.times) for a, b in zip(node.readings, other.readings, strict=True)]
-        for mine, theirs in pairs:
-            if twins.setdefault(id(mine), theirs) is not theirs or mine.cuts != theirs.cuts:
-                return None
-        if not _same(node, other):
-            changed += range(start, start + node.blocks)
-        start += node.blocks
-    return Below(twins, changed, frames)
-
-
-def _same(node: Latest | Run, other: Latest | Run) -> bool:
-    if not all(_reads(a, b) for a, b in zip(node.readings, other.readings, strict=True)):
-        return False
-    if isinstance(node, Run) and isinstance(other, Run):
-        if node.steps is not other.steps and _rates(node) != _rates(other):
-            return False
-        return all(a is b for a, b in zip(node.plan.blocks, other.plan.blocks, strict=True))
-    return isinstance(node, Latest) and isinstance(other, Latest) and node.rising == other.rising
-
-
-def _reads(a: Reading, b: Reading) -> bool:
-    return a.lag == b.lag and a.covers == b.covers
-
-
-def _rates(node: Run) -> tuple[object, ...]:
-    steps = node.steps
-    return steps.delay, steps.pipe, steps.queue, steps.queue_lag, [reading is None for reading in node.taken]
-
-
-Producers = Mapping[int, tuple[Latest | Run, int]]
-"""By the identity of times: the node that makes them, and which of its results they are."""
-
-
-class _Cause(NamedTuple):
-    """What an event waits for.
-
-    Args:
-        times: The kind of event.
-        block: The block of all frames in which it is.
-        place: Where in the block.
-        lag: Cycles from it to the event.
-    """
-
-    times: Times
-    block: int
-    place: int
-    lag: int
-
-
-def waits_for_itself(times: Times, block: int, producers: Producers, frame: int) -> bool:
-    """Whether the last event of a block waits for itself, or for one that does.
-
-    Args:
-        times: The kind of event.
-        block: The block of all frames.
-        producers: What makes each kind of event.
-        frame: The frame that is being solved; all before are known.
-    """
-    chunk = times.chunks[block]
-    place = 0 if chunk is None else len(chunk[0].times) - 1
-    seen: dict[tuple[int, int, int], int] = {}
-    cycles = 0
-    while (event := (id(times), block, place)) not in seen:
-        seen[event] = cycles
-        if id(times) not in producers or block < frame * times.blocks:
-            return False
-        node, out = producers[id(times)]
-        at = out, frame, block - frame * times.blocks, place
-        cause = _cause_of_latest(node, *at) if isinstance(node, Latest) else _cause_of_step(node, *at)
-        if cause is None:
-            return False
-        times, block, place, lag = cause
-        cycles += lag
-    return cycles > seen[event]
-
-
-def _read(reading: Reading, frame: int, block: int) -> Cycles:
-    """The times that a block reads."""
-    base = frame * reading.times.blocks
-    cover = reading.covers[block]
-    chunks = [reading.times.chunks[base + index] if base + index >= 0 else None for index, _, _ in cover]
-    parts: Parts = tuple([(start, end) for _, start, end in cover])
-    return array(chunks, parts, 0)
-
-
-def _located(reading: Reading, frame: int, block: int, place: int, lag: int) -> _Cause:
-    """The event that is at a place of what a block reads."""
-    for index, start, end in reading.covers[block]:
-        if place < end - start:
-            return _Cause(reading.times, frame * reading.times.blocks + index, start + place, lag)
-        place -= end - start
-    raise AssertionError("a block reads as many events as it has")
-
-
-def _cause_of_latest(node: Latest, out: int, frame: int, block: int, place: int) -> _Cause | None:
-    first = 0 if node.rising else place
-    best = _Cause(node.outs[out], 0, 0, 0), MINUS_INFINITY
-    for reading in node.readings:
-        late = _read(reading, frame, block)[first : place + 1] + np.arange(place - first, -1, -1) + reading.lag
-        at = int(late.argmax())
-        if late[at] > best[1]:
-            lag = reading.lag + place - first - at
-            best = _located(reading, frame, block, first + at, lag), int(late[at])
-    return best[0] if best[1] > REAL else None
-
-
-def _cause_of_step(node: Run, out: int, frame: int, block: int, place: int) -> _Cause | None:
-    part = node.plan.blocks[block]
-    run = np.full(part.events + 1, MINUS_INFINITY, np.int64)
-    run[0] = _read(node.carry, frame, block)[0]
-    inputs = zip(node.entered, part.need_at, part.need_lag, part.picked, strict=True)
-    outputs = zip(node.taken, part.emit_at, part.emit_lag, strict=True)
-    readings: list[tuple[Reading, Places, Cycles, Cycles | None]] = [*inputs]
-    readings += [(reading, at, lag, None) for reading, at, lag in outputs if reading is not None]
-    for reading, at, lag, picked in readings:
-        times = _read(reading, frame, block)
-        run[at] = (times if picked is None else times[picked]) + lag
-    # The results are in this order.
-    last: Sequence[Places] = [*part.free_at, *part.query, slice(part.events, part.events + 1)]
-    later = [*part.free_steps, *part.offered, np.array([part.span])]
-    end = int(np.arange(part.events + 1)[last[out]][place])
-    event = int(run[: end + 1].argmax())
-    if run[event] <= REAL:
-        return None
-    if not event:
-        return _located(node.carry, frame, block, 0, int(later[out][place]))
-    for reading, at, lag, picked in readings:
-        found = np.flatnonzero(np.arange(part.events + 1)[at] == event)
-        if len(found):
-            beat = int(found[0])
-            read = beat if picked is None else int(picked[beat])
-            return _located(reading, frame, block, read, int(lag[beat] + later[out][place]))
-    raise AssertionError("every event of a block waits for something")
-
-
-FEW = 0.25
-"""Evaluations for every block up to which a frame is solved from the one before."""
+FEW = 3
+"""Evaluations for every block up to which a frame is solved from another one; from nothing it takes about as many."""
 OFTEN = 64
 """Evaluations of a block after which it is asked whether the network stops."""
 
 
+class _Border:
+    """A region of a network.
+
+    Attributes:
+        blocks: Its blocks, by number.
+        outs: The times that it makes.
+        reads: The blocks of times that it reads from outside or from earlier frames, counted from the frame; and which
+            of its own read them.
+        wanted: Of its blocks: how many others of the same frame and region each cannot do without.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[int] = []
+        self.outs: list[Times] = []
+        self.reads: list[tuple[Times, int, list[int]]] = []
+        self.wanted: Counter[int] = Counter()
+
+
 class Overdue(Exception):
-    """An event cannot come as early as a reader needs it."""
+    """An event cannot come as early as somebody needs it."""
 
 
 class Solver:
@@ -212,16 +60,16 @@ class Solver:
         for node in nodes:
             end = len(self.places) - len(self.back)
             self.back += range(end - node.blocks, end)
-        self.heap: list[tuple[int, int]] = []
+        self.heap: list[tuple[int, int, int]] = []
         self.queued: dict[int, int] = {}
         self.waiting: dict[int, int] = {}
-        self.forced: list[tuple[int, int]] = []
+        self.forced: list[tuple[int, int, int]] = []
         """Those that wait, the first in the sweeps first; with some that no longer do."""
         times = {id(t): t for node in nodes for t in (*node.outs, *(r.times for r in node.readings))}
         self.times = list(times.values())
         self.wanted = [0] * len(self.places)
         """Of every block: how many others of the same frame it cannot do without."""
-        self.missing: list[int] = []
+        self.missing: list[int] = [0] * len(self.places)
         """Of every block of the frame: how many of them are not known."""
         earlier: dict[tuple[int, int], tuple[Times, int, list[int]]] = {}
         start = 0
@@ -237,11 +85,24 @@ class Solver:
                         self.wanted[number] += waits == ALWAYS
             start += node.blocks
         self.producers: dict[int, tuple[Latest | Run, int]] = {}
-        self.below: Below | None = None
-        """A solved network in which no event is later."""
+        self.like: Like | None = None
+        """A solved network that has most of the equations."""
+        self.borders: list[_Border] = []
+        self.due = any(times.due is not None for times in self.times)
+        """Whether any event must not be late."""
         self.earlier = list(earlier.values())
         """Blocks of earlier frames, counted from this one, and who reads them."""
         self._divide(given)
+        self.region = self._regions()
+        """Of every block, its region: regions are solved one after the other, each when all that it follows from is."""
+
+    def _regions(self) -> list[int]:
+        owner = [index for index, node in enumerate(self.nodes) for _ in range(node.blocks)]
+        readers = [
+            list({owner[r] for times in node.outs for block in times.readers for r, _ in block}) for node in self.nodes
+        ]
+        found = regions(readers)
+        return [found[node] for node in owner]
 
     def _divide(self, given: Sequence[Times]) -> None:
         """Find the parts of the network, and what each frame reads of those before it."""
@@ -351,28 +212,84 @@ class Solver:
         return True
 
     def _follow_up(self, limit: int) -> bool:
-        """Begin with the same frame of a network in which no event is later, and look only at what differs.
+        """Begin with the same frame of another network, region by region, and look only at what differs.
+
+        All that is read from outside a region is known when it is solved. If it comes some cycles later than what the
+        other network's region read, so do the events of the region, as far as the equations are the same.
 
         Returns:
             Whether the frame is solved.
         """
-        if self.below is None:
+        if self.like is None or self.frame >= self.like.frames:
+            self.like = None  # nothing more is to be had of it
             return False
-        twins, changed = self.below.twins, self.below.changed
-        if self.frame + 1 == self.below.frames:
-            self.below = None  # nothing more is to be had of it
-        self.missing = [0] * len(self.places)
+        twins, changed = self.like.twins, self.like.changed
         self._forget()
-        for times in self.follow:
-            start = self.frame * times.blocks
-            times.chunks[-times.blocks :] = twins[id(times)].chunks[start : start + times.blocks]
-        for number in changed:
-            self._push(number)
-        for times, index, readers in self._before():
-            if not same(times.chunks[index], twins[id(times)].chunks[index]):
-                for number in readers:
-                    self._push(number)
-        return self._settle(limit, len(self.places))
+        self.borders = self.borders or self._bordered()
+        for border in self.borders:
+            late, anew = self._differing(border, twins)
+            for number in border.blocks:
+                self.missing[number] = 0
+            for times in border.outs:
+                if (twin := twins.get(id(times))) is not None:
+                    chunks = twin.chunks[self.frame * times.blocks : (self.frame + 1) * times.blocks]
+                    times.chunks[-times.blocks :] = [_later(chunk, late) for chunk in chunks]
+                    continue
+                for number, wanted in itertools.chain.from_iterable(times.readers):
+                    self.missing[number] += wanted
+            for number in (*anew, *(number for number in border.blocks if number in changed)):
+                self._push(number)
+            if not self._settle(limit, FEW * len(border.blocks), alone=True):
+                self._solve_region(border, limit)
+        return True
+
+    def _solve_region(self, border: _Border, limit: int) -> None:
+        """Solve a region from nothing, once all that it reads from outside is known."""
+        for times in border.outs:
+            times.chunks[-times.blocks :] = [None] * times.blocks
+        for number in border.blocks:
+            self.missing[number] = border.wanted[number]
+        for number in border.blocks:
+            if not self.missing[number]:
+                self._push(number)
+        self._settle(limit, alone=True)
+
+    def _differing(self, border: _Border, twins: Mapping[int, Times]) -> tuple[int, list[int]]:
+        """By how much what a region reads is later than in another network, at least; and who reads anything else."""
+        found = []
+        for times, index, readers in border.reads:
+            if (at := self.frame * times.blocks + index) >= 0:
+                twin = twins.get(id(times))
+                found.append((times.chunks[at], None if twin is None else twin.chunks[at], readers))
+        real = [(a, b) for a, b, _ in found if a and b and a[1] > REAL and b[1] > REAL and alike(a[0], b[0])]
+        # What may not be late has to be looked for from below.
+        late = 0 if self.due else min((a[1] - b[1] for a, b in real), default=0)
+        return late, [number for a, b, readers in found if not same(a, _later(b, late)) for number in readers]
+
+    def _bordered(self) -> list[_Border]:
+        """What every region reads from outside, in the order of the regions."""
+        made = {id(times): node for node in self.nodes for times in node.outs}
+        firsts = {id(node): number for number, (node, block) in enumerate(self.places) if not block}
+        found = [_Border() for _ in range(1 + max(self.region, default=-1))]
+        reads: dict[tuple[int, int, int], list[int]] = {}
+        for node in self.nodes:
+            start = firsts[id(node)]
+            border = found[region := self.region[start]]
+            border.outs += node.outs
+            border.blocks += range(start, start + node.blocks)
+            for reading in node.readings:
+                maker = made.get(id(reading.times))
+                inside = maker is not None and self.region[firsts[id(maker)]] == region
+                for number, (cover, wait) in enumerate(zip(reading.covers, reading.wait, strict=True), start):
+                    for (index, _, _), waits in zip(cover, wait, strict=True):
+                        if inside and index >= 0:
+                            border.wanted[number] += waits == ALWAYS
+                            continue
+                        key = region, id(reading.times), index
+                        if key not in reads:
+                            border.reads.append((reading.times, index, reads.setdefault(key, [])))
+                        reads[key].append(number)
+        return found
 
     def _resume(self, limit: int) -> bool:
         """Begin with the frame before, later by as much as this one is at least, and look only at what differs.
@@ -393,7 +310,7 @@ class Solver:
             self.heap, self.queued = [], {}
             for number in found[1]:
                 self._push(number)
-            return self._settle(limit, int(FEW * len(self.places)))
+            return self._settle(limit, FEW * len(self.places))
         least = self._least()
         if least is None:
             return False
@@ -408,7 +325,7 @@ class Solver:
             if early < 0 or not same(times.chunks[index], _later(times.chunks[early], distance)):
                 for number in readers:
                     self._push(number)
-        return self._settle(limit, int(FEW * len(self.places)))
+        return self._settle(limit, FEW * len(self.places))
 
     def _before(self) -> Iterator[tuple[Times, int, list[int]]]:
         """Blocks that this frame reads of earlier ones, and that are given for it; and who reads them."""
@@ -439,50 +356,52 @@ class Solver:
         """Have a block evaluated in the first sweep, which goes along the streams."""
         if number not in self.queued:
             self.queued[number] = number
-            heapq.heappush(self.heap, (number, number))
+            heapq.heappush(self.heap, (self.region[number], number, number))
 
-    def _settle(self, limit: int, most: int | None = None) -> bool:
-        """Evaluate until nothing changes, or so many blocks at most; whether nothing changes."""
-        counts = [0] * len(self.places)
+    def _settle(self, limit: int, most: int | None = None, alone: bool = False) -> bool:
+        """Evaluate until nothing changes, or so many blocks at most; whether nothing changes.
+
+        Args:
+            limit: Evaluations of a block after which the network will never come to an end.
+            most: Evaluations to give up after.
+            alone: Of other regions than the one of the first block, none is looked at.
+        """
+        counts: dict[int, int] = {}
         done = asked = 0
         many, back = len(self.places), self.back
         frame, heap, queued, missing = self.frame, self.heap, self.queued, self.missing
-        while True:
-            force = not heap
-            if force:
-                if not self.waiting:
-                    self.forced.clear()
-                    return True
-                turn, number = heapq.heappop(self.forced)
-                if self.waiting.get(number) != turn:
-                    continue
-            else:
-                turn, number = heapq.heappop(heap)
-                if queued.get(number) != turn:
-                    continue
+        waiting, forced, regions = self.waiting, self.forced, self.region
+        while heap or forced:
+            force = not heap or (bool(forced) and forced[0][0] < heap[0][0])
+            region, turn, number = heapq.heappop(forced if force else heap)
+            if (waiting if force else queued).get(number) != turn:
+                continue
+            if not force:
                 del queued[number]
-            self.waiting.pop(number, None)
+            waiting.pop(number, None)
             node, block = self.places[number]
             try:
                 chunks = node.evaluate(frame, block, force, self.solved)
             except Absent:
                 continue
             except Waiting:
-                self.waiting[number] = turn
-                heapq.heappush(self.forced, (turn, number))
+                waiting[number] = turn
+                heapq.heappush(forced, (region, turn, number))
                 continue
             done += 1
             if most is not None and done > most:
+                for each in (heap, queued, waiting, forced):
+                    each.clear()
                 return False
-            counts[number] += 1
+            count = counts[number] = counts.get(number, 0) + 1
             index = frame * node.blocks + block
             sweep, place = divmod(turn, many)
             begin = turn - place
             # Asked more and more seldom, as an answer costs many evaluations: most networks do not deadlock.
-            often = counts[number] >= OFTEN and counts[number] & (counts[number] - 1) == 0 and done >= asked
+            often = count >= OFTEN and count & (count - 1) == 0 and done >= asked
             if often:
                 asked = done + done // 4
-            if counts[number] > limit or (often and self._stops(node, index)):
+            if count > limit or (often and self._stops(node, index)):
                 raise CatalogueError("a network of modules deadlocks", field="steps", got=f"frame {frame}")
             for times, chunk in zip(node.outs, chunks, strict=True):
                 if chunk is None:
@@ -497,12 +416,18 @@ class Solver:
                     if wanted and before is None:
                         missing[reader] -= 1
                     if not missing[reader]:
-                        here, there = (back[reader], reader) if sweep & 1 else (reader, back[reader])
-                        at = begin + here if here > place else begin + many + there
+                        if regions[reader] != region:
+                            if alone:
+                                continue
+                            at = reader
+                        else:
+                            here, there = (back[reader], reader) if sweep & 1 else (reader, back[reader])
+                            at = begin + here if here > place else begin + many + there
                         known = queued.get(reader)
                         if known is None or at < known:
                             queued[reader] = at
-                            heapq.heappush(heap, (at, reader))
+                            heapq.heappush(heap, (regions[reader], at, reader))
+        return True
 
     def _stops(self, node: Latest | Run, index: int) -> bool:
         """Whether events of a block wait for themselves."""

@@ -97,6 +97,7 @@ class _Chosen:
         late: Inputs where they wait.
         depths: Depth of the FIFO before every input; 0 for none.
         followed: How the design does with them.
+        rounds: The networks that showed it, one after the other.
         rate: Those of these FIFOs that are there for the rate.
     """
 
@@ -105,6 +106,7 @@ class _Chosen:
     late: tuple[Pin, ...]
     depths: Depths
     followed: Followed | None
+    rounds: tuple[BeatNetwork, ...] = ()
     rate: Depths = dataclasses.field(default_factory=dict)
 
     @property
@@ -151,15 +153,26 @@ def _choose(
     late: tuple[Pin, ...],
     rate: Depths | None = None,
     other: _Chosen | None = None,
+    like: _Chosen | None = None,
 ) -> _Chosen:
     """Depths for inputs of joins and those where beats are held back, with FIFOs for the rate if there are any.
+
+    Args:
+        timeline: The design without FIFOs.
+        tight: Inputs that get none.
+        late: Inputs where beats are held back.
+        rate: FIFOs for the rate.
+        other: A design that it has to be better than.
+        like: One that has most of the modules, from which is begun.
 
     Raises:
         _NoBetter: If a beat leaves later than with those of the other one, or no fewer block RAMs are taken.
     """
     pins = list(dict.fromkeys([*(pin for pin in reconvergent(timeline) if pin not in tight), *late]))
-    depths, followed = _depths(timeline, pins, rate or {}, other) if pins or rate is not None else ({}, None)
-    return _Chosen(timeline, tight, late, depths | (rate or {}), followed, rate or {})
+    if not pins and rate is None:
+        return _Chosen(timeline, tight, late, {}, None)
+    depths, followed, rounds = _depths(timeline, pins, rate or {}, other, like.rounds if like else ())
+    return _Chosen(timeline, tight, late, depths | (rate or {}), followed, rounds, rate or {})
 
 
 def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | None]:
@@ -175,7 +188,7 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
     timeline = chosen.timeline
 
     def made(rate: Depths) -> _Chosen:
-        return _choose(timeline, chosen.tight, chosen.late, rate)
+        return _choose(timeline, chosen.tight, chosen.late, rate, like=chosen)
 
     slowest = max(timeline.intervals().values())
     if chosen.followed is None and not chosen.depths:
@@ -185,8 +198,9 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
     search = RateSearch(timeline, {pin: _unlimited(delay=int(depth > 0)) for pin, depth in chosen.depths.items()})
     needed = search.piled_up()
     for around in (AROUND, 4 * AROUND, len(timeline.parts)):
-        best = made(found := search.cheapest(needed, around))
-        if best.interval == slowest:
+        found = search.cheapest(needed, around)
+        # Without any it is as slow as before: what makes it slow is farther away.
+        if found and (best := made(found)).interval == slowest:
             break
     else:
         return chosen, None
@@ -228,7 +242,7 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
         late = (*(now[pin] for pin in late if pin in now), queue)
         todo = [(f, tuple(now[p] for p in ps), now[h]) for f, ps, h in todo if all(p in now for p in ps)]
     try:
-        made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late, other=chosen)
+        made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late, other=chosen, like=chosen)
     except (CatalogueError, _NoBetter):  # if it stops, some input needs a FIFO of its own
         made = chosen
     if made.blocks < chosen.blocks and made.no_slower(chosen):
@@ -238,20 +252,30 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
 
 
 def _depths(
-    timeline: Timeline, pins: list[Pin], rate: Depths, other: _Chosen | None = None
-) -> tuple[Depths, Followed | None]:
-    """Depth of the FIFO before every pin, 0 where no beat ever waits; and how the design does with them."""
+    timeline: Timeline,
+    pins: list[Pin],
+    rate: Depths,
+    other: _Chosen | None = None,
+    like: Sequence[BeatNetwork] = (),
+) -> tuple[Depths, Followed | None, tuple[BeatNetwork, ...]]:
+    """Depth of the FIFO before every pin, 0 where no beat ever waits; and how the design does with them, and what did.
+
+    Every network begins with that of the same round of a design like this one, or with the one before.
+    """
     chosen: set[Pin] = set()
     there = {pin: Steps.queued(1, depth) for pin, depth in rate.items()}
     # A FIFO costs a cycle, which can make beats of another branch wait that did not before.
-    sooner: BeatNetwork | None = None
+    rounds: list[BeatNetwork] = []
+
+    def begin() -> BeatNetwork | None:
+        return like[len(rounds)] if len(rounds) < len(like) else rounds[-1] if rounds else None
+
     while True:
         buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins} | there
         network, edges = timeline.network(buffers=buffers)
-        if sooner is not None:
-            network.begin_with(sooner)
+        network.begin_with(begin())
         network.advance()
-        sooner = network
+        rounds.append(network)
         depths = _most_held(timeline, network, edges, pins, chosen)
         more = {pin for pin, depth in depths.items() if depth} - chosen
         if other is not None:
@@ -260,7 +284,8 @@ def _depths(
             if other.later(timeline, network, edges) or _blocks(timeline, held if more else depths) >= other.blocks:
                 raise _NoBetter
         if not more:
-            paced, paced_edges, interval = _at_pace(timeline, buffers)
+            paced, paced_edges, interval = _at_pace(timeline, buffers, begin())
+            rounds.append(paced)
             for pin, depth in _most_held(timeline, paced, paced_edges, pins, chosen).items():
                 depths[pin] = max(depths[pin], depth)
             more = {pin for pin, depth in depths.items() if depth} - chosen
@@ -270,7 +295,7 @@ def _depths(
     if not timeline.exact:
         # The steps of some module are assumed: a whole frame is enough whatever it does within one.
         depths = {pin: max(depth, timeline.beats(timeline.into[pin])) for pin, depth in depths.items()}
-    return depths, None if interval is None else Followed(network, edges, interval)
+    return depths, None if interval is None else Followed(network, edges, interval), tuple(rounds)
 
 
 def _unlimited(delay: int) -> Steps:
@@ -291,8 +316,15 @@ def _most_held(
     return depths
 
 
-def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork, dict[Pin, int], int | None]:
+def _at_pace(
+    timeline: Timeline, buffers: dict[Pin, Steps], before: BeatNetwork | None
+) -> tuple[BeatNetwork, dict[Pin, int], int | None]:
     """Frames at the pace of the slowest part, or the one the design shows if its other buffers do not keep that up.
+
+    Args:
+        timeline: The design without FIFOs.
+        buffers: Its FIFOs.
+        before: A network from which is begun.
 
     Returns:
         The network, its edges, and its interval at full rate if :func:`mase_hw.emit.schedule.predict` can conclude it.
@@ -300,6 +332,7 @@ def _at_pace(timeline: Timeline, buffers: dict[Pin, Steps]) -> tuple[BeatNetwork
     slowest = interval = max(timeline.intervals().values())
     while True:
         network, edges = timeline.network(timeline.paced(interval), buffers)
+        network.begin_with(before)
         settled = network.settle(FRAMES)
         if settled is not None:
             return network, edges, settled if interval == slowest or settled > interval else None

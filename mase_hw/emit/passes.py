@@ -51,10 +51,12 @@ class Vectors:
     Args:
         inputs: By name of the model's input, frames along the first dimension.
         entry: What the manifest says of them.
+        stacks: Whether two frames together were found to give what each gives alone.
     """
 
     inputs: Mapping[str, Tensor]
     entry: Mapping[str, Any]
+    stacks: bool = False
 
 
 class EmitArgs(PassArgs):
@@ -131,7 +133,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
-    steady = steady_frame(netlist, graph.catalogue, schedule, solved)
+    steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule, needed(netlist, graph.catalogue)))
     bundle.add(PICTURE, render(graph))
@@ -245,7 +247,8 @@ def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[Mase
         )
     known = {} if args.inputs is not None or chosen is None else dict(chosen.entry)
     inputs = args.inputs if chosen is None or args.inputs is not None else chosen.inputs
-    stimulus, expected = Reference(graph).run(inputs)
+    stacks = args.inputs is None and chosen is not None and chosen.stacks
+    stimulus, expected = Reference(graph).run(inputs, stacks=stacks)
     frames = len(next(iter(stimulus.values())))
     streams = {entry["name"]: port_stream(entry) for entry in bundle.manifest["ports"]}
     for name, tensor in {**stimulus, **expected}.items():

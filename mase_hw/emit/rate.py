@@ -11,7 +11,7 @@ synchronous dataflow graphs", DAC 2006). Every step is decided by following the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Overdue
 from mase_hw.emit.netlist import Pin
@@ -28,6 +28,8 @@ SHOWN = 2
 """Frames in which most FIFOs that are too short show it."""
 SOON = 400
 """Evaluations in which most FIFOs that are missing show it."""
+REACHED = 64
+"""Parts behind one that never pauses that so many evaluations reach."""
 
 
 class RateSearch:
@@ -47,8 +49,8 @@ class RateSearch:
         self._bits = {net.sink: net.stream.bits for net in timeline.netlist.nets}
         self._steps: dict[int, Steps] = {}
         self._known: dict[frozenset[tuple[Pin, int]], bool] = {}
-        self._last: tuple[Depths, BeatNetwork] | None = None
-        """The last FIFOs that did, and how."""
+        self._last: BeatNetwork | None = None
+        """How the last FIFOs that did, did."""
         self._shown: tuple[Depths, BeatNetwork] | None = None
         """The last FIFOs that were not refuted, and what follows from the part that never pauses."""
 
@@ -83,12 +85,10 @@ class RateSearch:
                 self._known[key] = False
                 return False
             network = self.timeline.section(self.names, self.interval, buffers)
-            before = self._longer(self._last, depths)
-            if before is not None:
-                network.begin_with(before)
+            network.begin_with(self._last)
             self._known[key] = network.settle(FRAMES, self.interval) == self.interval
             if self._known[key]:
-                self._last = dict(depths), network
+                self._last = network
         return self._known[key]
 
     def _refuted(self, depths: Mapping[Pin, int], buffers: Mapping[Pin, Steps], shorter: Pin) -> bool:
@@ -101,16 +101,12 @@ class RateSearch:
         name = self._ahead(shorter)
         if name is None:
             return False
-        network = self.timeline.behind(name, self.names[self.names.index(name) + 1 :], self.interval, buffers)
-        before = self._longer(self._shown, depths)
-        if before is not None:
-            network.begin_with(before)
-        try:
-            for _ in range(SHOWN):
-                # A FIFO that is missing shows early; of one that is shorter, what is solved here is of use again.
-                if not network.advance(None if shorter in depths else SOON):
-                    return False
-        except Overdue:
+        behind = self.names[self.names.index(name) + 1 :]
+        if shorter not in depths:  # one that is missing shows early
+            return _overdue(self.timeline.behind(name, behind[:REACHED], self.interval, buffers), SOON)
+        network = self.timeline.behind(name, behind, self.interval, buffers)
+        network.begin_with(self._longer(self._shown, depths))
+        if _overdue(network):
             return True
         self._shown = dict(depths), network
         return False
@@ -143,10 +139,7 @@ class RateSearch:
         """
         if not depths:
             return {}
-        here = self._around(depths, around)
-        for pin in self._dearest(depths):
-            if here.holds(others := {p: d for p, d in depths.items() if p != pin}, pin):
-                depths = others
+        depths = self._around(depths, around)._needed(depths, self._dearest(depths))
         here = self._around(depths, around)
         return here._shortened(here._moved(depths))
 
@@ -158,6 +151,27 @@ class RateSearch:
     def _dearest(self, depths: Depths) -> list[Pin]:
         """Places of FIFOs, those of most bits first."""
         return sorted(depths, key=lambda pin: self.cost({pin: depths[pin]}), reverse=True)
+
+    def _needed(self, depths: Depths, some: Sequence[Pin], fails: bool = False) -> Depths:
+        """Without those of some FIFOs that can be left out, the first of them first.
+
+        As many at a time as can be: if all can, so can each. Trials that fail are soon over.
+
+        Args:
+            depths: FIFOs that do.
+            some: Those of them that are looked at.
+            fails: Whether it is known that they cannot all be left out.
+        """
+        if not some:
+            return depths
+        without = {pin: depth for pin, depth in depths.items() if pin not in some}
+        if not fails and self.holds(without, min(some, key=self.pins.index)):
+            return without
+        if len(some) == 1:
+            return depths
+        half = len(some) // 2
+        depths = self._needed(depths, some[:half])
+        return self._needed(depths, some[half:], fails=depths.keys().isdisjoint(some[:half]))
 
     def _shortened(self, depths: Depths) -> Depths:
         """Every FIFO as short as it can be, the one of most bits first."""
@@ -233,3 +247,14 @@ class RateSearch:
     def _fifo(self, depth: int) -> Steps:
         """A FIFO, the same object for the same depth: what is known of it is found by it."""
         return self._steps.setdefault(depth, Steps.queued(1, depth))
+
+
+def _overdue(network: BeatNetwork, most: int | None = None) -> bool:
+    """Whether so many evaluations show that an event cannot come as early as it has to."""
+    try:
+        for _ in range(SHOWN):
+            if not network.advance(most):
+                break
+    except Overdue:
+        return True
+    return False

@@ -143,13 +143,15 @@ class Reference:
         return {p.name: tensors[p.name][index * p.shape[0] : (index + 1) * p.shape[0]] for p in self.inputs}
 
     def run(
-        self, inputs: Inputs, progress: Callable[[int, int], None] | None = None
+        self, inputs: Inputs, progress: Callable[[int, int], None] | None = None, stacks: bool = False
     ) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         """Mantissas of all ports.
 
         Args:
             inputs: Floats; see the class for the shapes.
             progress: Called with frames done and frames in all.
+            stacks: Whether two frames together were found to give what each gives alone, so that it saves something to
+                compute a few together as well; the last one is compared.
 
         Returns:
             Inputs and outputs by port name, ``int64`` of shape ``(frames, *shape)``.
@@ -167,7 +169,7 @@ class Reference:
         model.eval()
         try:
             with torch.no_grad():
-                found = self._stacked(tensors, frames, progress)
+                found = self._stacked(tensors, frames, progress, stacks)
                 if found is None:
                     found = self._alone(tensors, frames, progress)
         finally:
@@ -187,20 +189,23 @@ class Reference:
         return _joined(found)
 
     def _stacked(
-        self, tensors: Mapping[str, Tensor], frames: int, progress: Callable[[int, int], None] | None
+        self, tensors: Mapping[str, Tensor], frames: int, progress: Callable[[int, int], None] | None, stacks: bool
     ) -> dict[str, IntArray] | None:
         """Results of many frames at a time; None if the graph gives something else for a stack than for each frame.
 
         A stream depends on the frames before, an operation along the first dimension on the others of the stack, and
         a graph with a fixed first size takes no stack. A stack of two is compared first, and sampled frames at the end.
         """
-        if frames < FEWEST or streaming(self.graph.model):
+        few = frames < FEWEST
+        if (few and not (stacks and frames > 2)) or streaming(self.graph.model):
             return None
-        sample = sorted({0, 1, frames - 1, *random.Random(frames).sample(range(frames), SAMPLED)})
+        sample = (
+            [frames - 1] if few else sorted({0, 1, frames - 1, *random.Random(frames).sample(range(frames), SAMPLED)})
+        )
         step = max(2, ROOM // max(1, self._elements()))
         try:
             alone = {frame: self._results(tensors, frame, frame + 1) for frame in sample}
-            if not _equal(self._results(tensors, 0, 2), _joined([alone[0], alone[1]])):
+            if not few and not _equal(self._results(tensors, 0, 2), _joined([alone[0], alone[1]])):
                 return None
             found = []
             for begin in range(0, frames, step):

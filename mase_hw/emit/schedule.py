@@ -102,6 +102,7 @@ class Timeline:
         self.netlist = netlist
         self.solved = solved or Solved()
         self.into = {n.sink: n.source for n in netlist.nets}
+        self._readers = {n.source: n.sink for n in netlist.nets}
         self.parts: dict[str, Part] = {}
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
         for instance in netlist.instances:
@@ -170,7 +171,10 @@ class Timeline:
         """
         network = BeatNetwork(self.solved)
         offered = offered or {}
-        edges = {Pin(TOP, s.name): network.source(s.beats, offered.get(s.name)) for s in self.netlist.inputs}
+        edges: dict[Pin, int] = {}
+        for stream in self.netlist.inputs:
+            pin = Pin(TOP, stream.name)
+            edges[pin] = network.source(stream.beats, offered.get(stream.name), pin)
         for name in self.netlist.drained:
             network.sink(edges[Pin(TOP, name)])
         for part in self.parts.values():
@@ -211,7 +215,7 @@ class Timeline:
         for port, at, pipe, queue in zip(ports, steps.emit_steps, steps.pipe, steps.queue, strict=True):
             pin = Pin(name, port.name)
             given = Unpaused(at, steps.steps, pipe, queue, steps.queue_lag)
-            edges[pin] = network.source(self.beats(pin), given)
+            edges[pin] = network.source(self.beats(pin), given, pin)
         reached: list[str] = []
         drives = set(edges)
         for other in names:
@@ -235,7 +239,7 @@ class Timeline:
             for source in self.parts[name].inputs:
                 if source not in edges:
                     beats = self.beats(source)
-                    edges[source] = network.source(beats, Evenly(beats, interval, start))
+                    edges[source] = network.source(beats, Evenly(beats, interval, start), source)
             self._place(network, edges, self.parts[name], buffers)
         for sink, source in self.into.items():
             if source in edges and sink.instance not in names:
@@ -251,14 +255,16 @@ class Timeline:
             pin = Pin(name, port.name)
             inputs.append(edges[source])
             if pin in buffers:
-                inputs[-1] = edges[pin] = network.stage(buffers[pin], [edges[source]])[0]
+                inputs[-1] = edges[pin] = network.stage(buffers[pin], [edges[source]], pin)[0]
         outs = [p for p in part.instance.ports if p.direction == "out"]
         if part.instance.branches:
             for branch in range(part.instance.branches):
                 edges[Pin(name, outs[0].name, branch)] = inputs[0]
             return
-        for stage in part.stages:
-            inputs = network.stage(stage, inputs)
+        # A FIFO that stands in the design is known by what reads it, as one that is tried there.
+        known = self._readers[Pin(name, "out_data")] if part.instance.op == "fifo" else name
+        for number, stage in enumerate(part.stages):
+            inputs = network.stage(stage, inputs, (known, number) if number else known)
         edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
 
 

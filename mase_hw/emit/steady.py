@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Netlist, Pin
-from mase_hw.emit.schedule import SOON, Schedule, Timeline
+from mase_hw.emit.schedule import SOON, Followed, Schedule, Timeline
 
 ALIKE = 3
 """Frames that must come at the interval, one after the other, before it counts as reached."""
@@ -16,7 +16,11 @@ CHAIN = 2
 
 
 def steady_frame(
-    netlist: Netlist, catalogue: Catalogue, schedule: Schedule, solved: Solved | None = None
+    netlist: Netlist,
+    catalogue: Catalogue,
+    schedule: Schedule,
+    solved: Solved | None = None,
+    followed: Followed | None = None,
 ) -> int | None:
     """The first frame that ends just an interval after the one before, as do those after it; counted from 0.
 
@@ -27,6 +31,7 @@ def steady_frame(
         catalogue: Where the latency facets of its parts are.
         schedule: Its timing.
         solved: What was computed before for networks with the same modules.
+        followed: What is known of it already.
 
     Returns:
         The frame; None if the timing is not exact, or if the first frames do not come to the interval.
@@ -37,6 +42,8 @@ def steady_frame(
     if not timeline.exact:
         return CHAIN
     network, edges = timeline.network()
+    if followed is not None:
+        network.begin_with(followed.network)
     ends = [edges[timeline.into[Pin(TOP, stream.name)]] for stream in netlist.outputs]
     ends += [edges[Pin(TOP, name)] for name in netlist.drained]
     intervals: list[int] = []

@@ -6,6 +6,7 @@ repository, beside the package.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ class Generated:
     context: Mapping[str, Any]
 
 
+@functools.cache
 def rtl_root() -> Path:
     """The folder of the RTL and its templates: ``lib``, ``ops``, ``top`` and ``synth``.
 

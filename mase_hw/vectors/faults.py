@@ -31,7 +31,7 @@ from mase_hw.numerics.observing import look_ups, observing
 from mase_hw.opdef import OpDef, for_golden
 from mase_hw.streams import Stream
 from mase_hw.vectors.playback import ROOM, Playback
-from mase_hw.vectors.watch import CastRecorder, FaultyCast, FaultyCasts, SeenCast
+from mase_hw.vectors.watch import CastRecorder, FaultyCast, SeenCast
 
 
 @dataclass(frozen=True)
@@ -167,24 +167,31 @@ class Memories:
     def each(
         self, part: Playback, node: fx.Node, faults: Mapping[int, Fault], mantissas: Mapping[str, Tensor], room: int
     ) -> Iterator[tuple[int, Tensor]]:
-        """The same for many faults by number, so many of a kind at a time as the op and the room allow."""
+        """The same for many faults by number, as many at a time as the op and the room allow.
+
+        Those of each memory inside the module apart, as the golden is another one; all others together.
+        """
         module, together = part.module(node), dict[str, list[int]]()
         for number, fault in faults.items():
             if self.several(part, node, mantissas):
-                together.setdefault(fault.parameter if isinstance(fault, MemoryBit) else "", []).append(number)
+                inside = fault.parameter if isinstance(fault, MemoryBit) and not self.of_parameter(fault) else ""
+                together.setdefault(inside, []).append(number)
             else:
                 yield number, self.faulty(part, node, fault, mantissas)
-        for parameter, numbers in together.items():
-            stored, golden = self._stored.get((node.name, parameter)), module.op.golden
+        for memory, numbers in together.items():
             for at in (numbers[begin : begin + room] for begin in range(0, len(numbers), room)):
-                bits = [fault for n in at if isinstance(fault := faults[n], MemoryBit)]
-                kinds = [fault.kind for n in at if isinstance(fault := faults[n], WrongCast)]
-                given = {name: mantissa.expand(len(at), *mantissa.shape) for name, mantissa in mantissas.items()}
-                if stored is not None and stored.memory is not None:
-                    golden = self._golden(node.name, parameter, _changed(stored.memory, bits))
-                elif bits:
-                    given[parameter] = torch.stack([self._flipped(part, node, b, mantissas[parameter]) for b in bits])
-                with observing(FaultyCasts(kinds)) if kinds else contextlib.nullcontext():
+                some = [faults[number] for number in at]
+                golden, given = module.op.golden, {n: m.expand(len(at), *m.shape) for n, m in mantissas.items()}
+                bits = [fault for fault in some if isinstance(fault, MemoryBit)]
+                if (content := self._stored[node.name, memory].memory if memory else None) is not None:
+                    golden = self._golden(node.name, memory, _changed(content, bits))
+                else:
+                    for name in {bit.parameter for bit in bits}:
+                        right = mantissas[name]
+                        wrong = {id(b): self._flipped(part, node, b, right) for b in bits if b.parameter == name}
+                        given[name] = torch.stack([wrong.get(id(fault), right) for fault in some])
+                kinds = [fault.kind if isinstance(fault, WrongCast) else "" for fault in some]
+                with observing(FaultyCast(*kinds)) if any(kinds) else contextlib.nullcontext():
                     found = _result(golden, module, given)
                 yield from zip(at, found, strict=True)
 

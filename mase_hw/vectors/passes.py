@@ -59,5 +59,5 @@ def choose_vectors_analysis_pass(graph: MaseGraph, args: VectorArgs) -> tuple[Ma
         "faults": seen.to_json(args.seed),
         "casts": {node: use.to_json() for node, use in uses.items()},
     }
-    graph.meta[VECTORS] = Vectors(inputs, entry)
+    graph.meta[VECTORS] = Vectors(inputs, entry, stacks)
     return graph, {"frames": frames_of(graph, inputs), **entry}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -95,11 +95,12 @@ class FaultyCast:
     """Casts with one fault.
 
     Args:
-        kind: One of :data:`CAST_FAULTS`.
+        kinds: One of :data:`CAST_FAULTS`; or, if there are several, one for each index of the first dimension, where
+            anything else stands for none.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, *kinds: str) -> None:
+        self._of = {kind: torch.tensor([each == kind for each in kinds]) for kind in CAST_FAULTS}
 
     def saw(
         self, mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, result: Tensor
@@ -109,43 +110,28 @@ class FaultyCast:
 
     def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
         """Round ties the other way."""
-        if self.kind == RANGE or rounding not in _HALVES:
+        if rounding not in _HALVES:
             return value
-        wrong = tie & (floor < 0 if self.kind == TIES_NEGATIVE else floor >= 0)
+        wrong = tie & torch.where(floor < 0, self._has(TIES_NEGATIVE, value), self._has(TIES_POSITIVE, value))
         return torch.where(wrong, 2 * floor + 1 - value, value)
 
     def fitted(
         self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
     ) -> Tensor:
         """Wrap what should be saturated."""
-        if self.kind != RANGE or overflow is not Overflow.SATURATE or fmt.width > _WIDEST:
+        if overflow is not Overflow.SATURATE or fmt.width > _WIDEST:
+            return result
+        beyond = (low | high) & self._has(RANGE, result)
+        if not bool(beyond.any()):
             return result
         wrapped = value & ((1 << fmt.width) - 1)
         wrapped = torch.where(wrapped > fmt.mantissas.max_mantissa, wrapped - (1 << fmt.width), wrapped)
-        return torch.where(low | high, wrapped, result)
+        return torch.where(beyond, wrapped, result)
 
-
-class FaultyCasts(FaultyCast):
-    """Casts with another fault for each index of the first dimension.
-
-    Args:
-        kinds: One of :data:`CAST_FAULTS` for each.
-    """
-
-    def __init__(self, kinds: Sequence[str]) -> None:
-        self._each = [FaultyCast(kind) for kind in kinds]
-
-    def rounded(self, value: Tensor, floor: Tensor, tie: Tensor, rounding: Rounding) -> Tensor:
-        """Round ties the other way."""
-        parts = zip(self._each, value, floor, tie, strict=True)
-        return torch.stack([one.rounded(v, f, t, rounding) for one, v, f, t in parts])
-
-    def fitted(
-        self, result: Tensor, value: Tensor, low: Tensor, high: Tensor, fmt: FixedFormat, overflow: Overflow
-    ) -> Tensor:
-        """Wrap what should be saturated."""
-        parts = zip(self._each, result, value, low, high, strict=True)
-        return torch.stack([one.fitted(r, v, below, above, fmt, overflow) for one, r, v, below, above in parts])
+    def _has(self, kind: str, like: Tensor) -> Tensor:
+        """Where a tensor has a kind of fault."""
+        where = self._of[kind].to(like.device)
+        return where.reshape(-1, *[1] * (like.dim() - 1)) if len(where) > 1 else where.squeeze(0)
 
 
 @dataclass(frozen=True)

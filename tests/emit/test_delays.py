@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.beat_times.solver import Solver
 from mase_hw.emit import delays, fifos
 from mase_hw.emit.build import NetlistBuilder
 from mase_hw.emit.netlist import Netlist, Pin
 from mase_hw.emit.render import render_top
 from mase_hw.emit.rewire import delayed
 from mase_hw.emit.schedule import Schedule, Timeline
+from tests.unit.test_beat_networks import evaluations
 
 TOKENS, WIDTH = 32, 32  # products are as slow as projections: queries cannot be late
 
@@ -211,3 +213,38 @@ def test_no_beat_is_later(tmp_path: Path) -> None:
     fast = dict.fromkeys([f"scaled_dot_product_attention_matmul{end}" for end in ("", "_1")], lanes)
     design = compiled(Block(False), tmp_path / "design", parallelism=fast)
     assert len(queues(design)) == 2
+
+
+class Dense(nn.Module):
+    """Every layer takes what all layers before it gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, 4, 3, padding=1)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(4 * before, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())
+            for before in range(1, 9)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = [self.stem(x)]
+        for layer in self.layers:
+            found.append(layer(torch.cat(found, 1)))
+        return torch.cat(found, 1)
+
+
+@pytest.mark.slow
+def test_concatenations_of_all_layers_take_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of blocks of beats, for all depths and the schedule: a few for each block, however often it is looked at."""
+    sizes: list[int] = []
+    made = Solver.__init__
+
+    def counted(self: Solver, *args: Any) -> None:
+        made(self, *args)
+        sizes.append(len(self.places))
+
+    monkeypatch.setattr(Solver, "__init__", counted)
+    evaluated = evaluations(monkeypatch)
+    found = mase_hw.check(Dense().eval(), torch.randn(1, 1, 16, 16), {"hardware": {"max_parallelism": 4}})
+    assert found.passed
+    assert len(evaluated) < 8 * max(sizes)

@@ -127,7 +127,7 @@ class Chain:
     def catalogue(self) -> dict[str, Any]:
         def facets(stage: Steps) -> SimpleNamespace:
             latency = Latency.from_steps(stage)
-            return SimpleNamespace(hardware=SimpleNamespace(params=dict, latency=lambda _: latency))
+            return SimpleNamespace(hardware=SimpleNamespace(record=dict, latency=lambda _: latency))
 
         parts = {f"o{number}": facets(stage) for number, stage in enumerate(self.stages)}
         return parts | {"join": facets(self.join())}
@@ -187,3 +187,23 @@ def test_no_other_fifos_of_fewer_bits_do(part: int) -> None:
             assert chain.interval(others) != chain.slowest, f"seed {seed}: {others} are cheaper than {depths}"
         needed += any(depths)
     assert needed > 5, "many chains should need some"
+
+
+@pytest.mark.parametrize("needed", [(), (0,), (17, 18), (3, 40, 63), tuple(range(64))], ids=len)
+def test_fifos_that_are_not_needed_are_left_out_many_at_a_time(needed: tuple[int, ...]) -> None:
+    """What is left is what leaving out one after the other leaves, in about as many trials as the few that are needed
+    take to be found."""
+    search = RateSearch.__new__(RateSearch)
+    search.pins = [Pin(f"u{number}", "data_in") for number in range(64)]
+    wanted = {search.pins[number] for number in needed}
+    trials: list[bool] = []
+
+    def holds(depths: dict[Pin, int], shorter: Pin) -> bool:
+        trials.append(wanted <= depths.keys())
+        assert shorter not in depths
+        return trials[-1]
+
+    search.holds = holds  # type: ignore[method-assign, assignment]
+    found = search._needed(dict.fromkeys(search.pins, 1), search.pins)
+    assert found.keys() == wanted
+    assert sum(trials) <= max(1, 6 * len(needed)) and len(trials) <= max(1, 14 * len(needed))

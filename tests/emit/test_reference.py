@@ -65,6 +65,10 @@ def test_the_bits_of_each_frame_alone(name: str, tmp_path: Path, monkeypatch: py
     assert np.array_equal(outputs["data_out_0"], computed_alone(design, frames))
     assert done[-1] == (FRAMES, FRAMES)
     assert calls < FRAMES if stacks else calls >= FRAMES
+    calls = 0
+    _, few = reference.run(frames[:8], stacks=True)
+    assert np.array_equal(few["data_out_0"], outputs["data_out_0"][:8])
+    assert calls == 5 if stacks else calls > 8, "four stacks and the last frame"
 
 
 def test_a_stack_that_gives_something_else_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,5 +83,6 @@ def test_a_stack_that_gives_something_else_is_not_believed(tmp_path: Path, monke
         return {p: v + (end - begin > 2) for p, v in found.items()}
 
     monkeypatch.setattr(reference, "_results", wrong)
-    _, outputs = reference.run(frames)
-    assert np.array_equal(outputs["data_out_0"], computed_alone(design, frames))
+    for some, stacks in ((frames, False), (frames[:5], True)):
+        _, outputs = reference.run(some, stacks=stacks)
+        assert np.array_equal(outputs["data_out_0"], computed_alone(design, some))

@@ -286,12 +286,8 @@ def test_room_for_frames_that_fills(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(expected.edges[0].offered[9]) > 1000 and resumed[2]
 
 
-@pytest.mark.parametrize("stages", [8, 32])
-def test_back_pressure_along_a_chain_takes_few_evaluations(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a chain stands a module with a beat every four cycles: a sweep and one back find nearly all."""
-    beats = 1024
-    at = 4 * np.arange(beats)
-    slow = Steps.at(4 * beats, needed=(at,), freed=(at,), emitted=at, delay=(1,), room=(2,), pipe=1, queue=2)
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The block of every evaluation from now on."""
     evaluated: list[int] = []
     for node in (Latest, Run):
         original = node.evaluate
@@ -301,11 +297,25 @@ def test_back_pressure_along_a_chain_takes_few_evaluations(stages: int, monkeypa
             return original(self, *args)
 
         monkeypatch.setattr(node, "evaluate", called)
-    network = BeatNetwork()
-    edge = network.source(beats)
+    return evaluated
+
+
+def slow_chain(network: BeatNetwork, edge: int, beats: int, stages: int) -> int:
+    """Registers, and behind them a module with a beat every four cycles."""
+    at = 4 * np.arange(beats)
+    slow = Steps.at(4 * beats, needed=(at,), freed=(at,), emitted=at, delay=(1,), room=(2,), pipe=1, queue=2)
     for _ in range(stages):
         (edge,) = network.stage(Steps.registered(beats, 1, 2, skid=True), [edge])
     (edge,) = network.stage(slow, [edge])
+    return edge
+
+
+@pytest.mark.parametrize("stages", [8, 32])
+def test_back_pressure_along_a_chain_takes_few_evaluations(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a chain stands a module with a beat every four cycles: a sweep and one back find nearly all."""
+    evaluated = evaluations(monkeypatch)
+    network = BeatNetwork()
+    edge = slow_chain(network, network.source(1024), 1024, stages)
     network.sink(edge)
     for frame in range(3):
         evaluated.clear()
@@ -315,15 +325,66 @@ def test_back_pressure_along_a_chain_takes_few_evaluations(stages: int, monkeypa
     assert network.edges[edge].offered[:3].tolist() == [2 * stages + 2 + 4 * beat for beat in range(3)]
 
 
-def test_of_another_network_nothing_is_taken() -> None:
-    for seed in range(5019, 5025):
-        before = BeatNetwork()
-        Recipe(seed + 1).build(before)
+@pytest.mark.parametrize("chains", [2, 12])
+def test_what_is_ahead_of_unlimited_room_is_solved_first(chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains with unlimited room in between take no more evaluations a block than one of them."""
+    evaluated = evaluations(monkeypatch)
+    network = BeatNetwork()
+    edge = network.source(1024)
+    for number in range(chains):
+        edge = slow_chain(network, edge, 1024, 4 + number % 3)
+        (edge,) = network.stage(Steps.queued(1, UNLIMITED), [edge])
+    network.sink(edge)
+    network.advance()
+    assert len(evaluated) < 3 * len(network._solver.places)
+
+
+def test_a_network_like_another_one_takes_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more module in a branch, whose beats wait anyway: what comes after the join is as it was."""
+
+    def built(more: bool) -> BeatNetwork:
+        network = BeatNetwork(solved)
+        short = edge = network.source(1024, name="in")
+        for number in range(8):
+            (edge,) = network.stage(Steps.registered(1024, 1, 2, skid=True), [edge], ("long", number))
+        if more:
+            (short,) = network.stage(Steps.registered(1024, 1, 2, skid=True), [short], "more")
+        (short,) = network.stage(Steps.queued(1, UNLIMITED), [short], "queue")
+        (edge,) = network.stage(Steps.registered(1024, 2, 1), [edge, short], "join")
+        for number in range(8):
+            (edge,) = network.stage(Steps.registered(1024, 1, 2, skid=True), [edge], ("behind", number))
+        network.sink(edge)
+        return network
+
+    solved = Solved()
+    before, network, alone = built(more=False), built(more=True), built(more=True)
+    before.advance()
+    network.begin_with(before)
+    evaluated = evaluations(monkeypatch)
+    network.advance()
+    few = len(evaluated)
+    alone.advance()
+    assert [edge.offered.tolist() for edge in network.edges] == [edge.offered.tolist() for edge in alone.edges]
+    assert 5 * few < len(evaluated) - few
+
+
+@pytest.mark.parametrize("others", [{"more": 2}, {"more": -1}, {"seed": 1}, {"paced": True}], ids=str)
+@pytest.mark.parametrize("seeds", [range(5019, 5023), pytest.param(range(4000, 4060), marks=pytest.mark.slow)], ids=len)
+def test_from_any_other_network(others: dict[str, int], seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more room or less, with other streams, or with nothing in common but names: the solution is the same."""
+    monkeypatch.setattr(blocks, "LEAST_BEATS", 2)
+    for seed in seeds:
+        more = max(0, -others.get("more", 0))
+        expected = outcome(beat_reference.BeatNetwork(), Recipe(seed, more=more))
+        before = BeatNetwork(solved := Solved())
+        room = max(0, others.get("more", 0))
+        Recipe(seed + others.get("seed", 0), paced=bool(others.get("paced")), more=room).build(before)
         with suppress(CatalogueError):
-            before.advance()
-        network = BeatNetwork()
+            for _ in range(FRAMES - 1):
+                before.advance()
+        network = BeatNetwork(solved)
         network.begin_with(before)
-        assert outcome(network, Recipe(seed)) == outcome(beat_reference.BeatNetwork(), Recipe(seed)), f"seed {seed}"
+        assert outcome(network, Recipe(seed, more=more)) == expected, f"seed {seed}"
 
 
 def test_modules_that_never_pause() -> None:

@@ -16,7 +16,8 @@ state or of the result; everything inside saturates, since wrapping would make t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -25,12 +26,11 @@ from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.nn.recurrence import GATES, beside, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.numerics.exact_sums import exact_linear, exact_matmul
+from mase_hw.numerics.observing import note_look_up
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
 from mase_hw.ops._functions import BY_NAME, TABLE_BITS, address, entry, key_of, table
 
-Look = Callable[[str, Arithmetic, Tensor], Tensor]
-"""A table by the name of its memory, its arithmetic, and mantissas to look up."""
 TABLES = {"SIGMOID_FILE": "sigmoid", "TANH_FILE": "tanh", "CELL_TANH_FILE": "tanh"}
 """The function in every memory of a layer."""
 INSIDE = ("gate", "cell")
@@ -95,11 +95,14 @@ class Cell:
         a: The arithmetic.
         t: Mantissas of ``data_in_0 (..., T, H * G)``, ``weight`` and the optional ``bias``; these two may have a first
             dimension more, along which those of the data differ in their weights.
-        find: Where tables are looked up, if not in those that the formats ask for.
+        replaced: Tables by the name of their memory, in place of those that the formats ask for: their entries, or
+            those of one for each index of the first dimension of the data, one after the other.
     """
 
-    def __init__(self, a: Arithmetic, t: Mapping[str, Tensor], find: Look | None = None) -> None:
-        self.a, self.tables, self.inner, self.find = a, tables(a), squashed(a), find or look
+    def __init__(
+        self, a: Arithmetic, t: Mapping[str, Tensor], replaced: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> None:
+        self.a, self.tables, self.inner = a, tables(a), squashed(a)
         self.units, self.gates = t["weight"].shape[-1], GATES[a.attributes["kind"]]
         self.name = state_of(a.formats)
         given, state, weight = (_size(a.formats[name]) for name in ("data_in_0", self.name, "weight"))
@@ -126,11 +129,12 @@ class Cell:
             self.bias = _left(as_carrier(t["bias"], self.carrier), bias_shift - a.formats["bias"].frac_width)
             if self.bias.dim() == 2:
                 self.bias = self.bias.reshape(len(self.bias), *[1] * (t["data_in_0"].dim() - 3), -1)
-        self.stored: dict[str, Tensor] = {}
-        learns = torch.is_grad_enabled() and any(value.requires_grad for value in t.values())
-        if find is None and not learns:
+        self.replaced = replaced
+        stored = dict(replaced)
+        if not (torch.is_grad_enabled() and any(value.requires_grad for value in t.values())):
             keys = {name: key_of(TABLES[name], at) for name, at in self.tables.items()}
-            self.stored = {n: as_carrier(table(k), self.carrier) for n, k in keys.items() if k[2].width <= TABLE_BITS}
+            stored = {name: table(key) for name, key in keys.items() if key[2].width <= TABLE_BITS} | stored
+        self.stored = {name: as_carrier(entries, self.carrier) for name, entries in stored.items()}
 
     def _aligned(self, x: Tensor, dim: int, shifts: Sequence[int]) -> Tensor:
         """Gate by gate what stands unit by unit, in the carrier, each gate shifted left by so many bits."""
@@ -210,9 +214,14 @@ class Cell:
 
     def _look(self, memory: str, x: Tensor) -> Tensor:
         at = self.tables[memory]
-        if memory in self.stored:
-            return entry(self.stored[memory], address(at.formats["data_in_0"], x))
-        return as_carrier(self.find(memory, at, x), self.carrier)
+        if memory not in self.stored:
+            return as_carrier(look(memory, at, x), self.carrier)
+        place, size = address(at.formats["data_in_0"], x), 1 << at.formats["data_in_0"].width
+        if memory in self.replaced:
+            note_look_up(place)
+            if len(self.stored[memory]) > size:
+                place = place + torch.arange(len(x), device=x.device).reshape(-1, *[1] * (x.dim() - 1)) * size
+        return entry(self.stored[memory], place)
 
     def _relu(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         exact = (self._dot(h) + x).clamp(min=0)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
@@ -15,12 +14,12 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Matrix, Params, Precision, Tensor3, Vector, port
 from mase_hw.nn.recurrence import GATES, Recurrence, inside
 from mase_hw.nn.streaming import AFTER, BEFORE
-from mase_hw.numerics import as_carrier, carrier, magnitude, symbolic
+from mase_hw.numerics import carrier, magnitude, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Inner, Latency, Memory, OpDef, Request
 from mase_hw.ops._binary import covering_both
-from mase_hw.ops._functions import TABLE_BITS, entries, key_of, look_up, memory
+from mase_hw.ops._functions import TABLE_BITS, entries, key_of, memory
 from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.recurrent._cells import TABLES, Cell, look, tables
+from mase_hw.ops.recurrent._cells import TABLES, Cell, tables
 from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
 
@@ -186,22 +185,9 @@ def _results(a: Arithmetic, found: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
 
 
 def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
-    """What a layer gives with another table."""
-    at = tables(a)[name]
-    given = entries(key_of(TABLES[name], at), content)
-    size = 1 << at.formats["data_in_0"].width
-
-    def find(memory_name: str, where: Arithmetic, x: Tensor) -> Tensor:
-        if memory_name != name:
-            return look(memory_name, where, x)
-        if len(given) == size:
-            found = look_up(key_of(TABLES[name], where), x, given)
-        else:  # a table for each index of the first dimension
-            first = torch.arange(len(x), device=x.device).reshape(-1, *[1] * (x.dim() - 1)) * size
-            found = given.to(x.device)[(x.to(torch.int64) & (size - 1)) + first]
-        return as_carrier(found, carrier(magnitude(where.formats["data_out_0"])))
-
-    return lambda _, t: _results(a, Cell(a, t, find).run(t, t.get(BEFORE)))
+    """What a layer gives with another table, or with one for each index of the first dimension."""
+    replaced = {name: entries(key_of(TABLES[name], tables(a)[name]), content)}
+    return lambda _, t: _results(a, Cell(a, t, replaced).run(t, t.get(BEFORE)))
 
 
 def _memories(a: Arithmetic) -> dict[str, Memory]:
