@@ -42,6 +42,7 @@ COMMANDS = (
     "cache",
     "regress",
     "synth",
+    "system",
     "lint",
     "ops",
 )
