@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         "interval": manifest.timing.interval,
     }
     system.write(out)
-    return {**system.manifest, "digest": system.digest}
+    written: dict[str, Any] = json.loads(system.manifest_text())
+    return written
 
 
 def _name(manifest: Manifest) -> str:

@@ -12,7 +12,7 @@
 //
 // Latency:    3 cycles from `start` to the first burst.
 // Throughput: 1 burst per 3 cycles.
-// Golden:     `bursts` in tests/system/axi_bench.py.
+// Golden:     `bursts` in tests/system/shell_bench.py.
 module system_bursts #(
     parameter int ADDR_WIDTH  = 32,
     parameter int DATA_WIDTH  = 64,

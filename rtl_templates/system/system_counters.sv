@@ -10,7 +10,7 @@
 //
 // Latency:    1 cycle.
 // Throughput: does not affect anything.
-// Golden:     `counted` in tests/system/axi_bench.py.
+// Golden:     `memory_jobs` in tests/system/shell_bench.py.
 module system_counters #(
     parameter int IN_BEATS  = 1,
     parameter int OUT_BEATS = 1,

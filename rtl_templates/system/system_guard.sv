@@ -12,7 +12,7 @@
 //
 // Latency:    0 cycles.
 // Throughput: 1 beat per cycle; a short frame takes the cycles of a whole one.
-// Golden:     `guarded` in tests/system/stream_bench.py.
+// Golden:     `guarded` in tests/system/shell_bench.py.
 module system_guard #(
     parameter int WIDTH = 64,
     parameter int BEATS = 8
