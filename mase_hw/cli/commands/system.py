@@ -14,8 +14,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="folder to write")
-    parser.add_argument("--data", choices=("memory", "stream"), default="memory", help="where frames lie (memory)")
-    parser.add_argument("--bus", type=int, choices=(32, 64, 128), default=64, help="bits of a beat of the bus (64)")
+    parser.add_argument(
+        "--data", metavar="WHERE", choices=("memory", "stream"), default="memory", help="memory or stream (memory)"
+    )
+    parser.add_argument("--bus", type=int, metavar="BITS", choices=(32, 64, 128), default=64, help="32, 64 or 128 (64)")
     parser.add_argument("--packed", action="store_true", help="elements without gaps between them")
     parser.add_argument("--address-bits", type=int, default=32, metavar="N", help="of the bus master (32)")
     parser.add_argument("--burst", type=int, default=64, metavar="N", help="beats of a burst at most (64)")
