@@ -44,6 +44,7 @@ RIGHT: Mapping[str, Words] = {
     "cache": lambda place, out: [str(place.folder / "designs" / "runtime-cache")],
     "regress": lambda place, out: [str(place.folder / "designs"), "--out", str(place.runs), "--jobs", "1"],
     "synth": lambda place, out: [str(place.bundle)],
+    "system": lambda place, out: [str(place.bundle), "--out", str(out / "system")],
     "lint": lambda place, out: [str(out / "one.sv")],
     "ops": lambda place, out: [],
 }
@@ -67,6 +68,7 @@ KEYS = {
     "cache": {"entries", "removed"},
     "regress": {"passed", "jobs", "results", "differences"},
     "synth": {"target", "total"},
+    "system": {"system", "selftest"},
     "lint": {"files", "complaints"},
     "ops": {"ops", "others"},
 }
@@ -80,6 +82,7 @@ WRONG: Mapping[str, list[str]] = {
     **{name: ["nowhere"] for name in ("sim", "report", "synth", "cache", "lint")},
     "regress": ["nowhere.toml", "--out", "out"],
     "new": ["no-name"],
+    "system": ["nowhere", "--out", "made"],
 }
 """Arguments that no command takes; the others take none that could be wrong."""
 
