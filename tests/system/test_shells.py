@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def simulate(
     step: int,
     edit: tuple[str, str, str] = ("", "", ""),
 ) -> int:
-    """How many tests of the bench fail, with a text of one module of the library replaced."""
+    """How many tests of the bench do not pass, with a text of one module of the library replaced."""
     tools = find_build_tools().env
     for key, value in {**tools, "MAKEFLAGS": tools["MAKEFLAGS"] + tiny}.items():
         monkeypatch.setenv(key, value)
@@ -74,18 +75,20 @@ def simulate(
         log_file=work / "build.log",
     )
     monkeypatch.syspath_prepend(str(BENCH.parent))
-    results = runner.test(
-        hdl_toplevel=TOP.stem,
-        test_module=BENCH.stem,
-        test_dir=work,
-        build_dir=work / "build",
-        results_xml=str(work / "results.xml"),
-        extra_env={"PYTHONPATH": str(BENCH.parent), "COCOTB_LOG_LEVEL": "WARNING", "SHELL_STEP": str(step)},
-        log_file=work / "run.log",
-    )
-    total, failed = get_results(results)
-    assert total == TESTS
-    return failed
+    results = work / "results.xml"
+    with contextlib.suppress(SystemExit):  # which it raises when a test fails
+        runner.test(
+            hdl_toplevel=TOP.stem,
+            test_module=BENCH.stem,
+            test_dir=work,
+            build_dir=work / "build",
+            results_xml=str(results),
+            extra_env={"PYTHONPATH": str(BENCH.parent), "COCOTB_LOG_LEVEL": "WARNING", "SHELL_STEP": str(step)},
+            log_file=work / "run.log",
+        )
+    # Those that are missing were not run: an invariant of the RTL has stopped the simulation.
+    total, failed = get_results(results) if results.is_file() else (0, 0)
+    return failed + TESTS - total
 
 
 def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
@@ -100,7 +103,4 @@ def test_shells_reset_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_what_is_broken_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str, name: str) -> None:
-    try:
-        assert simulate(tmp_path, monkeypatch, tiny, step=37, edit=MUTANTS[name]) > 0
-    except SystemExit:  # an invariant of the module has stopped the simulation
-        assert "%Fatal" in (tmp_path / "run.log").read_text()
+    assert simulate(tmp_path, monkeypatch, tiny, step=37, edit=MUTANTS[name]) > 0
