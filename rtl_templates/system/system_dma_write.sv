@@ -15,7 +15,7 @@
 // outstanding and the module may be reset.
 //
 // Latency:    5 cycles from the beat that completes a burst to its address.
-// Throughput: a burst of n beats every n + 4 cycles, less the waiting of the memory.
+// Throughput: 1 beat per cycle for bursts of 4 beats and more, less the waiting of the memory.
 // Golden:     identity on the beats of the job.
 module system_dma_write #(
     parameter  int ADDR_WIDTH  = 32,
@@ -65,7 +65,9 @@ module system_dma_write #(
   logic              room;
   logic              ended;
   logic              ended_last;
-  logic [       8:0] left_q;  // beats of the burst whose address was taken
+  logic [       8:0] left_q;  // beats of the burst that is being sent
+  logic [       8:0] next_q;  // beats of the one behind it, if its address was taken already
+  logic              sent;
   logic [      31:0] frames_q;  // frames that were not acknowledged
 
   assign taken = awvalid && awready;
@@ -83,7 +85,7 @@ module system_dma_write #(
       .frames       (frames),
       .enable       (1'b1),
       .halt         (halt),
-      .allowed      (32'(count) >= 32'(length) && left_q == '0 && room),
+      .allowed      (32'(count) >= 32'(length) + 32'(left_q) && next_q == '0 && room),
       .address      (awaddr),
       .length       (length),
       .frame_end    (frame_end),
@@ -112,13 +114,22 @@ module system_dma_write #(
   assign wvalid = left_q != '0;
   assign wlast  = left_q == 9'd1;
 
+  assign sent   = left_q == '0 || (left_q == 9'd1 && wready);
+
   always_ff @(posedge clk) begin
     if (rst) begin
       left_q <= '0;
-    end else if (taken) begin
-      left_q <= length;
-    end else if (wvalid && wready) begin
-      left_q <= left_q - 9'd1;
+      next_q <= '0;
+    end else begin
+      if (sent) begin
+        left_q <= taken ? length : next_q;
+        next_q <= '0;
+      end else begin
+        left_q <= left_q - 9'(wready);
+        if (taken) begin
+          next_q <= length;
+        end
+      end
     end
   end
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.cli import main
@@ -20,10 +22,22 @@ from mase_hw.system.selftest import build_program
 from tests.handoff.conftest import tiny as tiny
 from tests.handoff.designs import emit
 from tests.passes.digits import digits
+from tests.unit.pipeline import rule
 
 ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_name("faults.c")
 FRAMES = 6
+
+
+class Long(nn.Module):
+    """A ReLU of a long vector."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(x)
 
 
 @pytest.fixture(scope="session")
@@ -157,3 +171,22 @@ def test_every_width(tmp_path: Path, bundle: mase_hw.Design, tiny: str, bus: int
     make_system(bundle.path, tmp_path / "system", options)
     build_program(tmp_path / "system", make=tiny)
     assert run_selftest(tmp_path / "system", stalls=30).passed
+
+
+@pytest.mark.slow
+def test_long_frames_keep_the_bus_busy(tmp_path: Path, tiny: str) -> None:
+    """A beat of the bus per cycle in each direction: the interval is met within 2 %."""
+    frame = torch.linspace(-4, 4, 16384).repeat(4, 1)
+    config = {
+        "quantize": {"default": rule(data_in_width=8, data_in_frac_width=4, data_out_width=8, data_out_frac_width=4)},
+        "hardware": {"parallelism": {"relu": {"data_in_0": 8}}},
+    }
+    design = mase_hw.compile(Long().eval(), frame[:1], config, out=tmp_path / "bundle", vectors=(frame,))
+    interval = design.manifest["timing"]["interval"]
+    assert interval == 2048
+    make_system(design.path, tmp_path / "system")
+    build_program(tmp_path / "system", make=tiny)
+    result = run_selftest(tmp_path / "system")
+    assert result.passed
+    cycles = int(re.findall(r"(\d+) cycles", result.text)[0])
+    assert interval <= cycles <= 1.02 * interval, result.text
