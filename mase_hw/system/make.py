@@ -96,7 +96,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, frames: tuple[Frame, Frame
     widths.append(("DATA_WIDTH", options.bus))
     bursts = [("BURST", options.burst), ("OUTSTANDING", options.outstanding)] if options.data == "memory" else []
     name = _name(manifest)
-    ports, names = _shell_ports(shell)
+    ports, names = _shell_ports(shell, dict(widths))
     text = (
         environment()
         .get_template("system/top.sv.j2")
@@ -106,9 +106,8 @@ def _add_hardware(system: Bundle, manifest: Manifest, frames: tuple[Frame, Frame
             core=manifest.top,
             shell=shell,
             memory=bool(manifest.parameters),
-            widths=widths,
             parameters=[
-                *((key, key) for key, _ in widths),
+                *widths,
                 *bursts,
                 *_sides(frames),
                 ("OUT_SIGNED", int(frames[1].signed)),
@@ -136,10 +135,13 @@ def _sides(frames: tuple[Frame, Frame]) -> list[tuple[str, int]]:
     ]
 
 
-def _shell_ports(shell: str) -> tuple[str, list[str]]:
+def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
     """The ports of a shell that are those of the system as well: all but the core's, as text and by name."""
     text = (rtl_root() / f"system/{shell}.sv").read_text(encoding="utf-8")
     ports = text.partition("\n) (\n")[2].partition("    // the core\n")[0].rstrip().rstrip(",")
+    # Columns are aligned for the widths that are written in the shell.
+    ports = re.sub(r"(?<=\S) +", " ", ports).replace("[ ", "[")
+    ports = re.sub(r"(\w+_WIDTH)(/8)?-1:", lambda of: f"{widths[of[1]] // (8 if of[2] else 1) - 1}:", ports)
     return ports, re.findall(r"(\w+)(?:,|$)\s*(?://.*)?$", ports, re.MULTILINE)
 
 

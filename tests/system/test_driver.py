@@ -17,6 +17,8 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.lint import lint
+from mase_hw.simulate.build.tools import find_build_tools, lint_bundle
 from mase_hw.system import Frame, SystemOptions, make_system, run_selftest
 from mase_hw.system.selftest import build_program
 from tests.handoff.conftest import tiny as tiny
@@ -126,6 +128,16 @@ def test_the_same_bytes(bundle: mase_hw.Design, system: Path, tmp_path: Path) ->
     assert manifest["design"] == bundle.manifest["digest"]
     digest = (system / "software/mase_design.h").read_text()
     assert f"0x{manifest['design'][:8]}u" in digest and f"0x{manifest['design'][8:16]}u" in digest
+
+
+def test_the_top_level_is_clean(system: Path, tmp_path: Path, bundle: mase_hw.Design) -> None:
+    """For Verible and for Verilator with every warning, with frames in memory and on streams."""
+    tools = find_build_tools()
+    make_system(bundle.path, tmp_path / "stream", SystemOptions(data="stream", bus=32, elements="packed"))
+    for folder in (system, tmp_path / "stream"):
+        top = (folder / "rtl/top.f").read_text().strip()
+        assert not lint([folder / f"rtl/{top}.sv"])
+        assert lint_bundle(folder, top, tools) == lint_bundle(folder, top, tools, "-DSYNTHESIS") == ""
 
 
 def test_frames() -> None:
