@@ -1,4 +1,4 @@
-"""What software needs around a core: registers, a way to memory, an interrupt, a driver and a self-test."""
+"""Registers, bus master, C driver and self-test around a core."""
 
 from mase_hw.system.frames import Frame
 from mase_hw.system.make import make_system

@@ -79,15 +79,15 @@ class Frame:
         return ceil_div(self.size * self.slot, self.bus)
 
     @property
-    def bytes(self) -> int:
-        """In memory, the end padded to the bus width."""
+    def length(self) -> int:
+        """Bytes in memory, the end padded to the bus width."""
         return self.beats * self.bus // 8
 
     def pack(self, values: list[int]) -> bytes:
         """The integers of a frame as it lies in memory."""
         mask = (1 << self.slot) - 1
         word = sum((value & mask) << (self.slot * index) for index, value in enumerate(values))
-        return word.to_bytes(self.bytes, "little")
+        return word.to_bytes(self.length, "little")
 
     def unpack(self, raw: bytes) -> list[int]:
         """The inverse of :meth:`pack`."""
@@ -109,7 +109,7 @@ class Frame:
             "element_bits": self.width,
             "slot_bits": self.slot,
             "signed": self.signed,
-            "bytes": self.bytes,
+            "bytes": self.length,
             "order": "as `streamed` of the port in the bundle's manifest, the last size fastest, without pad lanes; "
             "least significant bit first, zeros at the end",
         }

@@ -5,7 +5,7 @@
 // A job is FRAMES frames of FRAME_BEATS beats, one behind the other from `address`
 // on. Bursts end at 4 KiB boundaries and at the ends of frames and are at most BURST
 // beats long. An address is given only when the FIFO holds the whole burst, so that
-// `wvalid` never waits for the stream: a core that stands still does not block the
+// `wvalid` never waits for the stream: a core that does not move does not block the
 // bus, and a reset has to wait for the memory alone.
 //
 // `frame_done` pulses when the memory has acknowledged the last burst of a frame,

@@ -1,4 +1,4 @@
-"""cocotb bench of both shells around a core that gives back what it gets; the bus models are cocotbext-axi's."""
+"""cocotb bench of both shells around a core that returns what it gets; the bus models are cocotbext-axi's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both shells, with a core that gives back what it gets, between other people's bus models."""
+"""Both shells, with a core that returns what it gets, between other people's bus models."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both shells around a core that gives back what it gets, for bus models of other people.
+// Both shells around a core that returns what it gets, for bus models of other people.
 module system_bench (
     input  logic        clk,
     input  logic        rst_n,
