@@ -44,6 +44,7 @@ COMMANDS = (
     "env",
     "regress",
     "synth",
+    "system",
     "lint",
     "ops",
 )

@@ -52,6 +52,6 @@ def library_modules() -> dict[str, str]:
     root = rtl_root()
     return {
         path.stem: path.relative_to(root).as_posix()
-        for folder in ("lib", "ops")
+        for folder in ("lib", "ops", "system")
         for path in (root / folder).glob("*.sv")
     }

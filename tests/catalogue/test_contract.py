@@ -17,7 +17,8 @@ from mase_hw.opdef import SUPPORT
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .headers import read_header, without_comments
 
-RTL_FILES = sorted(p.relative_to(rtl_root()).as_posix() for p in rtl_root().glob("*/*.sv"))
+# Those of a system stand around a design, not in it: tests/system.
+RTL_FILES = sorted(p.relative_to(rtl_root()).as_posix() for f in ("lib", "ops") for p in rtl_root().glob(f"{f}/*.sv"))
 
 # Files that neither an op nor the netlist names, and why they are there.
 UNUSED: dict[str, str] = {}

@@ -46,6 +46,7 @@ RIGHT: Mapping[str, Words] = {
     "env": lambda place, out: [],
     "regress": lambda place, out: [str(place.folder / "designs"), "--out", str(place.runs), "--jobs", "1"],
     "synth": lambda place, out: [str(place.bundle)],
+    "system": lambda place, out: [str(place.bundle), "--out", str(out / "system")],
     "lint": lambda place, out: [str(out / "one.sv")],
     "ops": lambda place, out: [],
 }
@@ -71,6 +72,7 @@ KEYS = {
     "env": {"variables"},
     "regress": {"passed", "jobs", "results", "differences"},
     "synth": {"target", "total"},
+    "system": {"system", "selftest"},
     "lint": {"files", "complaints"},
     "ops": {"ops", "others"},
 }
@@ -86,6 +88,7 @@ WRONG: Mapping[str, list[str]] = {
     "new": ["no-name"],
     "docs": ["nowhere"],
     "env": ["no-such-program"],
+    "system": ["nowhere", "--out", "made"],
 }
 """Arguments that no command takes; the others take none that could be wrong."""
 

@@ -49,6 +49,7 @@ LAYERS = (
     "training",
     "regress",
     "synth",
+    "system",
     "preflight",
     "partition",
     "compat",

@@ -12,8 +12,26 @@ from mase_hw.host.lint import lint
 MAX_LINES = 600
 PICTURE_BYTES = 64_000
 MAX_BYTES = 400_000
-TEXT = {".py", ".sv", ".svh", ".j2", ".sh", ".toml", ".txt", ".md", ".h", ".cpp", ".vlt", ".tcl", ".xdc", ".yml", ""}
-CODE = {".py", ".sv", ".svh", ".j2", ".sh", ".h", ".cpp"}
+TEXT = {
+    ".py",
+    ".sv",
+    ".svh",
+    ".c",
+    ".rdl",
+    ".j2",
+    ".sh",
+    ".toml",
+    ".txt",
+    ".md",
+    ".h",
+    ".cpp",
+    ".vlt",
+    ".tcl",
+    ".xdc",
+    ".yml",
+    "",
+}
+CODE = {".py", ".sv", ".svh", ".j2", ".sh", ".c", ".rdl", ".h", ".cpp"}
 
 # Written in pieces, so that this file does not contain them.
 FORBIDDEN = {

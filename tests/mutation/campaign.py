@@ -21,8 +21,9 @@ GUARDS = 3
 
 
 def sources() -> list[Path]:
-    """Every file that is mutated."""
-    return [*sorted(rtl_root().glob("*/*.sv")), *GOLDEN]
+    """Every file that is mutated; what stands around a design (``system``) is reached by no case of the catalogue."""
+    rtl = [path for folder in ("lib", "ops") for path in sorted(rtl_root().glob(f"{folder}/*.sv"))]
+    return [*rtl, *GOLDEN]
 
 
 def mutants_of(path: Path) -> list[Mutant]:

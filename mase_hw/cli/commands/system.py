@@ -1,0 +1,65 @@
+"""The subcommand ``system``."""
+
+from __future__ import annotations
+
+import argparse
+
+from mase_hw.cli._common import FAILED, OK, path
+from mase_hw.cli.answers import answer
+
+HELP = "put registers, a way to memory, a driver and a self-test around the core of a bundle"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument(
+        "--data", metavar="WHERE", choices=("memory", "stream"), default="memory", help="memory or stream (memory)"
+    )
+    parser.add_argument("--bus", type=int, metavar="BITS", choices=(32, 64, 128), default=64, help="32, 64 or 128 (64)")
+    parser.add_argument("--packed", action="store_true", help="elements without gaps between them")
+    parser.add_argument("--address-bits", type=int, default=32, metavar="N", help="of the bus master (32)")
+    parser.add_argument("--burst", type=int, default=64, metavar="N", help="beats of a burst at most (64)")
+    parser.add_argument("--outstanding", type=int, default=4, metavar="N", help="bursts without an answer at most (4)")
+    parser.add_argument("--selftest", action="store_true", help="run the driver's self-test on the Verilated model")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the system; 0 if the self-test, if asked for, passes.
+
+    Raises:
+        MaseHwError: If something is wrong with the bundle, the tools or the arguments.
+    """
+    from pydantic import ValidationError
+
+    from mase_hw.errors import ConfigError
+    from mase_hw.system import SystemOptions, make_system, run_selftest
+
+    try:
+        options = SystemOptions(
+            data=arguments.data,
+            bus=arguments.bus,
+            elements="packed" if arguments.packed else "aligned",
+            address_bits=arguments.address_bits,
+            burst=arguments.burst,
+            outstanding=arguments.outstanding,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            "this option of the system is out of range",
+            field="--" + str(first["loc"][0]).replace("_", "-"),
+            got=first["input"],
+            expected=first["msg"],
+        ) from error
+    manifest = make_system(arguments.bundle, arguments.out, options)
+    lines = [f"{manifest['top']}: written to {arguments.out}"]
+    found = {"system": manifest, "selftest": None}
+    passed = True
+    if arguments.selftest:
+        result = run_selftest(arguments.out)
+        passed = result.passed
+        found["selftest"] = {"passed": passed, "text": result.text}
+        lines.append(result.text)
+    return answer(arguments, OK if passed else FAILED, found, "\n".join(lines))

@@ -1,0 +1,187 @@
+"""Bundle -> system: the shell's parameters from the manifest, the top level, and the software."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from mase_hw._version import __version__
+from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
+from mase_hw.emit.read_bundle import read_file, read_manifest
+from mase_hw.emit.render import environment
+from mase_hw.errors import ConfigError
+from mase_hw.hardware.library import with_dependences
+from mase_hw.hardware.manifest import Manifest, Port, typed
+from mase_hw.host.resources import rtl_root
+from mase_hw.streams import ceil_div
+from mase_hw.system.frames import Frame
+from mase_hw.system.options import SystemOptions
+
+SOFTWARE = "system/software"
+"""Below ``rtl_templates``; a template of it ends in ``.j2``."""
+MORE_FRAMES = 4
+"""That may be between the ends of frames at the input and at the output, besides those in the core."""
+
+
+def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> dict[str, Any]:
+    """Write the system of a bundle.
+
+    Args:
+        bundle: Folder that was emitted.
+        out: Folder to write; an older system there is replaced as a whole.
+        options: What may be chosen.
+
+    Returns:
+        The manifest of the system.
+
+    Raises:
+        EmitError: If the bundle is damaged, or the folder cannot be written.
+        ConfigError: If the design has several inputs or outputs, frames that memory cannot hold, or no vectors.
+    """
+    options = options or SystemOptions()
+    raw = read_manifest(bundle)
+    manifest = typed(raw, str(bundle))
+    source, sink = _ports(manifest)
+    packed = options.elements == "packed"
+    frames = (Frame.of(source, options.bus, packed), Frame.of(sink, options.bus, packed))
+    system = Bundle()
+    core = [file for file in raw["files"] if file.startswith("mem/")] + list(manifest.rtl)
+    for file in core:
+        system.add(file, read_file(bundle, raw, file))
+    _add_hardware(system, manifest, frames, options)
+    _add_software(system, manifest, frames, options, _vectors(bundle, raw, manifest, frames))
+    system.manifest = {
+        "format_version": FORMAT_VERSION,
+        "generator": {"mase_hw": __version__},
+        "kind": "system",
+        "top": _name(manifest),
+        "design": manifest.digest,
+        "options": options.model_dump(),
+        "frames": {"in": frames[0].entry(), "out": frames[1].entry()},
+        "interval": manifest.timing.interval,
+    }
+    system.write(out)
+    written: dict[str, Any] = json.loads(system.manifest_text())
+    return written
+
+
+def _name(manifest: Manifest) -> str:
+    return f"{manifest.top}_system"
+
+
+def _ports(manifest: Manifest) -> tuple[Port, Port]:
+    inputs = [port for port in manifest.ports if port.direction == "in"]
+    outputs = [port for port in manifest.ports if port.direction == "out"]
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise ConfigError(
+            "a system takes designs with one input and one output so far",
+            node=manifest.top,
+            got=f"inputs {[port.name for port in inputs]}, outputs {[port.name for port in outputs]}",
+            remedy="connect the core's own streams, which the bundle's README describes",
+        )
+    return inputs[0], outputs[0]
+
+
+def _add_hardware(system: Bundle, manifest: Manifest, frames: tuple[Frame, Frame], options: SystemOptions) -> None:
+    shell = f"system_{options.data}"
+    library = with_dependences([f"system/{shell}.sv"])
+    files = list(manifest.rtl)
+    for name in library:
+        if f"rtl/{name}" not in files:
+            files.insert(len(files) - 1, f"rtl/{name}")
+            system.add(f"rtl/{name}", (rtl_root() / name).read_bytes())
+    widths = [("ADDR_WIDTH", options.address_bits)] if options.data == "memory" else []
+    widths.append(("DATA_WIDTH", options.bus))
+    bursts = [("BURST", options.burst), ("OUTSTANDING", options.outstanding)] if options.data == "memory" else []
+    name = _name(manifest)
+    ports, names = _shell_ports(shell, dict(widths))
+    text = (
+        environment()
+        .get_template("system/top.sv.j2")
+        .render(
+            version=__version__,
+            name=name,
+            core=manifest.top,
+            shell=shell,
+            memory=bool(manifest.parameters),
+            parameters=[
+                *widths,
+                *bursts,
+                *_sides(frames),
+                ("OUT_SIGNED", int(frames[1].signed)),
+                ("FLIGHT", ceil_div(manifest.timing.last, manifest.timing.interval) + MORE_FRAMES),
+                ("DIGEST", f"64'h{manifest.digest[:16]}"),
+            ],
+            ports=ports,
+            names=names,
+            input=frames[0],
+            output=frames[1],
+        )
+    )
+    files.append(f"rtl/{name}.sv")
+    system.add(files[-1], text)
+    system.add("rtl/files.f", "".join(f"{file}\n" for file in files))
+    system.add("rtl/top.f", f"{name}\n")
+    system.add("REGISTERS.md", (rtl_root() / "system/REGISTERS.md").read_bytes())
+
+
+def _sides(frames: tuple[Frame, Frame]) -> list[tuple[str, int]]:
+    return [
+        (f"{side}_{key.upper()}", getattr(frame, key))
+        for side, frame in zip(("IN", "OUT"), frames, strict=True)
+        for key in ("width", "slot", "lanes", "row", "size")
+    ]
+
+
+def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
+    """The ports of a shell that are those of the system as well: all but the core's, as text and by name."""
+    text = (rtl_root() / f"system/{shell}.sv").read_text(encoding="utf-8")
+    ports = text.partition("\n) (\n")[2].partition("    // the core\n")[0].rstrip().rstrip(",")
+    # Columns are aligned for the widths that are written in the shell.
+    ports = re.sub(r"(?<=\S) +", " ", ports).replace("[ ", "[")
+    ports = re.sub(r"(\w+_WIDTH)(/8)?-1:", lambda of: f"{widths[of[1]] // (8 if of[2] else 1) - 1}:", ports)
+    return ports, re.findall(r"(\w+)(?:,|$)\s*(?://.*)?$", ports, re.MULTILINE)
+
+
+def _vectors(
+    bundle: Path, raw: dict[str, Any], manifest: Manifest, frames: tuple[Frame, Frame]
+) -> tuple[list[list[int]], list[list[int]]]:
+    if manifest.vectors is None:
+        raise ConfigError(
+            "the bundle has no vectors for the self-test", node=str(bundle), remedy="emit it with vectors or examples"
+        )
+    found = []
+    for port, frame in zip(_ports(manifest), frames, strict=True):
+        text = read_file(bundle, raw, manifest.vectors.files[port.name]).decode("ascii")
+        found.append(frame.from_vectors(port, text))
+    return found[0], found[1]
+
+
+def _add_software(
+    system: Bundle,
+    manifest: Manifest,
+    frames: tuple[Frame, Frame],
+    options: SystemOptions,
+    vectors: tuple[list[list[int]], list[list[int]]],
+) -> None:
+    context = {
+        "version": __version__,
+        "top": manifest.top,
+        "digest": manifest.digest,
+        "options": options,
+        "limit": (1 << options.address_bits) - 1,
+        "interval": manifest.timing.interval,
+        "wide": any(frame.width + (not frame.signed) > 32 for frame in frames),
+        "input": frames[0],
+        "output": frames[1],
+        "inputs": vectors[0],
+        "outputs": [list(frames[1].pack(values)) for values in vectors[1]],
+    }
+    for path in sorted((rtl_root() / SOFTWARE).iterdir()):
+        if path.suffix == ".j2":
+            text = environment().get_template(f"{SOFTWARE}/{path.name}").render(context)
+            system.add(f"software/{path.stem}", text)
+        elif options.data == "memory" or not path.stem.startswith("mase_model"):
+            system.add(f"software/{path.name}", path.read_bytes())

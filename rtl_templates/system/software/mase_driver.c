@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mase_driver.h"
+
+#include "mase_registers.h"
+
+static uint32_t get(const struct mase_device *device, uint32_t offset)
+{
+    return device->hal->read(device->hal->context, offset);
+}
+
+static void put(const struct mase_device *device, uint32_t offset, uint32_t value)
+{
+    device->hal->write(device->hal->context, offset, value);
+}
+
+static void put_address(const struct mase_device *device, uint32_t low, uint32_t high, uint64_t address)
+{
+    put(device, low, (uint32_t)(address & 0xFFFFFFFFu));
+    put(device, high, (uint32_t)(address >> 32));
+}
+
+int mase_open(struct mase_device *device, const struct mase_hal *hal)
+{
+    device->hal = hal;
+    device->output = NULL;
+    device->output_bytes = 0;
+    device->started = 0;
+    if (get(device, MASE_MAGIC) != MASE_MAGIC_VALUE_IS) {
+        return MASE_WRONG_MAGIC;
+    }
+    if ((get(device, MASE_VERSION) & MASE_VERSION_MAJOR) >> 16 != MASE_VERSION_MAJOR_IS) {
+        return MASE_WRONG_VERSION;
+    }
+    if (get(device, MASE_DIGEST_LOW) != MASE_DESIGN_LOW || get(device, MASE_DIGEST_HIGH) != MASE_DESIGN_HIGH) {
+        return MASE_WRONG_DESIGN;
+    }
+    return MASE_OK;
+}
+
+/* Bits of a frame are counted from bit 0 of byte 0. */
+static void put_bits(uint8_t *frame, size_t bit, unsigned width, uint64_t value)
+{
+    while (width > 0) {
+        unsigned at = (unsigned)(bit % 8);
+        unsigned count = width < 8 - at ? width : 8 - at;
+        unsigned mask = ((1u << count) - 1u) << at;
+
+        frame[bit / 8] = (uint8_t)((frame[bit / 8] & ~mask) | (((unsigned)(value & 0xFFu) << at) & mask));
+        value >>= count;
+        bit += count;
+        width -= count;
+    }
+}
+
+static uint64_t get_bits(const uint8_t *frame, size_t bit, unsigned width)
+{
+    uint64_t value = 0;
+    unsigned have = 0;
+
+    while (have < width) {
+        unsigned at = (unsigned)(bit % 8);
+        unsigned count = width - have < 8 - at ? width - have : 8 - at;
+        uint64_t part = ((unsigned)frame[bit / 8] >> at) & ((1u << count) - 1u);
+
+        value |= part << have;
+        bit += count;
+        have += count;
+    }
+    return value;
+}
+
+void mase_load(uint8_t *frame, const mase_value *values)
+{
+    size_t i;
+
+    for (i = 0; i < MASE_INPUT_BYTES; i++) {
+        frame[i] = 0;
+    }
+    for (i = 0; i < MASE_INPUT_SIZE; i++) {
+        put_bits(frame, i * MASE_INPUT_SLOT, MASE_INPUT_SLOT, (uint64_t)(int64_t)values[i]);
+    }
+}
+
+void mase_read(const uint8_t *frame, mase_value *values)
+{
+    const uint64_t sign = MASE_OUTPUT_SIGNED ? (uint64_t)1 << (MASE_OUTPUT_WIDTH - 1) : 0;
+    size_t i;
+
+    for (i = 0; i < MASE_OUTPUT_SIZE; i++) {
+        uint64_t code = get_bits(frame, i * MASE_OUTPUT_SLOT, MASE_OUTPUT_WIDTH);
+
+        values[i] = (mase_value)((int64_t)(code & ~sign) - (int64_t)((code & sign) >> 1) - (int64_t)((code & sign) >> 1));
+    }
+}
+
+static int reachable(const struct mase_hal *hal, uint64_t address, uint64_t bytes)
+{
+    uint64_t last = address + bytes - 1;
+
+    return last >= address && address >= hal->base && last <= hal->limit && last <= MASE_ADDRESS_LIMIT;
+}
+
+int mase_start(struct mase_device *device, const void *input, size_t input_bytes, void *output, size_t output_bytes,
+               uint32_t frames)
+{
+    const struct mase_hal *hal = device->hal;
+    uint64_t source = hal->address(hal->context, input);
+    uint64_t target = hal->address(hal->context, output);
+    uint64_t source_bytes = (uint64_t)frames * MASE_INPUT_BYTES;
+    uint64_t target_bytes = (uint64_t)frames * MASE_OUTPUT_BYTES;
+
+    if (frames == 0) {
+        return MASE_NO_FRAMES;
+    }
+    if (source % MASE_BUS_BYTES != 0 || target % MASE_BUS_BYTES != 0) {
+        return MASE_UNALIGNED;
+    }
+    if (source_bytes > input_bytes || target_bytes > output_bytes) {
+        return MASE_TOO_SHORT;
+    }
+    if (!reachable(hal, source, source_bytes) || !reachable(hal, target, target_bytes)) {
+        return MASE_UNREACHABLE;
+    }
+    if (device->started || (get(device, MASE_STATUS) & (MASE_STATUS_BUSY | MASE_STATUS_RESETTING)) != 0) {
+        return MASE_BUSY;
+    }
+    device->output = output;
+    device->output_bytes = (size_t)target_bytes;
+    if (hal->clean != NULL) {
+        hal->clean(hal->context, input, (size_t)source_bytes);
+        /* A dirty line of the output, evicted later, would overwrite a result. */
+        hal->clean(hal->context, output, (size_t)target_bytes);
+    }
+    if (hal->barrier != NULL) {
+        hal->barrier(hal->context);
+    }
+    put(device, MASE_ERRORS, 0xFFFFFFFFu);
+    put(device, MASE_INTERRUPT_STATUS, MASE_INTERRUPT_STATUS_DONE | MASE_INTERRUPT_STATUS_ERROR);
+    put(device, MASE_INTERRUPT_ENABLE, hal->sleep != NULL ? MASE_INTERRUPT_ENABLE_DONE : 0u);
+    put_address(device, MASE_SOURCE_LOW, MASE_SOURCE_HIGH, source);
+    put_address(device, MASE_TARGET_LOW, MASE_TARGET_HIGH, target);
+    put(device, MASE_FRAMES, frames);
+    put(device, MASE_CONTROL, MASE_CONTROL_ENABLE | MASE_CONTROL_START);
+    device->started = 1;
+    return MASE_OK;
+}
+
+/* What the sticky errors say; the first that applies. */
+static int error_code(uint32_t errors)
+{
+    if ((errors & MASE_ERRORS_REFUSED) != 0) {
+        return MASE_REFUSED;
+    }
+    if ((errors & MASE_ERRORS_READ_BUS) != 0) {
+        return MASE_BUS_READ;
+    }
+    if ((errors & MASE_ERRORS_WRITE_BUS) != 0) {
+        return MASE_BUS_WRITE;
+    }
+    if ((errors & MASE_ERRORS_OVERRUN) != 0) {
+        return MASE_OVERRUN;
+    }
+    return MASE_OK;
+}
+
+static int finished(struct mase_device *device)
+{
+    const struct mase_hal *hal = device->hal;
+
+    device->started = 0;
+    put(device, MASE_INTERRUPT_STATUS, MASE_INTERRUPT_STATUS_DONE | MASE_INTERRUPT_STATUS_ERROR);
+    if (hal->barrier != NULL) {
+        hal->barrier(hal->context);
+    }
+    if (hal->invalidate != NULL) {
+        hal->invalidate(hal->context, device->output, device->output_bytes);
+    }
+    return error_code(get(device, MASE_ERRORS));
+}
+
+int mase_wait(struct mase_device *device, uint32_t timeout)
+{
+    const struct mase_hal *hal = device->hal;
+    uint32_t begin = hal->now(hal->context);
+
+    if (!device->started) {
+        return MASE_NOT_STARTED;
+    }
+    for (;;) {
+        uint32_t spent = hal->now(hal->context) - begin;
+        uint32_t busy = get(device, MASE_STATUS) & MASE_STATUS_BUSY;
+
+        /* In this order: a job that ends between the two reads is found done. */
+        if ((get(device, MASE_INTERRUPT_STATUS) & MASE_INTERRUPT_STATUS_DONE) != 0) {
+            return finished(device);
+        }
+        if (busy == 0) {
+            int code = error_code(get(device, MASE_ERRORS));
+
+            device->started = 0;
+            return code != MASE_OK ? code : MASE_ABANDONED;
+        }
+        if (spent >= timeout) {
+            return MASE_TIMEOUT;
+        }
+        /* An interrupt that is lost costs the rest of the time, not the result. */
+        if (hal->sleep != NULL) {
+            hal->sleep(hal->context, timeout - spent);
+        }
+    }
+}
+
+int mase_reset(struct mase_device *device, uint32_t timeout)
+{
+    const struct mase_hal *hal = device->hal;
+    uint32_t begin = hal->now(hal->context);
+
+    put(device, MASE_CONTROL, MASE_CONTROL_ENABLE | MASE_CONTROL_SOFT_RESET);
+    while ((get(device, MASE_STATUS) & MASE_STATUS_RESETTING) != 0) {
+        if (hal->now(hal->context) - begin >= timeout) {
+            return MASE_TIMEOUT;
+        }
+    }
+    device->started = 0;
+    return MASE_OK;
+}
+
+void mase_count(const struct mase_device *device, struct mase_counters *counters, int clear)
+{
+    counters->frames_in = get(device, MASE_FRAMES_IN);
+    counters->frames_out = get(device, MASE_FRAMES_OUT);
+    counters->frames_flagged = get(device, MASE_FRAMES_FLAGGED);
+    counters->cycles_last = get(device, MASE_CYCLES_LAST);
+    counters->cycles_least = get(device, MASE_CYCLES_LEAST);
+    counters->cycles_most = get(device, MASE_CYCLES_MOST);
+    counters->stalls_in = get(device, MASE_STALLS_IN);
+    counters->stalls_out = get(device, MASE_STALLS_OUT);
+    if (clear) {
+        put(device, MASE_CONTROL, MASE_CONTROL_ENABLE | MASE_CONTROL_CLEAR);
+    }
+}
+
+const char *mase_text(int code)
+{
+    static const char *const texts[MASE_CODES] = {
+        "no error",
+        "no accelerator answers at this address",
+        "the registers have another major version than the driver",
+        "the bitstream holds another design than the driver was made for",
+        "a job needs at least one frame",
+        "a buffer is not aligned to the bus width",
+        "a buffer is too short for the frames",
+        "a buffer is outside the window or beyond the reach of the bus master",
+        "a job or a reset is going on",
+        "the hardware refused the job",
+        "no job was started",
+        "time is up and the job goes on",
+        "a read from memory was answered with an error",
+        "a write to memory was answered with an error",
+        "the hardware was told to start while a job ran",
+        "the job was abandoned by a reset",
+    };
+
+    return code >= 0 && code < MASE_CODES ? texts[code] : "an unknown code";
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The self-test on the Verilated model. Arguments: percent of stalls; anything more uses the interrupt. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mase_selftest.h"
+#include "mase_vectors.h"
+#include "mase_model.h"
+
+static void print(const char *text)
+{
+    fputs(text, stdout);
+}
+
+int main(int argc, char **argv)
+{
+    struct mase_hal hal;
+    struct mase_buffers buffers;
+
+    model_open(&hal, argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0, argc > 2);
+    buffers.input_bytes = (size_t)MASE_VECTORS * MASE_INPUT_BYTES;
+    buffers.input = model_buffer(buffers.input_bytes);
+    buffers.output_bytes = (size_t)MASE_VECTORS * MASE_OUTPUT_BYTES;
+    buffers.output = model_buffer(buffers.output_bytes);
+    return mase_selftest(&hal, &buffers, 1000000000u, print);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generated from system_registers.rdl by `python -m scripts.registers`. */
+#ifndef MASE_REGISTERS_H
+#define MASE_REGISTERS_H
+
+/* Magic: What an accelerator of this kind answers. */
+#define MASE_MAGIC 0x00u
+#define MASE_MAGIC_VALUE_IS 0x4D415345u
+
+/* Version: Of this register map: a driver refuses another major version. */
+#define MASE_VERSION 0x04u
+#define MASE_VERSION_MINOR_IS 0x0u
+#define MASE_VERSION_MINOR 0xFFFFu
+#define MASE_VERSION_MAJOR_IS 0x1u
+#define MASE_VERSION_MAJOR 0xFFFF0000u
+
+/* Digest, low half: First 8 bytes of the manifest's digest, which tell designs apart. */
+#define MASE_DIGEST_LOW 0x08u
+
+/* Digest, high half: See DIGEST_LOW. */
+#define MASE_DIGEST_HIGH 0x0Cu
+
+/* Control: Bits that start something read 0. */
+#define MASE_CONTROL 0x10u
+#define MASE_CONTROL_START 0x1u
+#define MASE_CONTROL_ENABLE 0x2u
+#define MASE_CONTROL_SOFT_RESET 0x4u
+#define MASE_CONTROL_CLEAR 0x8u
+
+/* Status: What goes on. */
+#define MASE_STATUS 0x14u
+#define MASE_STATUS_BUSY 0x1u
+#define MASE_STATUS_RESETTING 0x2u
+#define MASE_STATUS_OCCUPIED 0x4u
+
+/* Interrupt enable: Which bits of INTERRUPT_STATUS raise the interrupt, a level. */
+#define MASE_INTERRUPT_ENABLE 0x18u
+#define MASE_INTERRUPT_ENABLE_DONE 0x1u
+#define MASE_INTERRUPT_ENABLE_ERROR 0x2u
+
+/* Interrupt status: Set by events whether enabled or not; cleared by writing 1. */
+#define MASE_INTERRUPT_STATUS 0x1Cu
+#define MASE_INTERRUPT_STATUS_DONE 0x1u
+#define MASE_INTERRUPT_STATUS_ERROR 0x2u
+
+/* Errors: Each stays until 1 is written to it. */
+#define MASE_ERRORS 0x20u
+#define MASE_ERRORS_TLAST_EARLY 0x1u
+#define MASE_ERRORS_TLAST_LATE 0x2u
+#define MASE_ERRORS_READ_BUS 0x4u
+#define MASE_ERRORS_WRITE_BUS 0x8u
+#define MASE_ERRORS_OVERRUN 0x10u
+#define MASE_ERRORS_REFUSED 0x20u
+
+/* Source, low half: Address of the first input frame, a multiple of the bus width. */
+#define MASE_SOURCE_LOW 0x24u
+
+/* Source, high half: See SOURCE_LOW. */
+#define MASE_SOURCE_HIGH 0x28u
+
+/* Target, low half: Address of the first output frame, a multiple of the bus width. */
+#define MASE_TARGET_LOW 0x2Cu
+
+/* Target, high half: See TARGET_LOW. */
+#define MASE_TARGET_HIGH 0x30u
+
+/* Frames: Frames of a job; each begins where the one before it ends, padded to the bus width. */
+#define MASE_FRAMES 0x34u
+
+/* Frames in: Frames whose first beat the core has taken. */
+#define MASE_FRAMES_IN 0x40u
+
+/* Frames out: Frames whose last beat the core has given. */
+#define MASE_FRAMES_OUT 0x44u
+
+/* Flagged frames: Results of frames that were short, long or read with a bus error. */
+#define MASE_FRAMES_FLAGGED 0x48u
+
+/* Cycles, last: Of the last frame: since the frame before it ended, or its own first beat if the core was empty. */
+#define MASE_CYCLES_LAST 0x4Cu
+
+/* Cycles, least: Least CYCLES_LAST since the counters were cleared; all ones before the first frame. */
+#define MASE_CYCLES_LEAST 0x50u
+
+/* Cycles, most: Most CYCLES_LAST since the counters were cleared. */
+#define MASE_CYCLES_MOST 0x54u
+
+/* Stalls in: Cycles in which the core would not take a beat that was offered. */
+#define MASE_STALLS_IN 0x58u
+
+/* Stalls out: Cycles in which a beat of the core was not taken. */
+#define MASE_STALLS_OUT 0x5Cu
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MASE_SELFTEST_H
+#define MASE_SELFTEST_H
+
+#include "mase_driver.h"
+
+struct mase_buffers {
+    uint8_t *input;
+    size_t input_bytes;
+    uint8_t *output;
+    size_t output_bytes;
+};
+
+/*
+ * Plays the vectors of the bundle, as many at a time as the buffers hold. Prints PASS and
+ * the cycles of a frame, or the first element that differs, or the error. 0 if it passes.
+ */
+int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
+                  void (*print)(const char *text));
+
+#endif

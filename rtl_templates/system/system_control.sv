@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// system_control: the registers of a system, its jobs, soft reset and interrupt.
+//
+// A job begins with `job_start` and ends with `job_done`. One that has no frames, an
+// address that is not a multiple of the bus width or one beyond ADDR_WIDTH is refused.
+// MASTER 0 is a system whose frames come on streams: there are no jobs, and every
+// `frame_end` is an event.
+//
+// A soft reset raises `halt` until everything outstanding has ended (`idle`), then
+// `flush` for a few cycles, in which the core is reset.
+//
+// Latency:    none that matters; an event shows in a register after 1 cycle.
+// Throughput: one access of a register per 2 cycles.
+// Golden:     the driver, rtl_templates/system/software/mase_driver.c.
+module system_control #(
+    parameter int     ADDR_WIDTH = 32,
+    parameter int     DATA_WIDTH = 64,
+    parameter int     MASTER     = 1,
+    parameter longint DIGEST     = 0
+) (
+    input  logic                  clk,
+    input  logic                  rst,
+    output logic                  irq,
+    // AXI4-Lite
+    input  logic [           6:0] awaddr,
+    input  logic                  awvalid,
+    output logic                  awready,
+    input  logic [          31:0] wdata,
+    input  logic [           3:0] wstrb,
+    input  logic                  wvalid,
+    output logic                  wready,
+    output logic [           1:0] bresp,
+    output logic                  bvalid,
+    input  logic                  bready,
+    input  logic [           6:0] araddr,
+    input  logic                  arvalid,
+    output logic                  arready,
+    output logic [          31:0] rdata,
+    output logic [           1:0] rresp,
+    output logic                  rvalid,
+    input  logic                  rready,
+    // what is to be done
+    output logic                  job_start,
+    output logic [ADDR_WIDTH-1:0] source,
+    output logic [ADDR_WIDTH-1:0] target,
+    output logic [          31:0] frames,
+    output logic                  enable,
+    output logic                  halt,
+    output logic                  flush,
+    output logic                  clear,
+    // what happens
+    input  logic                  idle,
+    input  logic                  job_done,
+    input  logic                  early,
+    input  logic                  late,
+    input  logic                  read_error,
+    input  logic                  write_error,
+    // counters
+    input  logic                  frame_end,
+    input  logic                  occupied,
+    input  logic [          31:0] frames_in,
+    input  logic [          31:0] frames_out,
+    input  logic [          31:0] frames_flagged,
+    input  logic [          31:0] cycles_last,
+    input  logic [          31:0] cycles_least,
+    input  logic [          31:0] cycles_most,
+    input  logic [          31:0] stalls_in,
+    input  logic [          31:0] stalls_out
+);
+
+  localparam int Shift = $clog2(DATA_WIDTH / 8);
+  localparam logic [3:0] FlushCycles = 4'd8;
+
+  typedef enum logic [1:0] {
+    Run,
+    Halt,
+    Flush
+  } state_e;
+
+  state_e        state_q;
+  logic   [ 3:0] left_q;
+  logic          busy_q;
+  logic          start;
+  logic          soft_reset;
+  logic          clear_bit;
+  logic          overrun;
+  logic          refused;
+  logic          possible;
+  logic   [63:0] source_value;
+  logic   [63:0] target_value;
+  logic          done_status;
+  logic          done_enable;
+  logic          error_status;
+  logic          error_enable;
+
+  assign source = source_value[ADDR_WIDTH-1:0];
+  assign target = target_value[ADDR_WIDTH-1:0];
+  assign possible = MASTER != 0 && frames != '0 && reachable(
+      source_value
+  ) && reachable(
+      target_value
+  );
+  assign overrun = start && (busy_q || state_q != Run);
+  assign job_start = start && !overrun && possible;
+  assign refused = start && !overrun && !possible;
+  assign halt = state_q != Run;
+  assign flush = state_q == Flush && left_q != '0;  // the core's reset is a cycle behind
+  assign clear = rst || clear_bit;
+  assign irq = (done_status && done_enable) || (error_status && error_enable);
+
+  function automatic logic reachable(input logic [63:0] address);
+    return address[Shift-1:0] == '0 && (ADDR_WIDTH == 64 || (address >> ADDR_WIDTH) == '0);
+  endfunction
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      state_q <= Run;
+      busy_q  <= 1'b0;
+    end else begin
+      if (job_done || flush) begin
+        busy_q <= 1'b0;
+      end else if (job_start) begin
+        busy_q <= 1'b1;
+      end
+      unique case (state_q)
+        Run: begin
+          if (soft_reset) begin
+            state_q <= Halt;
+          end
+        end
+        Halt: begin
+          if (idle && left_q == '0) begin
+            state_q <= Flush;
+          end
+        end
+        Flush: begin
+          if (left_q == '0) begin
+            state_q <= Run;
+          end
+        end
+        default: state_q <= Run;
+      endcase
+    end
+  end
+
+  // Counts down in Halt as well, so that a burst offered in the first cycle is seen in `idle`.
+  always_ff @(posedge clk) begin
+    if (state_q == Run || (state_q == Halt && left_q == '0)) begin
+      left_q <= FlushCycles;
+    end else begin
+      left_q <= left_q - 4'd1;
+    end
+  end
+
+  system_registers u_registers (
+      .clk(clk),
+      .rst(rst),
+      .awaddr(awaddr),
+      .awvalid(awvalid),
+      .awready(awready),
+      .wdata(wdata),
+      .wstrb(wstrb),
+      .wvalid(wvalid),
+      .wready(wready),
+      .bresp(bresp),
+      .bvalid(bvalid),
+      .bready(bready),
+      .araddr(araddr),
+      .arvalid(arvalid),
+      .arready(arready),
+      .rdata(rdata),
+      .rresp(rresp),
+      .rvalid(rvalid),
+      .rready(rready),
+      .digest_low_value(DIGEST[31:0]),
+      .digest_high_value(DIGEST[63:32]),
+      .control_start(start),
+      .control_enable(enable),
+      .control_soft_reset(soft_reset),
+      .control_clear(clear_bit),
+      .status_busy((MASTER != 0) ? busy_q : occupied),
+      .status_resetting(halt),
+      .status_occupied(occupied),
+      .interrupt_enable_done(done_enable),
+      .interrupt_enable_error(error_enable),
+      .interrupt_status_done(done_status),
+      .interrupt_status_error(error_status),
+      .set_interrupt_status_done((MASTER != 0) ? job_done : frame_end),
+      .set_interrupt_status_error(early || late || read_error || write_error || overrun || refused),
+      .set_errors_tlast_early(early),
+      .set_errors_tlast_late(late),
+      .set_errors_read_bus(read_error),
+      .set_errors_write_bus(write_error),
+      .set_errors_overrun(overrun),
+      .set_errors_refused(refused),
+      .source_low_value(source_value[31:0]),
+      .source_high_value(source_value[63:32]),
+      .target_low_value(target_value[31:0]),
+      .target_high_value(target_value[63:32]),
+      .frames_value(frames),
+      .frames_in_value(frames_in),
+      .frames_out_value(frames_out),
+      .frames_flagged_value(frames_flagged),
+      .cycles_last_value(cycles_last),
+      .cycles_least_value(cycles_least),
+      .cycles_most_value(cycles_most),
+      .stalls_in_value(stalls_in),
+      .stalls_out_value(stalls_out)
+  );
+
+endmodule

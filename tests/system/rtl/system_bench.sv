@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Both shells around a core that returns what it gets, for bus models of other people.
+module system_bench (
+    input  logic        clk,
+    input  logic        rst_n,
+    // what bus models want and the master has not
+    output logic [ 0:0] mem_m_axi_awid,
+    input  logic [ 0:0] mem_m_axi_bid,
+    output logic [ 0:0] mem_m_axi_arid,
+    input  logic [ 0:0] mem_m_axi_rid,
+    output logic        mem_irq,
+    input  logic [ 6:0] mem_s_axil_awaddr,
+    input  logic [ 2:0] mem_s_axil_awprot,
+    input  logic        mem_s_axil_awvalid,
+    output logic        mem_s_axil_awready,
+    input  logic [31:0] mem_s_axil_wdata,
+    input  logic [ 3:0] mem_s_axil_wstrb,
+    input  logic        mem_s_axil_wvalid,
+    output logic        mem_s_axil_wready,
+    output logic [ 1:0] mem_s_axil_bresp,
+    output logic        mem_s_axil_bvalid,
+    input  logic        mem_s_axil_bready,
+    input  logic [ 6:0] mem_s_axil_araddr,
+    input  logic [ 2:0] mem_s_axil_arprot,
+    input  logic        mem_s_axil_arvalid,
+    output logic        mem_s_axil_arready,
+    output logic [31:0] mem_s_axil_rdata,
+    output logic [ 1:0] mem_s_axil_rresp,
+    output logic        mem_s_axil_rvalid,
+    input  logic        mem_s_axil_rready,
+    output logic [31:0] mem_m_axi_awaddr,
+    output logic [ 7:0] mem_m_axi_awlen,
+    output logic [ 2:0] mem_m_axi_awsize,
+    output logic [ 1:0] mem_m_axi_awburst,
+    output logic [ 3:0] mem_m_axi_awcache,
+    output logic [ 2:0] mem_m_axi_awprot,
+    output logic        mem_m_axi_awvalid,
+    input  logic        mem_m_axi_awready,
+    output logic [63:0] mem_m_axi_wdata,
+    output logic [ 7:0] mem_m_axi_wstrb,
+    output logic        mem_m_axi_wlast,
+    output logic        mem_m_axi_wvalid,
+    input  logic        mem_m_axi_wready,
+    input  logic [ 1:0] mem_m_axi_bresp,
+    input  logic        mem_m_axi_bvalid,
+    output logic        mem_m_axi_bready,
+    output logic [31:0] mem_m_axi_araddr,
+    output logic [ 7:0] mem_m_axi_arlen,
+    output logic [ 2:0] mem_m_axi_arsize,
+    output logic [ 1:0] mem_m_axi_arburst,
+    output logic [ 3:0] mem_m_axi_arcache,
+    output logic [ 2:0] mem_m_axi_arprot,
+    output logic        mem_m_axi_arvalid,
+    input  logic        mem_m_axi_arready,
+    input  logic [63:0] mem_m_axi_rdata,
+    input  logic [ 1:0] mem_m_axi_rresp,
+    input  logic        mem_m_axi_rlast,
+    input  logic        mem_m_axi_rvalid,
+    output logic        mem_m_axi_rready,
+    output logic        str_irq,
+    input  logic [ 6:0] str_s_axil_awaddr,
+    input  logic [ 2:0] str_s_axil_awprot,
+    input  logic        str_s_axil_awvalid,
+    output logic        str_s_axil_awready,
+    input  logic [31:0] str_s_axil_wdata,
+    input  logic [ 3:0] str_s_axil_wstrb,
+    input  logic        str_s_axil_wvalid,
+    output logic        str_s_axil_wready,
+    output logic [ 1:0] str_s_axil_bresp,
+    output logic        str_s_axil_bvalid,
+    input  logic        str_s_axil_bready,
+    input  logic [ 6:0] str_s_axil_araddr,
+    input  logic [ 2:0] str_s_axil_arprot,
+    input  logic        str_s_axil_arvalid,
+    output logic        str_s_axil_arready,
+    output logic [31:0] str_s_axil_rdata,
+    output logic [ 1:0] str_s_axil_rresp,
+    output logic        str_s_axil_rvalid,
+    input  logic        str_s_axil_rready,
+    input  logic [63:0] str_s_axis_tdata,
+    input  logic [ 7:0] str_s_axis_tkeep,
+    input  logic        str_s_axis_tlast,
+    input  logic        str_s_axis_tvalid,
+    output logic        str_s_axis_tready,
+    output logic [63:0] str_m_axis_tdata,
+    output logic [ 7:0] str_m_axis_tkeep,
+    output logic        str_m_axis_tlast,
+    output logic        str_m_axis_tuser,
+    output logic        str_m_axis_tvalid,
+    input  logic        str_m_axis_tready
+);
+
+  localparam int Width = 6;
+  localparam int Lanes = 3;
+  localparam int Bits = Width * Lanes;
+
+  assign mem_m_axi_awid = '0;
+  assign mem_m_axi_arid = '0;
+  unread u_unread (.unused(&{mem_m_axi_bid, mem_m_axi_rid, mem_count, str_count}));
+
+  logic mem_rst;
+  logic [Bits-1:0] mem_in;
+  logic mem_in_valid;
+  logic mem_in_ready;
+  logic [Bits-1:0] mem_out;
+  logic mem_out_valid;
+  logic mem_out_ready;
+  logic [3:0] mem_count;
+
+  system_memory #(
+      .BURST(4),
+      .OUTSTANDING(2),
+      .IN_WIDTH(Width),
+      .IN_SLOT(Width),
+      .IN_LANES(Lanes),
+      .IN_ROW(7),
+      .IN_SIZE(70),
+      .OUT_WIDTH(Width),
+      .OUT_SLOT(8),
+      .OUT_LANES(Lanes),
+      .OUT_ROW(7),
+      .OUT_SIZE(70),
+      .FLIGHT(2),
+      .DIGEST(64'h0123456789abcdef)
+  ) u_mem (
+      .clk(clk),
+      .rst_n(rst_n),
+      .irq(mem_irq),
+      .s_axil_awaddr(mem_s_axil_awaddr),
+      .s_axil_awprot(mem_s_axil_awprot),
+      .s_axil_awvalid(mem_s_axil_awvalid),
+      .s_axil_awready(mem_s_axil_awready),
+      .s_axil_wdata(mem_s_axil_wdata),
+      .s_axil_wstrb(mem_s_axil_wstrb),
+      .s_axil_wvalid(mem_s_axil_wvalid),
+      .s_axil_wready(mem_s_axil_wready),
+      .s_axil_bresp(mem_s_axil_bresp),
+      .s_axil_bvalid(mem_s_axil_bvalid),
+      .s_axil_bready(mem_s_axil_bready),
+      .s_axil_araddr(mem_s_axil_araddr),
+      .s_axil_arprot(mem_s_axil_arprot),
+      .s_axil_arvalid(mem_s_axil_arvalid),
+      .s_axil_arready(mem_s_axil_arready),
+      .s_axil_rdata(mem_s_axil_rdata),
+      .s_axil_rresp(mem_s_axil_rresp),
+      .s_axil_rvalid(mem_s_axil_rvalid),
+      .s_axil_rready(mem_s_axil_rready),
+      .m_axi_awaddr(mem_m_axi_awaddr),
+      .m_axi_awlen(mem_m_axi_awlen),
+      .m_axi_awsize(mem_m_axi_awsize),
+      .m_axi_awburst(mem_m_axi_awburst),
+      .m_axi_awcache(mem_m_axi_awcache),
+      .m_axi_awprot(mem_m_axi_awprot),
+      .m_axi_awvalid(mem_m_axi_awvalid),
+      .m_axi_awready(mem_m_axi_awready),
+      .m_axi_wdata(mem_m_axi_wdata),
+      .m_axi_wstrb(mem_m_axi_wstrb),
+      .m_axi_wlast(mem_m_axi_wlast),
+      .m_axi_wvalid(mem_m_axi_wvalid),
+      .m_axi_wready(mem_m_axi_wready),
+      .m_axi_bresp(mem_m_axi_bresp),
+      .m_axi_bvalid(mem_m_axi_bvalid),
+      .m_axi_bready(mem_m_axi_bready),
+      .m_axi_araddr(mem_m_axi_araddr),
+      .m_axi_arlen(mem_m_axi_arlen),
+      .m_axi_arsize(mem_m_axi_arsize),
+      .m_axi_arburst(mem_m_axi_arburst),
+      .m_axi_arcache(mem_m_axi_arcache),
+      .m_axi_arprot(mem_m_axi_arprot),
+      .m_axi_arvalid(mem_m_axi_arvalid),
+      .m_axi_arready(mem_m_axi_arready),
+      .m_axi_rdata(mem_m_axi_rdata),
+      .m_axi_rresp(mem_m_axi_rresp),
+      .m_axi_rlast(mem_m_axi_rlast),
+      .m_axi_rvalid(mem_m_axi_rvalid),
+      .m_axi_rready(mem_m_axi_rready),
+      .core_rst(mem_rst),
+      .core_in(mem_in),
+      .core_in_valid(mem_in_valid),
+      .core_in_ready(mem_in_ready),
+      .core_out(mem_out),
+      .core_out_valid(mem_out_valid),
+      .core_out_ready(mem_out_ready)
+  );
+
+  stream_fifo #(
+      .WIDTH(Bits),
+      .DEPTH(8)
+  ) u_mem_core (
+      .clk(clk),
+      .rst(mem_rst),
+      .in_data(mem_in),
+      .in_valid(mem_in_valid),
+      .in_ready(mem_in_ready),
+      .out_data(mem_out),
+      .out_valid(mem_out_valid),
+      .out_ready(mem_out_ready),
+      .count(mem_count)
+  );
+
+  logic str_rst;
+  logic [Bits-1:0] str_in;
+  logic str_in_valid;
+  logic str_in_ready;
+  logic [Bits-1:0] str_out;
+  logic str_out_valid;
+  logic str_out_ready;
+  logic [3:0] str_count;
+
+  system_stream #(
+      .IN_WIDTH(Width),
+      .IN_SLOT(Width),
+      .IN_LANES(Lanes),
+      .IN_ROW(7),
+      .IN_SIZE(70),
+      .OUT_WIDTH(Width),
+      .OUT_SLOT(8),
+      .OUT_LANES(Lanes),
+      .OUT_ROW(7),
+      .OUT_SIZE(70),
+      .FLIGHT(2),
+      .DIGEST(64'h0123456789abcdef)
+  ) u_str (
+      .clk(clk),
+      .rst_n(rst_n),
+      .irq(str_irq),
+      .s_axil_awaddr(str_s_axil_awaddr),
+      .s_axil_awprot(str_s_axil_awprot),
+      .s_axil_awvalid(str_s_axil_awvalid),
+      .s_axil_awready(str_s_axil_awready),
+      .s_axil_wdata(str_s_axil_wdata),
+      .s_axil_wstrb(str_s_axil_wstrb),
+      .s_axil_wvalid(str_s_axil_wvalid),
+      .s_axil_wready(str_s_axil_wready),
+      .s_axil_bresp(str_s_axil_bresp),
+      .s_axil_bvalid(str_s_axil_bvalid),
+      .s_axil_bready(str_s_axil_bready),
+      .s_axil_araddr(str_s_axil_araddr),
+      .s_axil_arprot(str_s_axil_arprot),
+      .s_axil_arvalid(str_s_axil_arvalid),
+      .s_axil_arready(str_s_axil_arready),
+      .s_axil_rdata(str_s_axil_rdata),
+      .s_axil_rresp(str_s_axil_rresp),
+      .s_axil_rvalid(str_s_axil_rvalid),
+      .s_axil_rready(str_s_axil_rready),
+      .s_axis_tdata(str_s_axis_tdata),
+      .s_axis_tkeep(str_s_axis_tkeep),
+      .s_axis_tlast(str_s_axis_tlast),
+      .s_axis_tvalid(str_s_axis_tvalid),
+      .s_axis_tready(str_s_axis_tready),
+      .m_axis_tdata(str_m_axis_tdata),
+      .m_axis_tkeep(str_m_axis_tkeep),
+      .m_axis_tlast(str_m_axis_tlast),
+      .m_axis_tuser(str_m_axis_tuser),
+      .m_axis_tvalid(str_m_axis_tvalid),
+      .m_axis_tready(str_m_axis_tready),
+      .core_rst(str_rst),
+      .core_in(str_in),
+      .core_in_valid(str_in_valid),
+      .core_in_ready(str_in_ready),
+      .core_out(str_out),
+      .core_out_valid(str_out_valid),
+      .core_out_ready(str_out_ready)
+  );
+
+  stream_fifo #(
+      .WIDTH(Bits),
+      .DEPTH(8)
+  ) u_str_core (
+      .clk(clk),
+      .rst(str_rst),
+      .in_data(str_in),
+      .in_valid(str_in_valid),
+      .in_ready(str_in_ready),
+      .out_data(str_out),
+      .out_valid(str_out_valid),
+      .out_ready(str_out_ready),
+      .count(str_count)
+  );
+
+endmodule
