@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mase_hw.catalogue import default_catalogue
-from mase_hw.cli.commands import coverage
+from mase_hw.cli import coverage
 from mase_hw.cli.commands.ops import LIST, listed
 from mase_hw.compiler.config import schema
 from mase_hw.hardware import manifest

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from mase_hw.catalogue import Catalogue, default_catalogue
-from mase_hw.cli.commands.coverage import ANALYSIS, HARDWARE, LOWERED, MISSING, NO_SENSE, Row, sentence
+from mase_hw.cli.coverage import ANALYSIS, HARDWARE, LOWERED, MISSING, NO_SENSE, Row, sentence
 from mase_hw.errors import CatalogueError
 from mase_hw.opdef import OpDef
 from mase_hw.ops._no_hardware import reasons

@@ -39,7 +39,7 @@ class _Border:
 
 
 class Overdue(Exception):
-    """An event cannot come as early as somebody needs it."""
+    """An event cannot come as early as a reader needs it."""
 
 
 class Solver:

@@ -105,7 +105,7 @@ def test_ops_needs_no_torch() -> None:
 
 def test_coverage_counts_what_pytorch_has(capsys: pytest.CaptureFixture[str]) -> None:
     """Every public name of PyTorch is in the list once; the reasons are of names that it has and no op claims."""
-    coverage = importlib.import_module("mase_hw.cli.commands.coverage")
+    coverage = importlib.import_module("mase_hw.cli.coverage")
     found = coverage.rows()
     layers = {n for n, c in vars(torch.nn).items() if isinstance(c, type) and issubclass(c, torch.nn.Module)}
     names = [row.name for row in found["layers"]]

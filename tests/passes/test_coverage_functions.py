@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.cli.commands.coverage import HARDWARE, LOWERED, rows
+from mase_hw.cli.coverage import HARDWARE, LOWERED, rows
 from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import add_hardware_metadata_analysis_pass

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from mase_hw.cli._common import OK
 from mase_hw.cli.answers import answer
-from mase_hw.cli.commands import coverage
+from mase_hw.cli import coverage
 
 if TYPE_CHECKING:
     from mase_hw.opdef import OpDef
