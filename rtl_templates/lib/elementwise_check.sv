@@ -8,7 +8,7 @@
 //
 // Latency:    none.
 // Throughput: does not affect the stream.
-// Golden:     `mase_hw/ops/relu.py`.
+// Golden:     `mase_hw/ops/_elementwise.py`.
 module elementwise_check #(
     parameter     NAME        = "",
     parameter int IN_WIDTH    = 8,

@@ -5,7 +5,8 @@
 // FRAMES frames of FRAME_BEATS beats lie one behind the other from `start_address` on,
 // which is a multiple of the bus width. A burst ends at the latest after BURST beats,
 // at a 4 KiB boundary and at the end of its frame (`frame_end`). It is offered only
-// once `allowed` is high for its `length`, and then stays until `ready`.
+// once `allowed` is high for its `length`, and then stays until `ready`; `begins` is
+// the cycle before that.
 //
 // `enable` low holds the first burst of the next frame back. `halt` abandons the job,
 // but never a burst that is being offered.
@@ -30,6 +31,7 @@ module system_bursts #(
     output logic [ADDR_WIDTH-1:0] address,
     output logic [           8:0] length,
     output logic                  frame_end,
+    output logic                  begins,
     output logic                  valid,
     input  logic                  ready,
     output logic                  active
@@ -79,6 +81,7 @@ module system_bursts #(
   assign frame_end     = 32'(length_q) == 32'(left_q);
   assign valid         = state_q == Offer;
   assign active        = state_q != Idle;
+  assign begins        = state_q == Wait && !halt && allowed;
 
   always_ff @(posedge clk) begin
     if (rst) begin

@@ -60,6 +60,7 @@ module system_dma_read #(
   logic             wanted;
   logic             taken;
   logic             active;
+  logic             begins;
   logic [RoomW-1:0] room_q;  // beats of the FIFO that no burst was promised
   logic [OpenW-1:0] open_q;  // bursts that were requested and have not ended
   logic             pop;
@@ -87,12 +88,13 @@ module system_dma_read #(
       .address      (araddr),
       .length       (length),
       .frame_end    (wanted),
+      .begins       (begins),
       .valid        (arvalid),
       .ready        (arready),
       .active       (active)
   );
   // A frame ends where its beats end, which are counted at the other side of the FIFO.
-  unread u_unread (.unused(&{wanted, count, rresp[0]}));
+  unread u_unread (.unused(&{begins, wanted, count, rresp[0]}));
 
   assign arlen = 8'(length - 9'd1);
   assign idle  = !active && open_q == '0;

@@ -4,9 +4,10 @@
 //
 // A job is FRAMES frames of FRAME_BEATS beats, one behind the other from `address`
 // on. Bursts end at 4 KiB boundaries and at the ends of frames and are at most BURST
-// beats long. An address is given only when the FIFO holds the whole burst, so that
-// `wvalid` never waits for the stream: a core that does not move does not block the
-// bus, and a reset has to wait for the memory alone.
+// beats long. An address is given only when the FIFO holds the whole burst, and its
+// data is offered with it: `wvalid` waits neither for the stream nor for `awready`. So
+// a core that does not move does not block the bus, a reset has to wait for the
+// memory alone, and a slave may take the address only when it sees data.
 //
 // `frame_done` pulses when the memory has acknowledged the last burst of a frame,
 // `done` with that of the last frame; `error` with an answer that is an error.
@@ -58,6 +59,7 @@ module system_dma_write #(
   logic [       8:0] length;
   logic              frame_end;
   logic              active;
+  logic              begins;
   logic              taken;
   logic              available;
   logic [CountW-1:0] count;
@@ -66,7 +68,7 @@ module system_dma_write #(
   logic              ended;
   logic              ended_last;
   logic [       8:0] left_q;  // beats of the burst that is being sent
-  logic [       8:0] next_q;  // beats of the one behind it, if its address was taken already
+  logic [       8:0] next_q;  // beats of the one behind it, if its address is offered already
   logic              sent;
   logic [      31:0] frames_q;  // frames that were not acknowledged
 
@@ -89,6 +91,7 @@ module system_dma_write #(
       .address      (awaddr),
       .length       (length),
       .frame_end    (frame_end),
+      .begins       (begins),
       .valid        (awvalid),
       .ready        (awready),
       .active       (active)
@@ -122,11 +125,11 @@ module system_dma_write #(
       next_q <= '0;
     end else begin
       if (sent) begin
-        left_q <= taken ? length : next_q;
+        left_q <= begins ? length : next_q;
         next_q <= '0;
       end else begin
         left_q <= left_q - 9'(wready);
-        if (taken) begin
+        if (begins) begin
           next_q <= length;
         end
       end

@@ -258,11 +258,10 @@ def plan_of(
         SimulationOptions(seed=seed, stalls=stalls, reset_at=tuple(reset_at)),
     )
     if not stall_static:
-        document = json.loads(plan.path.read_text())
-        for port in document["inputs"]:
+        for port in plan.content["inputs"]:
             if port["name"] in {ports[s.name].name for s in it.streams if s.name in it.hardware.static}:
                 port["stalls"] = Stalls.none().entry("in")
-        plan.path.write_text(json.dumps(document))
+        plan.path.write_text(json.dumps(plan.content))
     return plan
 
 

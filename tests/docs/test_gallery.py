@@ -39,9 +39,9 @@ def assert_on_the_page(row: str) -> None:
 
 
 def test_the_page_has_every_example() -> None:
-    """Of those that run by themselves; the others are models for the commands."""
+    """Of those that run by themselves; the others are models for the commands, or flows that ``names.md`` shows."""
     files = (ROOT / "examples").glob("*.py")
-    named = {path.stem for path in files if "__main__" in path.read_text(encoding="utf-8")}
+    named = {path.stem for path in files if "__main__" in path.read_text(encoding="utf-8")} - {"afe_flow", "mase_flow"}
     assert set(gallery.shown()) == set(gallery.EXAMPLES) == named
 
 

@@ -251,7 +251,7 @@ def test_bad_arguments(report: GraphPass[Any], args: dict[str, Any], texts: list
 
 
 def test_order() -> None:
-    graph = MaseGraph(MLP(4), catalogue=catalogue())
+    graph = MaseGraph(MLP(4), catalogue=catalogue(), skip_init_metadata=True)
     with pytest.raises(PassOrderError, match="run init_metadata_analysis_pass first"):
         report_node_meta_param_analysis_pass(graph)
     for report in (report_node_type_analysis_pass, report_node_shape_analysis_pass):

@@ -282,6 +282,21 @@ async def memory_resets(dut: Any) -> None:
 
 
 @cocotb.test()
+async def memory_that_waits_for_data(dut: Any) -> None:
+    """A slave may take an address only when it sees data, so data must not wait for the address."""
+    bench, rng = MemoryBench(dut), random.Random("order")
+    await bench.reset()
+
+    async def after_data() -> None:
+        while True:
+            await RisingEdge(dut.clk)
+            bench.slave.write_if.aw_channel.pause = not int(dut.mem_m_axi_wvalid.value)
+
+    cocotb.start_soon(after_data())
+    await bench.job(rng, 0x2FC8, 0x4FC8, 3)
+
+
+@cocotb.test()
 async def registers(dut: Any) -> None:
     """Bytes of a register can be written alone; what is read only or reserved does not change."""
     bench = MemoryBench(dut)

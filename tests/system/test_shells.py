@@ -18,13 +18,14 @@ from tests.handoff.conftest import tiny as tiny
 pytest.importorskip("cocotbext.axi", reason="the models are in the extra 'dev'")
 BENCH = Path(__file__).with_name("shell_bench.py")
 TOP = Path(__file__).with_name("rtl") / "system_bench.sv"
-TESTS = 8
+TESTS = 9
 
 
 # What is broken: the module, a text that occurs once, and what stands there instead.
 MUTANTS = {
     "a read is one beat short": ("system_dma_read", "8'(length - 9'd1)", "8'(length - 9'd2)"),
-    "a write is one beat short": ("system_dma_write", "taken ? length :", "taken ? length - 9'd1 :"),
+    "a write is one beat short": ("system_dma_write", "begins ? length :", "begins ? length - 9'd1 :"),
+    "data waits for its address": ("system_dma_write", "left_q <= begins ?", "left_q <= taken ?"),
     "an acknowledge is lost": ("system_dma_write", "frames_q <= frames_q - 32'd1;", "frames_q <= frames_q;"),
     "an error is not reported": ("system_dma_read", "rready && rresp[1]", "rready && rresp[1] && rlast"),
     "bursts cross 4 KiB": ("system_bursts", "Page - {1'b0, address_q[11:Shift]}", "Page"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import keyword
 from pathlib import Path
 
@@ -123,7 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
             written[-1].write_text(text, encoding="utf-8")
     except OSError as error:
         for file_path in written:
-            file_path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what is in the way is no folder
+                file_path.unlink()
         raise ConfigError(
             "the files cannot be written", node=str(folder), got=str(error), remedy="choose another folder with --out"
         ) from error

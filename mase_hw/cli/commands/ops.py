@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from mase_hw.cli import coverage
 from mase_hw.cli._common import OK
 from mase_hw.cli.answers import answer
-from mase_hw.cli import coverage
 
 if TYPE_CHECKING:
     from mase_hw.opdef import OpDef
