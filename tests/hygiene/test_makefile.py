@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import versions
+
 # What the checks themselves use, besides what they look for.
 BASICS = ("sh", "cat", "awk", "getconf", "python3", "make", "perl")
 
@@ -169,3 +171,10 @@ def test_the_runtime_is_compiled_with_what_the_tools_bring(root: Path) -> None:
     used = {owner.lower() for module in json.loads(done.stdout) for owner in owners.get(module, ())}
     assert "filelock" in used, "the locks of the runtime's cache"
     assert used - {"mase-hw", "setuptools"} <= brought
+
+
+def test_the_trial_of_the_bounds_knows_bounds_and_tests(root: Path) -> None:
+    """``make versions`` installs the lower bound of every dependency: each has one, and what it runs is there."""
+    for requirement in versions.requirements("lowest"):
+        assert re.fullmatch(r"[\w.\-\[\]]+>=[\d.]+,==\d+\.\d+\.\*", requirement), requirement
+    assert all((root / test).is_file() for test in versions.TESTS)
