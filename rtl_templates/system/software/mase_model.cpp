@@ -5,6 +5,7 @@
 // demand. It is not the program's memory: without `clean` and `invalidate` nothing is copied.
 #include "mase_model.h"
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +29,12 @@ struct Burst {
     unsigned beats;
     unsigned delay;
     bool bad;
+};
+
+// A beat of data on its way to a write.
+struct Word {
+    std::array<unsigned char, MASE_BUS_BYTES> bytes;
+    bool last;
 };
 
 // A channel on which the model speaks: what it offers stays until it is taken.
@@ -202,6 +209,14 @@ class System {
             writes_.push_back(burst(top_->m_axi_awaddr, top_->m_axi_awlen));
         }
         if (top_->m_axi_wvalid && top_->m_axi_wready) {
+            Word word;
+            std::memcpy(word.bytes.data(), &top_->m_axi_wdata, MASE_BUS_BYTES);
+            word.last = top_->m_axi_wlast != 0;
+            words_.push_back(word);
+            beats++;
+        }
+        // Data may come before its address.
+        while (!words_.empty() && !writes_.empty()) {
             take();
         }
         if (top_->m_axi_bvalid && top_->m_axi_bready) {
@@ -211,19 +226,15 @@ class System {
     }
 
     void take() {
-        beats++;
-        if (writes_.empty()) {
-            violation("data without an address");
-            return;
-        }
         Burst &front = writes_.front();
         front.bad = front.bad || hit(front.address, MODEL_WRITE_ERROR);
-        std::memcpy(at(front.address - kBase), &top_->m_axi_wdata, MASE_BUS_BYTES);
+        std::memcpy(at(front.address - kBase), words_.front().bytes.data(), MASE_BUS_BYTES);
         front.address += MASE_BUS_BYTES;
         front.beats--;
-        if ((front.beats == 0) != (top_->m_axi_wlast != 0)) {
+        if ((front.beats == 0) != words_.front().last) {
             violation("WLAST is not on the last beat");
         }
+        words_.pop_front();
         if (front.beats == 0) {
             answers_.push_back(front);
             writes_.pop_front();
@@ -263,6 +274,7 @@ class System {
     uint64_t cycles_ = 0;
     std::deque<Burst> reads_;
     std::deque<Burst> writes_;
+    std::deque<Word> words_;
     std::deque<Burst> answers_;
     bool read_taken_ = false;
     bool answer_taken_ = false;
