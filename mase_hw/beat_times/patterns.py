@@ -1,4 +1,12 @@
-"""Times of beats as blocks: a pattern that is kept once, and the cycle at which it begins."""
+"""Times of beats as blocks: a pattern that is kept once, and the cycle at which it begins.
+
+When a module works and what it waits for, cycle by cycle, from the times of the beats around it.
+
+Steps happen in order, at most one per cycle. Step ``k`` happens in the first cycle after step ``k - 1`` in which its
+inputs are usable and its outputs have room; so what it waited for follows from when either came to be.
+
+Streams between the modules of a network, and when their beats are offered and taken.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What a module is built of: known counts, and amounts whose cost per unit is fitted."""
+"""Units that round and saturate: which bits they give, and the look-up tables that they take.
+
+What a module is built of: known counts, and amounts whose cost per unit is fitted.
+
+What is known of a ROM whose words are known: how many bits differ, and the look-up tables that they take.
+"""
 
 from __future__ import annotations
 

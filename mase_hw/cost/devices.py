@@ -1,4 +1,7 @@
-"""What a module takes of a device."""
+"""What devices have, each with where that is known from, and budgets given by numbers.
+
+What a module takes of a device.
+"""
 
 from __future__ import annotations
 

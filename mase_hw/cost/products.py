@@ -1,4 +1,9 @@
-"""Multipliers of look-up tables: rows that are added, as `fixed_logic_product` adds them."""
+"""Layers of products: the array of multiply-accumulate lanes, and what brings it its operands.
+
+Multipliers of look-up tables: rows that are added, as `fixed_logic_product` adds them.
+
+Widths of the sums of ``fixed_mac_array``, and where it rounds: the same integers that the module computes.
+"""
 
 from __future__ import annotations
 

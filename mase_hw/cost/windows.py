@@ -1,4 +1,9 @@
-"""What drops, repeats or adds elements, and the scaling of negative ones: counters beside a cast."""
+"""Windows of images: line buffers and what walks over them.
+
+What drops, repeats or adds elements, and the scaling of negative ones: counters beside a cast.
+
+What makes one of many: pooling of images and reductions of rows.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ def _formats(p: Parameters) -> tuple[tuple[int, int, int], tuple[int, int, int],
     return taken, given, (p["ROUNDING"], p["OVERFLOW"])
 
 
-def _moved_place(t: Terms, places: int) -> None:
+def _wrapping_counter(t: Terms, places: int) -> None:
     """A counter that begins again after so many places."""
     bits = bits_of(places)
     if bits:
@@ -35,8 +40,8 @@ def cut(t: Terms, p: Parameters) -> None:
     tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes)
     taken, given, way = _formats(p)
     counter(t, "inner", 1 if inside else tiles * p["DATA_IN_0_TENSOR_SIZE_DIM_1"])
-    _moved_place(t, tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"])
-    _moved_place(t, max(p["STEP"], 2))
+    _wrapping_counter(t, tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"])
+    _wrapping_counter(t, max(p["STEP"], 2))
     t.count(ff=2 * lanes * cast_bits(taken, given, *way) + 2, lut=CONTROL + 12)
     t.logic("any", 1)
     cast(t, "cast", lanes, taken, given, way, held=True)
@@ -66,7 +71,7 @@ def zero_pad2d(t: Terms, p: Parameters) -> None:
     fifo(t, "in", lanes * width, 2)
     places = (tiles, p["DATA_OUT_0_TENSOR_SIZE_DIM_1"] + 1, p["DATA_OUT_0_TENSOR_SIZE_DIM_2"] + 1)
     for count in (*places, p["DATA_OUT_0_TENSOR_SIZE_DIM_3"]):
-        _moved_place(t, count)
+        _wrapping_counter(t, count)
     t.count(ff=1 + lanes * cast_bits(taken, given, *way), lut=CONTROL + 8 + lanes * width)
     t.logic("any", 1)
     cast(t, "cast", lanes, taken, given, way)
@@ -79,7 +84,7 @@ def upsample_nearest(t: Terms, p: Parameters) -> None:
     pixels = p["DATA_IN_0_TENSOR_SIZE_DIM_1"] if p["FACTOR_1"] > 1 else 1
     depth = 2 * pixels * tiles
     for count in (tiles, pixels, p["FACTOR_0"], p["FACTOR_1"], depth):
-        _moved_place(t, count)
+        _wrapping_counter(t, count)
     t.count(ff=bits_of(depth) + 1, lut=CONTROL + 3 * bits_of(depth))
     for _ in range(2):
         level(t, "used", depth)

@@ -1,4 +1,7 @@
-"""The design that meets a target: what is chosen for every node, and how good it is proven to be."""
+"""The design that meets a target: what is chosen for every node, and how good it is proven to be.
+
+The pass that maps to hardware for a target.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,15 @@ dimension for each branch that is open. Prices are integers, so the minimum is e
 
 What does not depend on the weights (which candidates all neighbours see alike, the order of the nodes) is found once;
 a search over prices then asks many times.
+
+The last gap between a choice and its bound, closed exactly.
+
+Prices of budgets (:mod:`mase_hw.fit.budget`) leave a gap that dividing candidates closes slowly where many layers are
+alike. Here every choice that could still be better is counted: nodes are eliminated as
+above, but a table holds sets of sums in place of the least one, in which only those stay that
+no other one dominates and that some completion keeps below every limit. How little a completion adds is known exactly,
+from the same elimination run backwards. This is the labelling of shortest paths with resources (J. Desrosiers et al.,
+"Time constrained routing and scheduling", 1995) with bounds of completions, on tables in place of a path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The choice as numbers: candidates of every node, and what connects lanes of neighbours."""
+"""The choice as numbers: candidates of every node, and what connects lanes of neighbours.
+
+What a module, with the memories of its parameters, and a connector between two lanes cost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was chosen for a target, for people and for programs."""
+"""What was chosen for a target, for people and for programs.
+
+The rates and areas among which one chooses, as an SVG: two axes, a line, and the chosen design.
+"""
 
 from __future__ import annotations
 

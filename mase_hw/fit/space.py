@@ -1,4 +1,7 @@
-"""Which layers are alike, so that the candidates of one are those of the other: all but their names and values."""
+"""What there is to choose in a graph: the candidates of its nodes, and the streams between them.
+
+Which layers are alike, so that the candidates of one are those of the other: all but their names and values.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,12 @@
 
 It is for any number of frames. A file says the shapes of one frame. Beside those, everything is computed for two frames
 on the meta device, so that what mixes frames is refused, and a reshape leaves the dimension of the frames open.
+
+Formats of fixed point in which numbers and sums are exact.
+
+What an importer cannot take, collected, so that one error names all of it.
+
+Where inputs of the model are quantised.
 """
 
 from __future__ import annotations

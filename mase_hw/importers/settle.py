@@ -3,6 +3,12 @@
 The file quantises between its nodes, which compute on exact values. So does the graph: a node computes exactly, and the
 quantisation right behind it is its one cast; where others read the exact values as well, the cast is a node of its own.
 Nothing is calibrated.
+
+A file that is quantised, with nodes that hardware does not have: the graph is settled around them.
+
+What is refused of a graph is for the host; the segments between are settled each by itself, and what is refused there
+is for the host as well, until nothing is. Then all of it is one graph again: quantised nodes, and
+:class:`~mase_hw.nn.on_host.HostGraph` for what the host computes in float.
 """
 
 from __future__ import annotations

@@ -179,6 +179,7 @@ class GraphHardware(Record):
 class MaseGraphMetadata(Tree):
     """Metadata of a whole graph: ``graph.meta["mase"]``."""
 
+    # Two branches of a graph have other fields than those of a node.
     common: GraphCommon = field(default_factory=GraphCommon)  # type: ignore[assignment]
     software: SoftwareMetadata = field(default_factory=SoftwareMetadata)
     hardware: GraphHardware = field(default_factory=GraphHardware)  # type: ignore[assignment]

@@ -63,6 +63,7 @@ class Branch(dict[str, Any]):
             self[key] = default
         return self[key]
 
+    # The stubs of dict give it two signatures.
     def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self

@@ -1,4 +1,7 @@
-"""Exact convolution of mantissas, whatever the device, and the attributes of a convolution in one form."""
+"""Exact convolution of mantissas, whatever the device, and the attributes of a convolution in one form.
+
+The hardware facets of a convolution: parameters of ``fixed_conv2d``, streams, timing.
+"""
 
 from __future__ import annotations
 

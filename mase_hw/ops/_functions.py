@@ -1,4 +1,12 @@
-"""Functions of one value from memory: a table over every input code, exact by construction."""
+"""The functions of one value that hardware computes from memory: one line each.
+
+A function is any torch function of one value, evaluated in float64 on the CPU when a table is made, and in the gradient
+of the quantised module. Beyond the ends of its domain it has the value that it has at the end, so ``log`` and ``rsqrt``
+saturate and ``sqrt`` gives 0 below zero, and ``asin`` stays what it is at -1 and 1; an infinite value saturates like
+any other.
+
+A table over every input code: ``out = cast(f(x))``, exact by construction.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What ops check of the lanes of a tensor."""
+"""What ops check of the lanes of a tensor.
+
+Images as streams: ``(N, C, H, W)`` travels channels-last, lanes along the channels.
+"""
 
 from __future__ import annotations
 

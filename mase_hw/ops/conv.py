@@ -1,4 +1,9 @@
-"""Parameter sets on which the catalogue test proves convolution."""
+"""Convolution in one and two dimensions: exact products, sums and bias, one cast at the end.
+
+``y[n, o, i, j] = cast(sum x[n, c, ...] * w[o, c, kh, kw] * 2**s[o] + b[o])`` over the channels of the group and the
+kernel, zeros around the image; ``s`` is the optional ``weight_shift`` of weights with a format per output channel.
+A convolution of one dimension is one of height 1. Images are streamed channels-last.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Comparisons of a tensor with a number, as functions of their own: hardware compares codes with a constant."""
+"""The ops of :data:`mase_hw.ops.pieces.PIECES`: ``cast(slope * x + offset)`` with the constants of x's piece.
+
+Comparisons of a tensor with a number, as functions of their own: hardware compares codes with a constant.
+
+Functions made of three linear pieces: one line each; comparators and constant factors in hardware.
+
+``f(x) = slope * x + offset``, with one pair below a threshold, one above another, and one between them. Slopes and
+offsets become integers (exactly, where they have few bits), the thresholds codes of the input, and what follows is
+exact until the one cast. Where constants are rounded, a slope and an offset each move what is cast by at most
+``2**-GUARD`` LSB.
+"""
 
 from __future__ import annotations
 

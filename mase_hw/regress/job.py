@@ -1,4 +1,10 @@
-"""An op case of the catalogue as a regression job: what to build, what to feed, what to expect."""
+"""Runs one regression job, in whatever process or machine it was sent to, and says what came of it.
+
+Nothing is raised: a job that cannot be run is a result too. A worker may be killed at any time and its simulator live
+on, so every attempt has a folder of its own, and what is shared is written beside its place and renamed.
+
+An op case of the catalogue as a regression job: what to build, what to feed, what to expect.
+"""
 
 from __future__ import annotations
 

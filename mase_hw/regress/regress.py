@@ -1,4 +1,9 @@
-"""Sends jobs to an executor of the shape of ``concurrent.futures`` and loses none of them.
+"""The regression runner: a matrix of jobs, their results, what changed, and the reports.
+
+The results are those of exactly the jobs of the matrix: one that gave none is lost, which fails. Reports are written
+last, after older ones were removed, so that a regression which is killed leaves none that could be taken for its own.
+
+Sends jobs to an executor of the shape of ``concurrent.futures`` and loses none of them.
 
 A process pool breaks as a whole when one of its workers is killed. Then a new pool is opened, what had finished
 stays, and the jobs that were under way are tried again one at a time, so that one which kills its worker is found and

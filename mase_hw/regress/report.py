@@ -1,4 +1,6 @@
-"""The committed figures of every job, and what became something else.
+"""What a regression showed, and its reports: JUnit XML for servers, JSON for programs, one HTML page for people.
+
+The committed figures of every job, and what became something else.
 
 In both directions: a gain that is not recorded can be lost again without anybody noticing.
 """

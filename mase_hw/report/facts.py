@@ -1,4 +1,7 @@
-"""Histograms of weights and activations beside the range that was chosen for them."""
+"""Everything that a report says of one bundle, as JSON types: stored beside it, or computed from what is stored.
+
+Histograms of weights and activations beside the range that was chosen for them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Two bundles side by side: what changed in formats, lanes, cycles, area and noise."""
+"""One bundle as one HTML page: no network, no server, nothing beside it.
+
+Two bundles side by side: what changed in formats, lanes, cycles, area and noise.
+
+Writes a report: whole, or not at all.
+"""
 
 from __future__ import annotations
 

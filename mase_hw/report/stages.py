@@ -1,4 +1,7 @@
-"""The netlist of a bundle from its manifest, and what each stage does in each cycle of a frame."""
+"""Where the time goes: of every stage of a design, the cycles in which it works, waits for input, or is held back.
+
+The netlist of a bundle, as far as timing needs it, from the manifest alone.
+"""
 
 from __future__ import annotations
 

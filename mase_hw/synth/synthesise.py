@@ -1,4 +1,17 @@
-"""Place and route for ECP5 with nextpnr: the frequency that is reached, the path that limits it, a bitstream."""
+"""Synthesis of a bundle with the open tools: elaborate, check, map, report, replay the netlist, place and route.
+
+::
+
+    <work>/design.json     the elaborated design            elaborate.log, map.log, nextpnr.log
+    <work>/netlist.v       the mapped design                 netlist.json, statistics.json
+    <work>/report.json     everything that was found         report.txt
+    <work>/replay/         the simulator of the netlist
+    <work>/netlist.*       also configuration, timing and bitstream of place and route
+
+A stage is skipped if its inputs and the tools are those of the last run; ``stages.json`` holds their hashes.
+
+Place and route for ECP5 with nextpnr: the frequency that is reached, the path that limits it, a bitstream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What can be synthesised for: mapping commands, and what their cells count as."""
+"""What can be synthesised for: mapping commands, and what their cells count as.
+
+What a design asks for, before any mapping: its word-level netlist, read from Yosys's JSON.
+
+Flip-flops, multipliers and memories are exact at this stage; look-up tables are an estimate by width.
+"""
 
 from __future__ import annotations
 

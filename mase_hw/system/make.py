@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
@@ -17,12 +19,30 @@ from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.system.frames import Frame
-from mase_hw.system.options import SystemOptions
 
 SOFTWARE = "system/software"
 """Below ``rtl_templates``; a template of it ends in ``.j2``."""
 MORE_FRAMES = 4
 """That may be between the ends of frames at the input and at the output, besides those in the core."""
+
+
+class SystemOptions(BaseModel):
+    """Options of ``mase-hw system``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Literal["memory", "stream"] = Field(
+        default="memory",
+        description="where frames come from: memory, over an AXI4 master, or AXI4-Stream for a DMA that is there",
+    )
+    bus: Literal[32, 64, 128] = Field(default=64, description="bits of a beat of the AXI4 master, or of the streams")
+    elements: Literal["aligned", "packed"] = Field(
+        default="aligned",
+        description="elements of a frame: aligned to 8, 16, 32 or 64 bits, or packed without gaps",
+    )
+    address_bits: int = Field(default=32, ge=13, le=64, description="address bits of the AXI4 master")
+    burst: int = Field(default=64, ge=1, le=256, description="beats of a burst at most")
+    outstanding: int = Field(default=4, ge=1, le=16, description="bursts that wait for an answer at most, a direction")
 
 
 def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> dict[str, Any]:

@@ -7,6 +7,20 @@ what is clipped still moves the step, and is not lost for good.
 
 Binary and ternary numbers ``q(v) * s`` have ``dx = 1`` everywhere and ``ds = q(v)``: that is the gradient of the scale
 in trained ternary quantisation (Zhu et al., arXiv:1612.01064, formula 7).
+
+Learned scales of scaled integers: LSQ (Esser et al., arXiv:1902.08153), zero points as LSQ+ (arXiv:2004.09576).
+
+With ``v = x / s`` a value becomes ``clip(round(v) + z, low, high) - z`` times ``s``. The gradients are those of the
+publications, ``Qn = z - low`` and ``Qp = high - z``: ``dx = 1`` inside ``(-Qn, Qp)`` and 0 beyond; inside,
+``ds = round(v) - v``, and ``-Qn`` or ``Qp`` beyond, summed over all that has the scale; ``dz = 0`` inside and ``-s``
+beyond (the offset of LSQ+ is ``-s z``). Those of scale and zero point are multiplied by ``1 / sqrt(N * Qp)``, ``N``
+being the numbers in a frame, or the weights that share the scale (section 2.2 of LSQ).
+
+A scale starts where calibration put it and stays a real number: nothing is rounded to a power of two in the end.
+
+One node of a network in training: the float op between grids that are learned.
+
+Which nodes have one grid: those whose results an op chooses among, or puts beside each other.
 """
 
 from __future__ import annotations
@@ -266,7 +280,7 @@ class LearnedScale(nn.Module):
         learn_zero: Learn the zero point as well, if there is one.
         fixed: The format is what it is, as that of shares of 1.
 
-    The scales are parameters for tensors of up to :data:`~mase_hw.training.learned_step.LEARNED` bits. That of a wider
+    The scales are parameters for tensors of up to :data:`LEARNED` bits. That of a wider
     one follows what it has to hold: all that was observed so far, or the weights of the moment.
     """
 

@@ -1,4 +1,7 @@
-"""Frames from which test vectors are chosen: extreme ones, some of the calibration data, random ones."""
+"""Chooses test vectors, and measures which faults the vectors of a design would show.
+
+Frames from which test vectors are chosen: extreme ones, some of the calibration data, random ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An ONNX file as plain values: read, with every size checked, and nothing of it executed."""
+"""An ONNX file as plain values: read, with every size checked, and nothing of it executed.
+
+Forms of operations in older versions of ONNX, in which inputs of today were attributes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Which element of a tensor stands at each place of another one, as nested loops around a short table."""
+"""Rearrange: every element of the result is one of the input, by a stored place, or zero; cast once.
+
+What ``expand``, ``repeat``, ``tile``, ``repeat_interleave``, ``flip``, ``roll``, ``index_select``, ``gather`` with a
+stored index and others come to, and a broadcast of data to the shape of other data. The stream is cut into the smallest
+blocks that are rearranged alike; two banks of one block take turns. ``lower_movement_transform_pass`` makes them.
+
+Which element of a tensor stands at each place of another one, as nested loops around a short table.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +163,7 @@ class RearrangeParams(Params, frozen=True):
 def rearrange(
     input: Tensor, shape: Sequence[int], block: int, passes: int, starts: Sequence[int], run: int, hold: int
 ) -> Tensor:
-    """Elements of a tensor at stored places; see :class:`~mase_hw.ops.movement.rearrange.Places` for the loops.
+    """Elements of a tensor at stored places; see :class:`Places` for the loops.
 
     Args:
         input: Frames one after the other, of so many elements each as make the shape.

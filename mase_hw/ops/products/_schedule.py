@@ -1,4 +1,6 @@
-"""In which order a layer uses its multipliers, where it is free to choose.
+"""When a product of two streams takes its beats and gives its results.
+
+In which order a layer uses its multipliers, where it is free to choose.
 
 ``outputs_first`` computes an output tile after the other, for which the inputs are replayed; ``inputs_first`` uses an
 input tile after the other, as they come, for all output tiles, and keeps the partial sums.

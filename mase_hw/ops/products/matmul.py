@@ -1,4 +1,9 @@
-"""Parameter sets on which products of two streams are proven."""
+"""Products of two streams: exact products and sums, one cast at the end.
+
+Every product of two matrices of data, batched or not, is lowered to :func:`grouped_matmul`, whose operands come in the
+order in which attention has them: token by token, all heads of a token together. The first operand is used as it comes;
+the second one is written into a buffer and read by address, as a layer reads its weights.
+"""
 
 from __future__ import annotations
 

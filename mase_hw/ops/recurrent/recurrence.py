@@ -1,4 +1,9 @@
-"""The catalogue cases of recurrent layers."""
+"""A recurrent layer behind its input part: RNN, GRU or LSTM, one module of hardware.
+
+``lower_recurrent_transform_pass`` writes ``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` as linear layers, which do not depend
+on the state and fold by themselves, and this op, which has the exact sums of theirs as its input. The arithmetic is
+in :mod:`mase_hw.ops.recurrent._cells`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Which part a dimension of the stream plays in a reduction."""
+"""The ops that ``fixed_reduce`` does, and the cases on which it is proven.
+
+Which part a dimension of the stream plays in a reduction.
+
+Reductions over any dimensions but that of the frames: exact, one rounding.
+
+``sum``, ``mean``, ``amax``, ``amin``, ``argmax``, ``argmin`` and ``cumsum``. The module takes the stream in any order:
+a reduced dimension that is innermost needs one accumulator, one further out an accumulator for each element inside it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""What ops of rows share: which stream they take, and when a FIFO of rows moves."""
+"""What ops of rows share: which stream they take, and when a FIFO of rows moves.
+
+``exp(-scale * d)`` of distances, from memory: one table, or the product of two where the distance has many bits.
+
+The result falls with ``d`` by construction: a table is made so, and in a product the fine factor falls within one
+coarse factor, and a coarse factor is at most the one before it times the smallest fine one. So an element that is
+larger never gets the smaller exponential.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""The module of the norms: its parameters, its streams, and when it moves."""
+"""Layer norm, RMS norm and group norm: exact moments, one reciprocal square root a row, one cast.
+
+:mod:`mase_hw.ops.rows._normalize` has the arithmetic and its error, at most 1 LSB. A row is the last dimension (layer
+and RMS norm), or the channels of a group at all positions of an image (group norm; an instance norm is one with as many
+groups as channels). Images travel channels-last, so the groups of a frame come interleaved: there is a moment for each
+of them, and the frame is kept until it has come whole. ``lower_layers_transform_pass`` writes norms over several
+dimensions and instance norms as these.
+
+The module of the norms: its parameters, its streams, and when it moves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""A layer of constant weights as a graph: what the constants are, and what of the cast they take over."""
+"""Linear layers and convolutions of one element whose constants are shifts and additions, without a multiplier.
+
+The arithmetic is that of :mod:`mase_hw.ops.linear`; only how it is computed differs. The module is generated, since the
+constants are its structure: every input enters at once, every output leaves at once, one vector per cycle.
+
+A layer of constant weights as a graph: what the constants are, and what of the cast they take over.
+
+Where the registers of an unrolled layer are: after every so many additions, and at the output.
+
+What the template of an unrolled layer prints: the values of the graph as expressions, stage by stage.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How many multiply-accumulates an op does, from the shapes of its tensors: one rule per op.
+"""Parameters, multiply-accumulates, bit operations and memory of every node.
+
+How many multiply-accumulates an op does, from the shapes of its tensors: one rule per op.
 
 A multiply-accumulate (MAC) is one product of a contraction, whose operands are both tensors: weights and activations,
 or activations alone. Bias additions, element-wise ops, activation functions, normalisations, poolings and reductions
@@ -157,7 +159,7 @@ COLUMNS = ("parameters", "macs", "bit_operations", "memory_bits", "activation_bi
 
 
 class CountArgs(ReportArgs):
-    """Arguments of :func:`count_analysis_pass`; rules are described in :mod:`mase_hw.passes.analysis.count`."""
+    """Arguments of :func:`count_analysis_pass`; the rules are described above."""
 
     rules: dict[str, Rule] = Field(
         default_factory=dict,
@@ -170,7 +172,7 @@ def count_analysis_pass(graph: MaseGraph, args: CountArgs) -> tuple[MaseGraph, I
     """Count what every node holds and computes in one run on the shapes in its metadata.
 
     - ``parameters``: numbers that are trained; buffers such as running statistics are none.
-    - ``macs``: multiply-accumulates, by :data:`~mase_hw.passes.analysis.count.RULES`.
+    - ``macs``: multiply-accumulates, by :data:`RULES`.
     - ``bit_operations``: MACs times the widths of both operands, in the formats of the metadata.
     - ``memory_bits``: what parameters, and buffers that the op computes with, take in their formats.
     - ``activation_bits``: what the results take; implicit nodes write none.

@@ -1,4 +1,6 @@
-"""Rounding the weights of one layer as a quadratic problem, and how good a choice of mantissas is.
+"""Layers of a quantised graph whose weights and biases are chosen, as products of matrices.
+
+Rounding the weights of one layer as a quadratic problem, and how good a choice of mantissas is.
 
 A layer is a product of its unfolded inputs ``X`` (one row for every frame and output position) with its weights, group
 by group. With ``y`` what an output channel ought to give, the squared error of weights ``w`` (without the bias) is
@@ -6,6 +8,8 @@ by group. With ``y`` what an output channel ought to give, the squared error of 
     ``|X w - y|**2 = w H w - 2 w c + |y|**2,   H = X'X,   c = X'y``
 
 so that ``H`` and ``c`` are all that is kept of the data, however much there is.
+
+The float graph that a quantised graph is held against, kept while the graph itself is quantised in place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Constants that the model computes at every call, computed once."""
+"""Constants that the model computes at every call, computed once.
+
+Simplifications that quantisation needs: fewer nodes, and parameters that are stored rather than computed.
+"""
 
 from __future__ import annotations
 
@@ -309,7 +312,7 @@ def simplify_graph_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       trained further with dropout must not be simplified.
     - A relu of something that is never negative (relu, relu6, sigmoid, hardsigmoid, softmax) is removed.
     - Operations on parameters and buffers alone are computed now, as by
-      :func:`~mase_hw.passes.transforms.fold_constants.fold_constants_transform_pass`.
+      :func:`fold_constants_transform_pass`.
 
     Every result is the same, bit for bit. A node whose removal could let an operation in place write what another
     one still reads stays.

@@ -1,4 +1,19 @@
-"""The threshold that loses least information: TensorRT's entropy calibration.
+"""From statistics to a format: one function, every method's optimum stated.
+
+The width is given, so what is chosen is the fraction width (and the sign, if that is left open). Each method minimises
+an error over all fraction widths:
+
+- ``range``: the worst rounding error inside the range, ``step / 2``, of the formats that clip nothing of it. That is
+  the finest step that holds both ends, rounded half-even.
+- ``mse``: the mean squared error, rounding and clipping together.
+- ``entropy``: the divergence of what a threshold leaves of the distribution, by the published algorithm (see
+  below); then the finest step whose format holds the threshold. That
+  algorithm knows of no distances, so there is a guard: the step is doubled until the mean squared error is no larger
+  than that of the format that ``range`` takes. Outliers that are far enough are kept by it.
+
+Of equal errors the smaller mean squared error wins, then the finer step that clips nothing, then the finer step.
+
+The threshold that loses least information: TensorRT's entropy calibration.
 
 S. Migacz, "8-bit Inference with TensorRT", GTC 2017, as ONNX Runtime implements it (``get_entropy_threshold`` of
 ``onnxruntime.quantization.calibrate``, itself after Apache MXNet): for every threshold, the part of a symmetric
@@ -6,6 +21,8 @@ histogram within it, with the counts outside added to its two end bins, is a dis
 and with its bins merged into as many as there are levels and each spread again over the bins that are occupied, it is
 ``q``. The threshold is taken for which ``p`` diverges least from ``q`` (Kullback and Leibler). Counting the outside
 in ``p`` alone is what makes clipping expensive.
+
+What a mask leaves out is no data: formats are chosen from the others, and what is left out becomes their end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,14 @@
-"""A few frames of the calibration data, kept for what needs real inputs later; evenly spread, whatever its size."""
+"""Calibration methods: what each keeps of a tensor while the data passes, and what it concludes.
+
+A few frames of the calibration data, kept for what needs real inputs later; evenly spread, whatever its size.
+
+A histogram whose bins are powers of two wide, so that any two of them merge exactly.
+
+Bin ``i`` counts the values in ``[i * 2**e, (i + 1) * 2**e)`` for ``-BINS <= i < BINS``. ``e`` is the smallest exponent
+for which all values seen so far have a bin; when a value does not, neighbouring bins are added until it does. As
+``floor(x / 2**(e+1)) == floor(floor(x / 2**e) / 2)``, the result does not depend on how the data was cut into batches.
+Zeros are counted apart: they are exact in every format, and a rectified tensor is full of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Streaming sums behind one :class:`~mase_hw.passes.analysis.noise.report.Noise`."""
+"""What the network loses by the quantisation of single nodes: noise where it counts, at the outputs.
+
+Noise of a node at its own result says little about the network: what follows may damp it or amplify it. Here every
+group of nodes is quantised alone, everything else stays in float, and the error is taken at the outputs.
+
+- *Measured*: the network is run once for every group.
+- *Estimated*: one run forwards and one backwards for all groups. With ``J`` the derivative of the outputs by a result
+  and ``e`` the error that the group's quantisation makes there, the power of the error at the outputs is close to
+  ``|J e|**2``, which is the mean of ``(v J e)**2`` over vectors ``v`` of random signs (M. F. Hutchinson, 1990); ``v J``
+  is one backward pass, and every frame has signs of its own.
+
+Streaming sums behind one :class:`~mase_hw.passes.analysis.noise.report.Noise`.
+
+Which nodes of a quantised graph stand for which of the float graph it was made of.
+"""
 
 from __future__ import annotations
 

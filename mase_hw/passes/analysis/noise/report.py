@@ -1,4 +1,7 @@
-"""Drawing a noise report: which layer hurts, at a glance."""
+"""What quantisation costs, node by node: the record of a noise analysis, as a table, JSON and a plot.
+
+Drawing a noise report: which layer hurts, at a glance.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The record: every value, kept."""
+"""What all statistics share: options, how a tensor becomes rows of values, and the refusal of NaN.
+
+A statistic sees one tensor after the other and can be asked for its result at any time. Activations come in
+batches: their first dimension counts samples, which are always reduced. A weight is one sample.
+
+The record: every value, kept.
+
+Data sets as batches that fit the inputs of a graph.
+"""
 
 from __future__ import annotations
 

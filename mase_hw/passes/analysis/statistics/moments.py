@@ -7,6 +7,8 @@ Sources: B. P. Welford, "Note on a method for calculating corrected sums of squa
 4(3), 1962, generalised from one value to whole batches by T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
 formulae and a pairwise algorithm for computing sample variances", COMPSTAT 1982. The corrected two-pass algorithm
 is from the same authors' "Algorithms for computing the sample variance", The American Statistician 37(3), 1983.
+
+Ranges: from the smallest to the largest value, and between two quantiles.
 """
 
 from __future__ import annotations

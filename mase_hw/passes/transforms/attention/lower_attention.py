@@ -1,4 +1,9 @@
-"""Tokens that the model stores, joined to those that are data: class tokens, registers."""
+"""Attention, however it is written, as a chain of products and softmax that takes tokens as they come.
+
+Tokens that the model stores, joined to those that are data: class tokens, registers.
+
+What follows from the order of tokens: joined parts of tokens, and products that see only what came before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Products of two streams as vectors and matrices of heads, in the order in which tokens come."""
+"""Products of two streams as vectors and matrices of heads, in the order in which tokens come.
+
+``scaled_dot_product_attention`` as the products, the masks and the softmax that it stands for.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@
 Up to :data:`~mase_hw.ops._functions.TABLE_BITS` bits a function is a table of the codes nearest to its exact values:
 they are computed with fractions, so that every tie is one. Of wider data each piece is an integer slope and an integer
 offset, with up to :data:`~mase_hw.ops.pieces.SLOPE_BITS` bits; their result is exact and is rounded once, behind them.
+
+The table of TensorFlow Lite's reference kernel of HARD_SWISH, code by code.
+
+The kernel (``HardSwish`` in ``reference_ops.h``) computes with integers of 16 bits, so that some codes are not those
+nearest to the function. Its codes are the attribute ``codes`` of ``hardswish``. The kernels of LOGISTIC and TANH give
+the nearest codes, as the ops do without one.
 """
 
 from __future__ import annotations

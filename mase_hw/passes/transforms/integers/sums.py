@@ -3,6 +3,19 @@
 The sums have the scale of their products. The bias is one of integers at that scale, as wide as these are and as what
 the zero point of the data adds to them (:class:`mase_hw.nn.Quantized` takes that off), and the result is as wide as the
 largest sum that the formats allow.
+
+Averages of scaled integers as exact sums: the requantisation behind them divides and rounds, once.
+
+The bits of a quantised layer's bias and sums, found again after its weights or its bias were changed.
+
+The bias is at the scale of the products and as wide as its integers are. No scale changes by that, and so no multiplier
+behind the layer.
+
+Softmax on scaled integers: the format of its shares, and the one behind a requantisation if there is one.
+
+A softmax divides to a scale that is a power of two. At such a scale the result is rounded once, and a zero point is
+added behind it exactly. At any other scale the shares have :data:`GUARD` bits more than the result: rounded to them and
+then to the result, they are off by at most ``1/2 + 2**-GUARD`` of its steps.
 """
 
 from __future__ import annotations

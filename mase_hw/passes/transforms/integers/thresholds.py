@@ -1,4 +1,12 @@
-"""How numbers get another scale: the settings of a requantisation, in one place for all that put one."""
+"""The bias and the multipliers of exact sums by which every sum there can be is requantised right.
+
+What ``round((total + bias) * ratio)`` gives, saturated, is a step function of the integer ``total``: it
+is right if for every two results next to each other the smallest total that gives the larger one is right. Hardware
+computes ``((total << extra) + b) * m >> shift``. For a multiplier ``m`` the totals on both sides of every step bound
+the integer ``b`` from below and from above, and any integer within all these bounds is exact.
+
+How numbers get another scale: the settings of a requantisation, in one place for all that put one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""What rules share: parts of tensors one after the other, and volumes as images."""
+"""A call of a layer, as module or as function, in one form.
+
+What rules share: parts of tensors one after the other, and volumes as images.
+
+A call with its operands told apart: data, tensors that the model stores, and numbers.
+
+Several nodes in the place of one: what they compute is written as a module in plain PyTorch, and traced.
+"""
 
 from __future__ import annotations
 

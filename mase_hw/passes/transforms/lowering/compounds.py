@@ -1,4 +1,7 @@
-"""Formulas that PyTorch has under one name, written out; and whole quotients with their remainders."""
+"""Formulas that PyTorch has under one name, written out; and whole quotients with their remainders.
+
+Sums with a factor, powers, divisions by powers of two, and limits that are tensors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transposed convolutions as ordinary ones, without a product with the zeros that their stride inserts.
+"""Enlargement with weights: linear by whole factors as a transposed convolution, all else as products with a matrix.
+
+Transposed convolutions as ordinary ones, without a product with the zeros that their stride inserts.
 
 With stride ``s`` and padding ``p`` the outputs ``o`` with ``o + p = s q + c`` of one phase ``c`` read the kernel
 elements ``k`` with ``k d = c (mod s)`` at the inputs ``q + (c - k d) / s``: a convolution of stride 1 (Shi et al.,

@@ -1,4 +1,7 @@
-"""Norms of several dimensions, instance norms and vectors of length 1 as the norms that hardware has."""
+"""Norms of several dimensions, instance norms and vectors of length 1 as the norms that hardware has.
+
+Variance, standard deviation, norms and logarithms of sums over any dimensions.
+"""
 
 from __future__ import annotations
 

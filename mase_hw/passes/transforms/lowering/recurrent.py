@@ -1,4 +1,7 @@
-"""Recurrent layers become linear layers and recurrences, which hardware has."""
+"""Recurrent layers become linear layers and recurrences, which hardware has.
+
+Cells that a model calls itself, once a step, become operations that hardware has.
+"""
 
 from __future__ import annotations
 

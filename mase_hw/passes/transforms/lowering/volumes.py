@@ -1,4 +1,11 @@
-"""Paddings: zeros in three dimensions, values of the image itself, less than nothing, and in front of convolutions."""
+"""Three dimensions of space as two: a volume streams as one image after the other.
+
+A convolution takes the images that lie in the depth of its kernel as so many more channels: the parts of the depth are
+slices of one stream, and where they come together again the netlist keeps exactly the images in between. Pooling goes
+over rows and columns of every image, then over the depth, with rows and columns as one dimension.
+
+Paddings: zeros in three dimensions, values of the image itself, less than nothing, and in front of convolutions.
+"""
 
 from __future__ import annotations
 

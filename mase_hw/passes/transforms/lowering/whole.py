@@ -1,4 +1,7 @@
-"""Images and sequences without a dimension of frames, which PyTorch takes and hardware does not."""
+"""What a pass looks at before its rules: several results of one call, and reductions of all that a frame has.
+
+Images and sequences without a dimension of frames, which PyTorch takes and hardware does not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Matrices that are repeated for several heads, as a model with grouped queries writes them: stored once."""
+"""Products of two streams become the one function that hardware has.
+
+Matrices that are repeated for several heads, as a model with grouped queries writes them: stored once.
+
+Products of two streams, in whatever notation: as vectors of tokens and heads, and matrices of rows and groups.
+
+In which order the elements of a result will travel, as far as a float graph tells.
+"""
 
 from __future__ import annotations
 

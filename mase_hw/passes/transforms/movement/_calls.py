@@ -1,4 +1,7 @@
-"""New calls in a float graph, with their metadata."""
+"""New calls in a float graph, with their metadata.
+
+Where the elements of a result come from, found out by running the call.
+"""
 
 from __future__ import annotations
 

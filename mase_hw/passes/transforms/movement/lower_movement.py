@@ -1,4 +1,7 @@
-"""Reductions that PyTorch has under other names become those of hardware."""
+"""Movement of elements becomes a rearrangement by stored places; data is expanded to the shape of other data.
+
+Reductions that PyTorch has under other names become those of hardware.
+"""
 
 from __future__ import annotations
 

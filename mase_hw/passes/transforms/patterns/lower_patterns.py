@@ -1,4 +1,9 @@
-"""Functions of one value that are written out: recognised by their values."""
+"""Hand-written norms, activations and masks as the ops that they are.
+
+Functions of one value that are written out: recognised by their values.
+
+Norms over the last dimension, written with means and roots.
+"""
 
 from __future__ import annotations
 

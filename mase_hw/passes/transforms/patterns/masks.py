@@ -1,4 +1,7 @@
-"""Masks that are data: numbers to be added to scores, made of one bit for every key by any arithmetic."""
+"""Masks that are data: numbers to be added to scores, made of one bit for every key by any arithmetic.
+
+Numbers far below all data, which stand for the least there is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where time is in a tensor, and where an op that only moves elements takes it."""
+"""What every op does to the dimension of time: a rule an op, or a reason why it cannot go from hop to hop.
+
+Where time is in a tensor, and where an op that only moves elements takes it.
+"""
 
 from __future__ import annotations
 
