@@ -50,6 +50,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "coverage": reference_coverage.table_of,
     "rooms": reference_code.rooms,
     "modules": reference_rtl.modules,
+    "ops": reference_rtl.ops,
     "area_errors": reference_cost.errors,
     "area_unseen": reference_cost.unseen,
     "devices": reference_cost.devices,

@@ -6,6 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
+from mase_hw.catalogue import default_catalogue
 from mase_hw.host.resources import rtl_root
 from tests.catalogue.headers import read_header
 
@@ -49,6 +50,16 @@ def modules(folder: str) -> str:
         )
         entries.append(textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
     return "\n".join(entries)
+
+
+def ops() -> str:
+    """The ops of every module."""
+    found: dict[str, list[str]] = {}
+    for op in default_catalogue():
+        if op.hardware is not None and op.mase_type:
+            found.setdefault(op.hardware.module, []).append(f"`{op.name}`")
+    rows = (f"| `{module}` | {', '.join(names)} |" for module, names in sorted(found.items()))
+    return "\n".join(["| module | ops |", "|---|---|", *rows])
 
 
 def _parameters(path: Path, op: bool) -> str:

@@ -66,9 +66,9 @@ def test_simulations(workplace: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_readme_shows_what_the_example_prints(workplace: Path) -> None:
+def test_the_page_shows_what_the_example_prints(workplace: Path) -> None:
     """Every line, in its order; of figures only those that no machine changes."""
-    (shown,) = (b.text for b in blocks("text", page=ROOT / "README.md") if "==> training" in b.text)
+    (shown,) = (b.text for b in blocks("text", page=ROOT / "docs/first_steps.md") if "==> training" in b.text)
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "digits_mlp.py"), "--out", "build/digits_mlp"],
         cwd=workplace,
@@ -95,9 +95,9 @@ def test_the_readme_shows_what_the_example_prints(workplace: Path) -> None:
 
 
 def test_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model and the configuration of the README, through the command line."""
+    """The model and the configuration of first_steps.md, through the command line."""
     monkeypatch.chdir(tmp_path)
-    for name, text in shown_files(ROOT / "README.md").items():
+    for name, text in shown_files(ROOT / "docs/first_steps.md").items():
         Path(name).write_text(text, encoding="utf-8")
     assert cli.main(["compile", "mynet.py:build", "--config", "mynet.toml", "--out", "build/mynet"]) == cli.OK
     assert (tmp_path / "build" / "mynet" / "manifest.json").is_file()

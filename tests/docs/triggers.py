@@ -115,7 +115,7 @@ def _nan() -> object:
 
 
 def _early() -> object:
-    return add_common_metadata_analysis_pass(MaseGraph(net()), {"dummy_in": {"input": EXAMPLE}})
+    return calibrate_analysis_pass(MaseGraph(net()), {"data": [EXAMPLE]})
 
 
 def _initialised() -> MaseGraph:
