@@ -55,6 +55,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "area_unseen": reference_cost.unseen,
     "devices": reference_cost.devices,
     "names": reference_names.names,
+    "plugins": reference_code.plugins,
 }
 """What can be generated: each gets the words behind it and returns Markdown."""
 

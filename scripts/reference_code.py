@@ -15,6 +15,7 @@ from typing import Any
 import mase_hw
 import mase_hw.training
 from mase_hw.ir.hardware_branch import INPUTS, RESULTS, HardwareMetadata
+from mase_hw.plugins import GROUPS
 from scripts import architecture
 from scripts.reference_options import markdown, table
 
@@ -138,6 +139,11 @@ def _says_of_constant(home: ModuleType, name: str) -> str:
         if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             return str(below.value.value).split("\n\n")[0].replace("\n", " ")
     raise ValueError(f"{home.__name__} does not say what {name} is: a string below the assignment")
+
+
+def plugins() -> str:
+    """The groups of entry points."""
+    return table(("group", "an entry point is"), [[f"`mase_hw.{name}`", says] for name, says in GROUPS.items()])
 
 
 def rooms() -> str:

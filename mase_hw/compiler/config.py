@@ -33,6 +33,16 @@ def _eight_bit() -> QuantizeArgs:
     )
 
 
+class PluginStep(BaseModel):
+    """A pass of another package inside ``compile``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(description="of an entry point in the group ``mase_hw.passes``")
+    after: str = Field(description="the step of ``compile`` behind which it runs")
+    args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
+
+
 class CompileConfig(BaseModel):
     """How a model becomes hardware."""
 
@@ -72,6 +82,9 @@ class CompileConfig(BaseModel):
         default_factory=Target,
         description="what the design is to reach and may take; lanes and implementations that ``hardware`` leaves open "
         "are then chosen for it",
+    )
+    passes: tuple[PluginStep, ...] = Field(
+        default=(), description="passes of plug-ins: what runs behind which step of ``compile``"
     )
     vectors: VectorOptions = Field(
         default_factory=VectorOptions, description="how test vectors are chosen, and how what they show is measured"

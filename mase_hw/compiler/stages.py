@@ -43,12 +43,14 @@ from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
+from mase_hw.plugins import plugin
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
 COMMON, EQUALIZATION, CALIBRATE = "common", "equalization", "calibrate"
 QUANTIZE, ROUNDING = "quantize", "rounding"
 """The steps after which the graph is as the model was traced, its channels are evened out, its values are observed, it
 is quantised, and its weights are rounded."""
+HARDWARE_STEPS = ("verify", "hardware", "top", "rtl", "memories", "choose", "vectors", "handoff")
 Config = CompileConfig | Mapping[str, Any] | str | Path | None
 Calibration = Iterable[Any] | CalibrationState | None
 """Batches from which value ranges are observed, or what was observed earlier."""
@@ -96,7 +98,25 @@ def quantise_pipeline(
         Step(QUANTIZE, quantize_transform_pass, settings.quantize, "quantising"),
         *rounding,
     ]
+    steps = _with_plugins(steps, settings)
+    if loose := {p.after for p in settings.passes} - {s.name for s in steps} - set(HARDWARE_STEPS):
+        raise ConfigError(
+            "there is no such step of compile",
+            field="passes.after",
+            got=", ".join(sorted(loose)),
+            expected=", ".join([*(s.name for s in steps), *HARDWARE_STEPS]),
+        )
     return Pipeline(steps, "quantise")
+
+
+def _with_plugins(steps: list[Step], settings: CompileConfig) -> list[Step]:
+    """Behind every step the passes of plug-ins that were asked for there."""
+    asked = {step.name: [p for p in settings.passes if p.after == step.name] for step in steps}
+    plugged = {
+        name: [Step(p.name, plugin("passes", p.name), p.args, f"running {p.name}") for p in found]
+        for name, found in asked.items()
+    }
+    return [each for step in steps for each in (step, *plugged[step.name])]
 
 
 def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +199,7 @@ def hardware_steps(
     settings = load_config(config)
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
-    return [
+    steps = [
         Step("verify", verify_analysis_pass),
         _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "making the top level"),
@@ -189,6 +209,7 @@ def hardware_steps(
         Step("vectors", emit_cocotb_transform_pass),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
+    return _with_plugins(steps, settings)
 
 
 def _hardware(settings: CompileConfig) -> Step:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.memories import FAMILIES, UNNAMED
+from mase_hw.plugins import plugins
 
 RESOURCES = ("lut", "ff", "dsp", "bram")
 
@@ -132,15 +133,15 @@ DEVICES: Mapping[str, Device] = {
 
 
 def device_of(name: str) -> Device:
-    """Look up a device.
+    """Look up a device of the package or of a plug-in.
 
     Raises:
         ConfigError: If there is none of that name.
     """
-    device = DEVICES.get(name.lower())
-    if device is None:
-        raise ConfigError("unknown device", field="device", got=name, remedy=suggest(name.lower(), DEVICES))
-    return device
+    known = DEVICES if name.lower() in DEVICES else {**DEVICES, **plugins("targets")}
+    if name.lower() not in known:
+        raise ConfigError("unknown device", field="device", got=f"{name:.80}", remedy=suggest(name.lower(), known))
+    return known[name.lower()]
 
 
 def available(device: str | None, limits: Mapping[str, int | None]) -> tuple[dict[str, int], int]:

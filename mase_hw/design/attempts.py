@@ -17,7 +17,7 @@ from mase_hw.host.locks import locked
 from mase_hw.host.progress import counter
 from mase_hw.simulate.diagnose.failure import Replay, explainable, replay
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.engines.registry import ENGINES
+from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.exercise import INNER, watched, with_inner_stalls
 from mase_hw.simulate.plan import DEFAULT_ENGINE, FAILURE, Limits, SimulationOptions, clean_run_folder
 from mase_hw.simulate.plan import Progress as State
@@ -89,7 +89,7 @@ class Attempts:
     def _attempt(
         self, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], options: SimulationOptions
     ) -> SimResult:
-        engine, work = ENGINES[options.engine], options.work
+        engine, work = engine_of(options.engine), options.work
         self.tell(f"building the simulator ({'with' if options.waves else 'without'} waves) with Verilator")
         dut = self.simulated()
         built = engine.build(

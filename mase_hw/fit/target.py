@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from mase_hw.cost.devices import DEVICES, RESOURCES, Device
+from mase_hw.cost.devices import DEVICES, RESOURCES, device_of
 from mase_hw.cost.model import FITTED
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
 
 SLOWEST = 1 / 3600
@@ -114,7 +114,7 @@ def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
     budgets = {name: number for name in RESOURCES if (number := getattr(asked, name)) is not None}
     wanted, device = family or ESTIMATED[0], None
     if asked.device is not None:
-        found = _device(asked.device)
+        found = device_of(asked.device)
         device, wanted = found.name, found.target
         budgets = {**found.capacity(), **budgets}
         if family and family != wanted:
@@ -194,15 +194,6 @@ def _check_numbers(asked: Target) -> None:
                 expected="1 or more",
                 remedy="leave it out for no limit; the least that this model can take is what `minimise` of area finds",
             )
-
-
-def _device(name: str) -> Device:
-    found = DEVICES.get(name.lower())
-    if found is None:
-        raise ConfigError(
-            "unknown device", field="target.device", got=f"{name:.80}", remedy=suggest(name.lower(), DEVICES)
-        )
-    return found
 
 
 def _nearest(budgets: Mapping[str, int]) -> str:

@@ -20,6 +20,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME, SOURCE_NAMES, SOURCE_OUTPUTS
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
+from mase_hw.plugins import plugins
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file -> the room that reads it, and the optional extra that it needs."""
@@ -39,7 +40,7 @@ def file_of_model(spec: str) -> tuple[Path, list[str] | None] | None:
     Returns:
         None if no file of a model is named.
     """
-    if Path(spec).suffix.lower() in SOURCES:
+    if Path(spec).suffix.lower() in {*SOURCES, *plugins("importers")}:
         return Path(spec), None
     for suffix in SOURCES:
         file, found, names = spec.partition(f"{suffix}:")
@@ -64,8 +65,8 @@ def import_model(
     ``graph.example`` holds an input of the right shapes by name, random with a fixed seed.
 
     Args:
-        model: The path of an ``.onnx`` or ``.tflite`` file, its bytes, an ``onnx.ModelProto``, what ``torch.export``
-            makes, or an ``nn.Module``.
+        model: The path of an ``.onnx`` or ``.tflite`` file, or of one that a plug-in reads, its bytes, an
+            ``onnx.ModelProto``, what ``torch.export`` makes, or an ``nn.Module``.
         shapes: Shapes of inputs by name, for one frame, where the file leaves sizes open.
         custom_ops: As for :class:`~mase_hw.ir.MaseGraph`.
         outputs: Names of values in the file, which become the results: what comes behind them is left to the host.
@@ -91,6 +92,8 @@ def import_model(
         graph = _quantised_program(model, custom_ops) if quantised else MaseGraph(model, custom_ops=custom_ops)
         graph.meta |= {} if name is None else {MODEL_NAME: name}
         return graph
+    if isinstance(model, str | os.PathLike) and (read := plugins("importers").get(Path(model).suffix.lower())):
+        return _of_plugin(read, Path(model), {"shapes": shapes, "outputs": outputs, "layout": layout}, name)
     room, given = _room(model)
     if importlib.util.find_spec(room) is None:
         raise ToolError(
@@ -116,6 +119,23 @@ def import_model(
     graph.meta |= {SOURCE_NAMES: dict(writer.sources), SOURCE_OUTPUTS: list(writer.outputs)}
     graph.meta |= {} if name is None else {MODEL_NAME: name}
     graph.example = example
+    return graph
+
+
+def _of_plugin(read: Any, path: Path, options: Mapping[str, Any], name: str | None) -> MaseGraph:
+    """What an importer of another package makes of a file."""
+    for option, value in options.items():
+        if value is not None:
+            raise ConfigError("a plug-in reads the file as it is", node=str(path), field=option, expected="None")
+    graph = read(path)
+    if not isinstance(graph, MaseGraph) or graph.example is None:
+        raise ConfigError(
+            "an importer gives a MaseGraph with its example",
+            node=str(path),
+            got=type(graph).__name__,
+            remedy=f"mend the plug-in that reads {path.suffix} files",
+        )
+    graph.meta |= {} if name is None else {MODEL_NAME: name}
     return graph
 
 

@@ -20,6 +20,7 @@ PACKAGE = "mase_hw"
 LAYERS = (
     "_version",
     "errors",
+    "plugins",
     "options",
     "user_code",
     "host",

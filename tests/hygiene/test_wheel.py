@@ -4,6 +4,7 @@ import email
 import email.policy
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -130,3 +131,28 @@ def test_the_slow_steps_of_the_page_too(root: Path, installed: Path, clean_env: 
     follow(root / "docs" / PAGE, installed, tmp_path, clean_env, slow=True)
     run([str(installed / "mase-hw"), "new", "--example"], tmp_path, clean_env)
     run([str(installed / "python"), "examples/custom_op/leaky_shift.py"], tmp_path, clean_env)
+
+
+def test_a_package_that_adds_one_of_each(
+    root: Path, installed: Path, clean_env: dict[str, str], tmp_path: Path
+) -> None:
+    """``examples/plugin`` as a wheel beside this one: its op, pass, importer, device and engine are there."""
+    source, python = tmp_path / "source", str(installed / "python")
+    shutil.copytree(root / "examples" / "plugin", source, ignore=shutil.ignore_patterns("__pycache__"))
+    (shown,) = (b.text for b in blocks("ini", page=root / "docs/plugins.md"))
+    assert shown in (source / "pyproject.toml").read_text(encoding="utf-8")
+    run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)],
+        root,
+        clean_env,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    run([*pip, "install", "--no-deps", "--no-index", str(wheel)], tmp_path, clean_env)
+    (code,) = (b.text for b in blocks("python", page=root / "docs/plugins.md") if b.note == "run with the plug-in")
+    run([python, "-c", code], tmp_path, clean_env)
+    program = str(installed / "mase-hw")
+    compiling = [program, "compile", "net.npz", "--out", "build/net", "--simulate", "--engine", "twice"]
+    assert "0 mismatches" in run(compiling, tmp_path, clean_env)
+    assert "LUT 0.4%" in run([program, "fit", "net.npz", "--device", "xc7a200t"], tmp_path, clean_env)
+    run([*pip, "uninstall", "--yes", "mase-hw-demo"], tmp_path, clean_env)

@@ -8,6 +8,7 @@ SystemVerilog parameter more for every ``config`` argument), or brings all hardw
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, sugges
 from mase_hw.hardware.params import Params, parameter_names
 from mase_hw.ir.custom.files import locate_files
 from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
+from mase_hw.plugins import plugins
 
 _FACETS = ("params", "build", "ports", "arithmetic", "latency")
 _IMPLIED = ("ports", "arithmetic")
@@ -32,7 +34,7 @@ def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] |
     """A catalogue with a user's ops.
 
     Args:
-        catalogue: What to extend; the package's own if None.
+        catalogue: What to extend; that of the package, with the ops of plug-ins, if None.
         custom_ops: ``{"modules": {class: entry}, "functions": {function: entry}}``; an entry is a dict of the keys of
             :class:`mase_hw.ir.custom.spec.CustomOp`, or a whole :class:`OpDef`.
 
@@ -40,11 +42,20 @@ def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] |
         ConfigError: If an entry is incomplete or wrong, or a file is missing.
         CatalogueError: If a name, class, function or SystemVerilog module is taken.
     """
-    known = default_catalogue() if catalogue is None else catalogue
+    known = _installed() if catalogue is None else catalogue
     for kind, target, entry in custom_targets(custom_ops):
         where = f"custom_ops.{kind}.{target.__name__}"
         op = entry if isinstance(entry, OpDef) else custom_op(target, entry, known, where)
         known = _added(known, op)
+    return known
+
+
+@functools.cache
+def _installed() -> Catalogue:
+    """The package's own ops and those of plug-ins."""
+    known = default_catalogue()
+    for custom_ops in plugins("ops").values():
+        known = with_custom_ops(known, custom_ops)
     return known
 
 

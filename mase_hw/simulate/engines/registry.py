@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.plugins import plugins
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
@@ -47,14 +48,15 @@ ENGINES: dict[str, Engine] = {"batch": batch, "cocotb": cocotb, "fast": fast}
 
 
 def engine(name: str) -> Engine:
-    """The engine of that name.
+    """The engine of that name, of the package or of a plug-in.
 
     Raises:
         ConfigError: If there is none.
     """
-    if not isinstance(name, str) or name not in ENGINES:
+    known = ENGINES if name in ENGINES else {**ENGINES, **plugins("engines")}
+    if not isinstance(name, str) or name not in known:
         raise ConfigError(
-            "unknown simulation engine", field="engine", got=name, expected=" | ".join(ENGINES),
-            remedy=suggest(str(name), ENGINES),
+            "unknown simulation engine", field="engine", got=name, expected=" | ".join(known),
+            remedy=suggest(str(name), known),
         )  # fmt: skip
-    return ENGINES[name]
+    return known[name]
