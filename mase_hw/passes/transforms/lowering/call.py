@@ -281,7 +281,7 @@ def expression_of(graph: MaseGraph, node: fx.Node) -> Expression | None:
     producers = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
     if any(list(found.tensors) not in ([], ["data_out_0"]) for found in producers.values()):
         return None
-    constants = {n: stored(graph, n, []) for n, found in producers.items() if found.tensors}
+    constants = {n: stored_tensor(graph, n) for n, found in producers.items() if found.tensors}
     known: Any = lambda n: n if constants.get(n) is None else constants[n]  # noqa: E731
     given = arguments_of(graph.model, node, producers)
     args = {"input" if name == "self" else name: fx.node.map_arg(value, known) for name, value in given}
