@@ -142,9 +142,9 @@ def exact_product(x: Tensor, y: Tensor, bound_x: int, bound_y: int) -> tuple[Ten
         return as_carrier(x, dtype) * as_carrier(y, dtype), 0
     # x = high * 2**drop + low, low not negative.
     drop = excess + 1
+    carrier((bound_y << drop) + bound_y)  # the part of low is within int64
     x, y = x.to(torch.int64), y.to(torch.int64)
     high, low = x >> drop, x & ((1 << drop) - 1)
-    carrier((bound_y << drop) + bound_y)  # the part of low is within int64
     part = low * y
     kept = high * y + (part >> drop)
     sticky = (part & ((1 << drop) - 1)) != 0

@@ -128,7 +128,7 @@ def _values(graph: MaseGraph, port: PortTensor, mantissas: Tensor) -> Tensor:
         values = values.round().clamp(float(limits.min), float(limits.max))
     places = [m.places for user in node.users if isinstance(m := graph.meta_of(user).module, QuantizeInput)]
     if any(places):
-        values = values.clamp(max=min(p for p in places if p is not None) - 1)
+        values = values.clamp(0, min(p for p in places if p is not None) - 1)
     shape = (len(mantissas) * port.shape[0], *port.shape[1:]) if port.shape else (len(mantissas),)
     return values.to(dtype).reshape(shape)
 

@@ -225,6 +225,11 @@ CASES |= {
          node("Range", "l h d", "c"), node("Cast", "c", "f", to=1), node("Add", "a b", "e"), node("Add", "e f", "g"),
          node("Mul", "x g")],
         {"x": (1, 2, 3)}, {"s": ints(3), "l": np.int64(0), "h": np.int64(6), "d": np.int64(2)}),
+    # Heads share the dimension of the frames with them, as PyTorch's attention is written.
+    "concat_heads": lambda: model(
+        [node("Transpose", "x", "t", perm=[1, 0, 2]), node("Reshape", "t s", "h"),
+         node("Transpose", "h", "k", perm=[1, 0, 2]), node("Concat", "k z", axis=1)],
+        {"x": (1, 3, 4)}, {"s": ints(3, 2, 2), "z": arr(2, 1, 2)}),
 }  # fmt: skip
 
 

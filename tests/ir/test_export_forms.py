@@ -131,6 +131,19 @@ def test_every_form_gives_what_the_model_gives_for_several_frames(name: str) -> 
         torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
 
 
+def test_a_recurrent_layer_reads_what_was_exported_for_several_frames() -> None:
+    """Attention fixes their number, so that shapes for twice as many are not known behind it."""
+    torch.manual_seed(5)
+    model = nn.Sequential(
+        Lines(lambda self, x: self.a(x, x, x)[0], a=nn.MultiheadAttention(8, 2, batch_first=True)),
+        Lines(lambda self, x: self.rnn(x)[0][:, -1], rnn=nn.LSTM(8, 5, batch_first=True)),
+    ).eval()
+    frames = torch.randn(3, *TOKENS)
+    with torch.no_grad():
+        graph = MaseGraph(torch.export.export(model, (frames,)))
+        torch.testing.assert_close(graph.model(frames), model(frames), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers_keep_their_class_and_their_place(name: str) -> None:
     model, shape = made(name)

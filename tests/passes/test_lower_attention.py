@@ -179,6 +179,22 @@ def test_what_is_learned_in_the_place_of_tokens(tmp_path: Path) -> None:
     assert design.simulate(x[:2], stalls=0.3).passed
 
 
+def test_what_is_learned_is_expanded_to_an_example_of_several_frames() -> None:
+    """It is one frame for all of them, also as a token in front of those of the data."""
+
+    class Joined(Learned):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return (*super().forward(x), torch.cat((self.few.expand(x.shape[0], -1, -1), x + 1), 1))
+
+    torch.manual_seed(0)
+    model, x = Joined().eval(), torch.randn(2, TOKENS, WIDTH)
+    graph = lowered(model, (x,))
+    assert not {"expand", "cat"} & set(ops_of(graph))
+    with torch.no_grad():
+        for found, wanted in zip(graph.model(x), model(x), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
 def test_what_is_small_is_a_bias_and_no_mask() -> None:
     """-100 is added, as the model says; -10,000 is a mask."""
 

@@ -177,6 +177,10 @@ def of_a_table(self: Any, x: Tensor) -> Tensor:
     return self.table[0][x.mean(-1).argmax(1)]
 
 
+def of_a_stored_row(self: Any, x: Tensor) -> Tensor:
+    return torch.gather(torch.arange(8.0).sin().expand(x.shape[0], 6, 8), 2, x.argmax(-1, keepdim=True))
+
+
 def selected(self: Any, x: Tensor) -> Tensor:
     return torch.index_select(self.table[0], 0, x.mean(-1).argmax(1))
 
@@ -191,6 +195,7 @@ PLACES = (
     tokens,
     by_frame,
     of_a_table,
+    of_a_stored_row,
     selected,
 )
 
@@ -248,3 +253,28 @@ def test_refused(lines: Callable[..., Tensor], says: str, tmp_path: Path) -> Non
     with pytest.raises(MaseHwError, match=says):
         mase_hw.compile(torch.export.export(Lines(lines), (torch.randn(1, 6, 8),)), torch.randn(1, 6, 8),
                         out=tmp_path / "bundle")  # fmt: skip
+
+
+class Positions(nn.Module):
+    """The type of each token is that of its position, which is counted from ids that a table reads as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("types", torch.arange(12)[None] % 3)
+        self.words, self.kinds = nn.Embedding(20, 4), nn.Embedding(3, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        places = torch.cumsum((ids != 1).int(), 1) + 1
+        types = torch.gather(self.types.expand(ids.shape[0], -1), 1, places)
+        result: Tensor = self.words(ids) + self.kinds(types)
+        return result
+
+
+def test_integers_of_a_stored_row_are_ids(tmp_path: Path) -> None:
+    """Vectors give no id that is no row, though the comparison could read any."""
+    torch.manual_seed(0)
+    model, ids = Positions().eval(), torch.randint(0, 20, (6, 5))
+    design = mase_hw.compile(model, ids[:1], out=tmp_path / "types", calibration=list(ids.split(1)))
+    with torch.no_grad():
+        torch.testing.assert_close(torch.cat([design.model(i) for i in ids.split(1)]), model(ids), rtol=0, atol=0.05)
+    assert design.simulate(ids[:3]).passed

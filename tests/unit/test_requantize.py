@@ -232,6 +232,13 @@ def test_a_split_product_keeps_what_rounding_needs() -> None:
             assert (got % 1 == Fraction(1, 2)) == (want % 1 == Fraction(1, 2))
 
 
+def test_a_product_of_two_large_numbers_is_refused() -> None:
+    """Beyond 124 bits the split leaves no carrier for the low part, and says so."""
+    zero = torch.zeros((), dtype=torch.int64)
+    with pytest.raises(FormatError, match="widest carrier"):
+        exact_product(zero, zero, (1 << 63) - 1, 1 << 62)
+
+
 def test_a_product_that_needs_every_bit_is_refused() -> None:
     have, want = ScaledFormat.make(48, 2.8e9), ScaledFormat.make(48, 1.0)
     with pytest.raises(FormatError, match="widest carrier"):

@@ -141,7 +141,14 @@ def concat(s: Step) -> Ref:
     axis = s.axis(s.node.get("axis"), len(s.shape()))
     for index in range(len(parts)):
         s.frame_axis(axis, index)
-    return s.call(torch.cat, s.writer.in_every_frame(parts), axis)
+    frames = next((s.writer.frames_dim(p) for p in parts if isinstance(p, fx.Node)), None)
+    if frames is None or s.shape()[frames] == 1 or all(isinstance(p, fx.Node) for p in parts):
+        return s.call(torch.cat, s.writer.in_every_frame(parts), axis)
+    # Heads share the dimension of the frames, which stored ones are repeated along.
+    apart = [s.writer.reshape(p, (*(n := s.writer.shape(p))[:frames], 1, *n[frames:])) for p in parts]
+    made = s.call(torch.cat, s.writer.in_every_frame(apart), axis + int(axis > frames))
+    shape = s.writer.shape(made)
+    return s.writer.reshape(made, (*shape[:frames], *shape[frames + 1 :]))
 
 
 def split(s: Step) -> list[Ref]:

@@ -64,9 +64,9 @@ def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
         return False
     values = [stored_tensor(graph, n) for n in given]
     data = [n for n, value in zip(given, values, strict=True) if value is None]
-    shape = tuple(graph.tensor(node, "data_out_0").shape)
-    dim = dim % len(shape) if isinstance(dim, int) and shape else 0
-    if not data or len(data) == len(values) or dim == 0 or shape[0] != 1:
+    shape = (1, *graph.tensor(node, "data_out_0").shape[1:])
+    dim = dim % len(shape) if isinstance(dim, int) else 0
+    if not data or len(data) == len(values) or dim == 0 or any(v is not None and len(v) != 1 for v in values):
         return False
     sizes = [graph.tensor(n, "data_out_0").shape[dim] for n in given]
     dtype = graph.tensor(node, "data_out_0").torch_dtype

@@ -27,6 +27,7 @@ from mase_hw.passes.transforms.lowering.call import (
 )
 from mase_hw.passes.transforms.lowering.plain import Line1, Line2
 from mase_hw.passes.transforms.lowering.products import terms_of
+from mase_hw.passes.transforms.movement._calls import drop
 
 PRODUCTS = ("matmul", "bmm", "einsum")
 """Ops that may be products of two streams."""
@@ -242,6 +243,7 @@ def fused_attention(graph: MaseGraph, node: fx.Node) -> list[str]:
     if len(tensors) == len(_NAMES):
         return ["a query, key and value that are all stored, not computed"]
     _write_out(graph, node, e, tensors)
+    drop(graph, [v for name in tensors if isinstance(v := e.args[name], fx.Node)])
     return []
 
 

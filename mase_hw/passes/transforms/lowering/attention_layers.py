@@ -16,6 +16,7 @@ from mase_hw.ir.binding import arguments_of
 from mase_hw.ops.arithmetic.where import LEAST
 from mase_hw.passes.transforms.lowering.call import stored_tensor
 from mase_hw.passes.transforms.lowering.recurrent import annotated, indexed, inlined
+from mase_hw.passes.transforms.movement._calls import drop
 from mase_hw.passes.transforms.quantize_operands import stored
 
 ATTENTION = (
@@ -56,6 +57,7 @@ def lower_attention_layer(graph: MaseGraph, node: fx.Node, module: nn.Module) ->
     _connect(node, found if isinstance(found, tuple | list) else (found,), isinstance(module, nn.MultiheadAttention))
     graph.fx_graph.erase_node(node)
     annotated(graph, sources)
+    drop(graph, [source for source in sources if stored_tensor(graph, source) is not None])
 
 
 def _connect(node: fx.Node, found: Sequence[fx.Node], several: bool) -> None:
@@ -186,7 +188,7 @@ class _Extra(nn.Module):
     def behind(self, x: Tensor, name: str) -> Tensor:
         """``(N, keys, embed)`` -> ``(N, keys + count, embed)``."""
         bias = getattr(self, name)
-        x = x if bias is None else torch.cat([x, bias], 1)
+        x = x if bias is None else torch.cat([x, bias.expand(x.shape[0], -1, -1)], 1)
         return functional.pad(x, (0, 0, 0, 1)) if self.zero else x
 
     def mask(self, name: str, given: Tensor) -> Tensor:

@@ -281,7 +281,7 @@ def expression_of(graph: MaseGraph, node: fx.Node) -> Expression | None:
     producers = {n: graph.meta_of(n).common.results for n in node.all_input_nodes}
     if any(list(found.tensors) not in ([], ["data_out_0"]) for found in producers.values()):
         return None
-    constants = {n: stored(graph, n, []) for n, found in producers.items() if found.tensors}
+    constants = {n: stored_tensor(graph, n) for n, found in producers.items() if found.tensors}
     known: Any = lambda n: n if constants.get(n) is None else constants[n]  # noqa: E731
     given = arguments_of(graph.model, node, producers)
     args = {"input" if name == "self" else name: fx.node.map_arg(value, known) for name, value in given}
@@ -300,14 +300,14 @@ def expression_of(graph: MaseGraph, node: fx.Node) -> Expression | None:
 
 
 def stored_tensor(graph: MaseGraph, node: fx.Node) -> Tensor | None:
-    """A stored tensor, also one that is expanded to the size of a batch; None for data."""
+    """A stored tensor; one that is expanded to the frames of a batch is one frame of them. None for data."""
     value = stored(graph, node, [])
     op = graph.op_of(node)
     if value is not None or op is None or op.name not in ("expand", "repeat", "tile", "expand_as"):
         return value
     shape = graph.tensor(node, "data_out_0").shape
     source = stored_tensor(graph, node.all_input_nodes[0])
-    return source if source is not None and list(source.shape) == list(shape) else None
+    return source if source is not None and list(source.shape) in (list(shape), [1, *shape[1:]]) else None
 
 
 def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[fx.Node]) -> fx.Node:

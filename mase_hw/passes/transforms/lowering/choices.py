@@ -104,6 +104,11 @@ def _gathered(e: Expression) -> Body | None:
     places = e.args.get("index", e.args.get("indices"))
     if not isinstance(places, fx.Node) or e.args.get("dim") is None:
         return None
+    x = e.args.get("input")
+    if isinstance(x, Tensor):  # which has the same for all that it is expanded over
+        rows = x.movedim(int(e.args["dim"]), 0).reshape(x.shape[int(e.args["dim"])], -1)
+        same = torch.equal(rows, rows[:, :1].expand_as(rows))
+        return _picked(dataclasses.replace(e, args={"a": rows[:, :1], "b": places})) if same else None
     shape = e.shapes.get(places, ())
     while isinstance(places, fx.Node) and places.target in ("expand", "expand_as", "repeat", torch.broadcast_to):
         source: Any = places.args[0]
@@ -112,7 +117,7 @@ def _gathered(e: Expression) -> Body | None:
             break
         places, shape = source, (*[1] * (len(e.shape) - len(given)), *given)
     dim = int(e.args["dim"]) % len(e.shape)
-    return _by_places(e, e.args.get("input"), places, dim, shape, e.shape) if dim else None
+    return _by_places(e, x, places, dim, shape, e.shape) if dim else None
 
 
 def _index_selected(e: Expression) -> Body | None:
