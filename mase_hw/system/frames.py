@@ -115,6 +115,36 @@ class Frame:
         }
 
 
+@dataclass(frozen=True)
+class Record:
+    """The frames of all ports of one direction, one behind the other: what a job moves at a time.
+
+    Args:
+        frames: Of the ports, in the order of the manifest.
+    """
+
+    frames: tuple[Frame, ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes in memory."""
+        return sum(frame.length for frame in self.frames)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return sum(frame.size for frame in self.frames)
+
+    @property
+    def parts(self) -> list[tuple[int, Frame]]:
+        """The frames, and the bytes before each."""
+        return [(sum(other.length for other in self.frames[:i]), frame) for i, frame in enumerate(self.frames)]
+
+    def entry(self) -> list[dict[str, Any]]:
+        """What the manifest of the system says of it."""
+        return [{**frame.entry(), "offset": offset} for offset, frame in self.parts]
+
+
 def _refused(port: Port, got: str, expected: str) -> ConfigError:
     return ConfigError(
         "a system cannot bring the frames of this port to memory",

@@ -18,7 +18,7 @@ from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
-from mase_hw.system.frames import Frame
+from mase_hw.system.frames import Frame, Record
 
 SOFTWARE = "system/software"
 """Below ``rtl_templates``; a template of it ends in ``.j2``."""
@@ -58,20 +58,20 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
 
     Raises:
         EmitError: If the bundle is damaged, or the folder cannot be written.
-        ConfigError: If the design has several inputs or outputs, frames that memory cannot hold, or no vectors.
+        ConfigError: If the design has frames that memory cannot hold, several ports at streams, or no vectors.
     """
     options = options or SystemOptions()
     raw = read_manifest(bundle)
     manifest = typed(raw, str(bundle))
-    source, sink = _ports(manifest)
     packed = options.elements == "packed"
-    frames = (Frame.of(source, options.bus, packed), Frame.of(sink, options.bus, packed))
+    sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest, options)]
+    records = (Record(sides[0]), Record(sides[1]))
     system = Bundle()
     core = [file for file in raw["files"] if file.startswith("mem/")] + list(manifest.rtl)
     for file in core:
         system.add(file, read_file(bundle, raw, file))
-    _add_hardware(system, manifest, frames, options)
-    _add_software(system, manifest, frames, options, _vectors(bundle, raw, manifest, frames))
+    _add_hardware(system, manifest, records, options)
+    _add_software(system, manifest, records, options, _vectors(bundle, raw, manifest, records))
     system.manifest = {
         "format_version": FORMAT_VERSION,
         "generator": {"mase_hw": __version__},
@@ -79,7 +79,7 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         "top": _name(manifest),
         "design": manifest.digest,
         "options": options.model_dump(),
-        "frames": {"in": frames[0].entry(), "out": frames[1].entry()},
+        "frames": {"in": records[0].entry(), "out": records[1].entry()},
         "interval": manifest.timing.interval,
     }
     system.write(out)
@@ -91,20 +91,21 @@ def _name(manifest: Manifest) -> str:
     return f"{manifest.top}_system"
 
 
-def _ports(manifest: Manifest) -> tuple[Port, Port]:
+def _ports(manifest: Manifest, options: SystemOptions) -> tuple[list[Port], list[Port]]:
     inputs = [port for port in manifest.ports if port.direction == "in"]
     outputs = [port for port in manifest.ports if port.direction == "out"]
-    if len(inputs) != 1 or len(outputs) != 1:
+    if options.data == "stream" and (len(inputs) != 1 or len(outputs) != 1):
         raise ConfigError(
-            "a system takes designs with one input and one output so far",
+            "a system with streams takes designs with one input and one output",
             node=manifest.top,
             got=f"inputs {[port.name for port in inputs]}, outputs {[port.name for port in outputs]}",
-            remedy="connect the core's own streams, which the bundle's README describes",
+            expected="one of each, or data = 'memory', which has a channel for every port",
+            remedy="make it with `--data memory`",
         )
-    return inputs[0], outputs[0]
+    return inputs, outputs
 
 
-def _add_hardware(system: Bundle, manifest: Manifest, frames: tuple[Frame, Frame], options: SystemOptions) -> None:
+def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Record], options: SystemOptions) -> None:
     shell = f"system_{options.data}"
     library = with_dependences([f"system/{shell}.sv"])
     files = list(manifest.rtl)
@@ -129,15 +130,16 @@ def _add_hardware(system: Bundle, manifest: Manifest, frames: tuple[Frame, Frame
             parameters=[
                 *widths,
                 *bursts,
-                *_sides(frames),
-                ("OUT_SIGNED", int(frames[1].signed)),
+                *_sides(records),
+                ("OUT_SIGNED", sum(int(frame.signed) << i for i, frame in enumerate(records[1].frames))),
                 ("FLIGHT", ceil_div(manifest.timing.last, manifest.timing.interval) + MORE_FRAMES),
                 ("DIGEST", f"64'h{manifest.digest[:16]}"),
             ],
             ports=ports,
             names=names,
-            input=frames[0],
-            output=frames[1],
+            inputs=records[0].frames,
+            outputs=records[1].frames,
+            joined=_joined,
         )
     )
     files.append(f"rtl/{name}.sv")
@@ -147,12 +149,22 @@ def _add_hardware(system: Bundle, manifest: Manifest, frames: tuple[Frame, Frame
     system.add("REGISTERS.md", (rtl_root() / "system/REGISTERS.md").read_bytes())
 
 
-def _sides(frames: tuple[Frame, Frame]) -> list[tuple[str, int]]:
-    return [
-        (f"{side}_{key.upper()}", getattr(frame, key))
-        for side, frame in zip(("IN", "OUT"), frames, strict=True)
-        for key in ("width", "slot", "lanes", "row", "size")
-    ]
+def _joined(frames: tuple[Frame, ...], suffix: str) -> str:
+    names = [f"{frame.port}{suffix}" for frame in reversed(frames)]
+    return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+
+
+def _sides(records: tuple[Record, Record]) -> list[tuple[str, int | str]]:
+    found: list[tuple[str, int | str]] = []
+    for side, count, record in zip(("IN", "OUT"), ("INPUTS", "OUTPUTS"), records, strict=True):
+        several = len(record.frames) > 1
+        if several:
+            found += [(count, len(record.frames)), (f"{side}_BITS", sum(f.lanes * f.width for f in record.frames))]
+        for key in ("width", "slot", "lanes", "row", "size"):
+            values = [getattr(frame, key) for frame in record.frames]
+            joined = ", ".join(f"32'd{value}" for value in reversed(values))
+            found.append((f"{side}_{key.upper()}", f"{{{joined}}}" if several else values[0]))
+    return found
 
 
 def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
@@ -166,23 +178,33 @@ def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
 
 
 def _vectors(
-    bundle: Path, raw: dict[str, Any], manifest: Manifest, frames: tuple[Frame, Frame]
+    bundle: Path, raw: dict[str, Any], manifest: Manifest, records: tuple[Record, Record]
 ) -> tuple[list[list[int]], list[list[int]]]:
+    """Of every job of one frame: the integers of all inputs, and the bytes of all outputs."""
     if manifest.vectors is None:
         raise ConfigError(
             "the bundle has no vectors for the self-test", node=str(bundle), remedy="emit it with vectors or examples"
         )
-    found = []
-    for port, frame in zip(_ports(manifest), frames, strict=True):
-        text = read_file(bundle, raw, manifest.vectors.files[port.name]).decode("ascii")
-        found.append(frame.from_vectors(port, text))
-    return found[0], found[1]
+    files = manifest.vectors.files
+    ports = {port.name: port for port in manifest.ports}
+
+    def played(frame: Frame) -> list[list[int]]:
+        return frame.from_vectors(ports[frame.port], read_file(bundle, raw, files[frame.port]).decode("ascii"))
+
+    inputs = [
+        [value for part in parts for value in part] for parts in zip(*map(played, records[0].frames), strict=True)
+    ]
+    outputs = [
+        [byte for frame, part in zip(records[1].frames, parts, strict=True) for byte in frame.pack(part)]
+        for parts in zip(*map(played, records[1].frames), strict=True)
+    ]
+    return inputs, outputs
 
 
 def _add_software(
     system: Bundle,
     manifest: Manifest,
-    frames: tuple[Frame, Frame],
+    records: tuple[Record, Record],
     options: SystemOptions,
     vectors: tuple[list[list[int]], list[list[int]]],
 ) -> None:
@@ -193,11 +215,11 @@ def _add_software(
         "options": options,
         "limit": (1 << options.address_bits) - 1,
         "interval": manifest.timing.interval,
-        "wide": any(frame.width + (not frame.signed) > 32 for frame in frames),
-        "input": frames[0],
-        "output": frames[1],
+        "wide": any(frame.width + (not frame.signed) > 32 for record in records for frame in record.frames),
+        "input": records[0],
+        "output": records[1],
         "inputs": vectors[0],
-        "outputs": [list(frames[1].pack(values)) for values in vectors[1]],
+        "outputs": vectors[1],
     }
     for path in sorted((rtl_root() / SOFTWARE).iterdir()):
         if path.suffix == ".j2":

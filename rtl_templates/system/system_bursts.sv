@@ -2,8 +2,8 @@
 //
 // system_bursts: cuts a job of frames into AXI4 bursts.
 //
-// FRAMES frames of FRAME_BEATS beats lie one behind the other from `start_address` on,
-// which is a multiple of the bus width. A burst ends at the latest after BURST beats,
+// FRAMES frames of FRAME_BEATS beats lie from `start_address` on, which is a multiple of
+// the bus width, GAP beats between the end of one and the beginning of the next. A burst ends at the latest after BURST beats,
 // at a 4 KiB boundary and at the end of its frame (`frame_end`). It is offered only
 // once `allowed` is high for its `length`, and then stays until `ready`; `begins` is
 // the cycle before that.
@@ -18,6 +18,7 @@ module system_bursts #(
     parameter int ADDR_WIDTH  = 32,
     parameter int DATA_WIDTH  = 64,
     parameter int FRAME_BEATS = 8,
+    parameter int GAP         = 0,
     parameter int BURST       = 64
 ) (
     input  logic                  clk,
@@ -55,6 +56,7 @@ module system_bursts #(
   end
 
   localparam int Shift = $clog2(DATA_WIDTH / 8);
+  localparam logic [ADDR_WIDTH-1:0] Gap = ADDR_WIDTH'(GAP) << Shift;
   localparam int LeftW = $clog2(FRAME_BEATS + 1);
   localparam int PageW = 13 - Shift;  // beats up to a boundary: 1 to 4096 / bytes
   localparam logic [PageW-1:0] Page = PageW'(4096 >> Shift);
@@ -123,7 +125,7 @@ module system_bursts #(
       frames_q  <= frames;
       left_q    <= LeftW'(FRAME_BEATS);
     end else if (valid && ready) begin
-      address_q <= address_q + (ADDR_WIDTH'(length_q) << Shift);
+      address_q <= address_q + (ADDR_WIDTH'(length_q) << Shift) + (frame_end ? Gap : '0);
       left_q    <= frame_end ? LeftW'(FRAME_BEATS) : left_q - LeftW'(length_q);
       if (frame_end) begin
         frames_q <= frames_q - 32'd1;

@@ -2,8 +2,8 @@
 //
 // system_dma_read: reads frames from memory over AXI4 and gives them as a stream.
 //
-// A job is FRAMES frames of FRAME_BEATS beats, one behind the other from `address`
-// on. Bursts end at 4 KiB boundaries and at the ends of frames and are at most BURST
+// A job is FRAMES frames of FRAME_BEATS beats from `address` on, GAP beats between
+// them. Bursts end at 4 KiB boundaries and at the ends of frames and are at most BURST
 // beats long. One is requested only when the FIFO has room for all of it, so `rready`
 // never waits for the stream, and a reset has to wait for the memory alone.
 //
@@ -22,6 +22,7 @@ module system_dma_read #(
     parameter  int ADDR_WIDTH  = 32,
     parameter  int DATA_WIDTH  = 64,
     parameter  int FRAME_BEATS = 8,
+    parameter  int GAP         = 0,
     parameter  int BURST       = 64,
     parameter  int OUTSTANDING = 4,
     localparam int Depth       = 2 * BURST
@@ -75,6 +76,7 @@ module system_dma_read #(
       .ADDR_WIDTH (ADDR_WIDTH),
       .DATA_WIDTH (DATA_WIDTH),
       .FRAME_BEATS(FRAME_BEATS),
+      .GAP        (GAP),
       .BURST      (BURST)
   ) u_bursts (
       .clk          (clk),

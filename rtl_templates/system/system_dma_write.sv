@@ -2,8 +2,8 @@
 //
 // system_dma_write: writes the frames of a stream to memory over AXI4.
 //
-// A job is FRAMES frames of FRAME_BEATS beats, one behind the other from `address`
-// on. Bursts end at 4 KiB boundaries and at the ends of frames and are at most BURST
+// A job is FRAMES frames of FRAME_BEATS beats from `address` on, GAP beats between
+// them. Bursts end at 4 KiB boundaries and at the ends of frames and are at most BURST
 // beats long. An address is given only when the FIFO holds the whole burst, and its
 // data is offered with it: `wvalid` waits neither for the stream nor for `awready`. So
 // a core that does not move does not block the bus, a reset has to wait for the
@@ -22,6 +22,7 @@ module system_dma_write #(
     parameter  int ADDR_WIDTH  = 32,
     parameter  int DATA_WIDTH  = 64,
     parameter  int FRAME_BEATS = 8,
+    parameter  int GAP         = 0,
     parameter  int BURST       = 64,
     parameter  int OUTSTANDING = 4,
     localparam int Depth       = 2 * BURST
@@ -78,6 +79,7 @@ module system_dma_write #(
       .ADDR_WIDTH (ADDR_WIDTH),
       .DATA_WIDTH (DATA_WIDTH),
       .FRAME_BEATS(FRAME_BEATS),
+      .GAP        (GAP),
       .BURST      (BURST)
   ) u_bursts (
       .clk          (clk),

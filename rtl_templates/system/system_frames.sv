@@ -8,177 +8,232 @@
 // the way in and repeat the sign (or are 0) on the way out. *_ROW is the number of
 // elements after which a beat of the core ends short, its size otherwise.
 //
+// With several ports *_WIDTH and the others hold 32 bits for each, that of port 0 lowest,
+// and `core_in` and `core_out` the beats of the ports one behind the other.
+//
 // A frame that comes with `in_flag` on its last beat has a result with `out_flag`: up
-// to FLIGHT frames are between the two.
+// to FLIGHT frames are between the two. The last beat of output 0 waits until all inputs
+// of its frame have come. Frames are counted at input 0 and output 0.
 //
 // Latency:    2 cycles and those of the core.
 // Throughput: that of the slower of bus and core.
 // Golden:     `pack` and `unpack` of mase_hw/system/frames.py.
 module system_frames #(
-    parameter  int BUS        = 64,
-    parameter  int IN_WIDTH   = 8,
-    parameter  int IN_SLOT    = 8,
-    parameter  int IN_LANES   = 1,
-    parameter  int IN_ROW     = 1,
-    parameter  int IN_SIZE    = 1,
-    parameter  int OUT_WIDTH  = 8,
-    parameter  int OUT_SLOT   = 8,
-    parameter  int OUT_LANES  = 1,
-    parameter  int OUT_ROW    = 1,
-    parameter  int OUT_SIZE   = 1,
-    parameter  int OUT_SIGNED = 1,
-    parameter  int FLIGHT     = 4,
-    localparam int CoreIn     = IN_LANES * IN_WIDTH,
-    localparam int CoreOut    = OUT_LANES * OUT_WIDTH
+    parameter int                    BUS        = 64,
+    parameter int                    INPUTS     = 1,
+    parameter logic [ INPUTS*32-1:0] IN_WIDTH   = 8,
+    parameter logic [ INPUTS*32-1:0] IN_SLOT    = 8,
+    parameter logic [ INPUTS*32-1:0] IN_LANES   = 1,
+    parameter logic [ INPUTS*32-1:0] IN_ROW     = 1,
+    parameter logic [ INPUTS*32-1:0] IN_SIZE    = 1,
+    parameter int                    IN_BITS    = int'(IN_WIDTH) * int'(IN_LANES),
+    parameter int                    OUTPUTS    = 1,
+    parameter logic [OUTPUTS*32-1:0] OUT_WIDTH  = 8,
+    parameter logic [OUTPUTS*32-1:0] OUT_SLOT   = 8,
+    parameter logic [OUTPUTS*32-1:0] OUT_LANES  = 1,
+    parameter logic [OUTPUTS*32-1:0] OUT_ROW    = 1,
+    parameter logic [OUTPUTS*32-1:0] OUT_SIZE   = 1,
+    parameter logic [   OUTPUTS-1:0] OUT_SIGNED = 1,
+    parameter int                    OUT_BITS   = int'(OUT_WIDTH) * int'(OUT_LANES),
+    parameter int                    FLIGHT     = 4
 ) (
-    input  logic               clk,
-    input  logic               rst,
-    input  logic               clear,
+    input  logic                         clk,
+    input  logic                         rst,
+    input  logic                         clear,
     // frames, on the side of the bus
-    input  logic [    BUS-1:0] in_data,
-    input  logic               in_last,
-    input  logic               in_flag,
-    input  logic               in_valid,
-    output logic               in_ready,
-    output logic [    BUS-1:0] out_data,
-    output logic               out_flag,
-    output logic               out_valid,
-    input  logic               out_ready,
+    input  logic [  INPUTS-1:0][BUS-1:0] in_data,
+    input  logic [  INPUTS-1:0]          in_last,
+    input  logic [  INPUTS-1:0]          in_flag,
+    input  logic [  INPUTS-1:0]          in_valid,
+    output logic [  INPUTS-1:0]          in_ready,
+    output logic [ OUTPUTS-1:0][BUS-1:0] out_data,
+    output logic                         out_flag,
+    output logic [ OUTPUTS-1:0]          out_valid,
+    input  logic [ OUTPUTS-1:0]          out_ready,
     // the core
-    output logic [ CoreIn-1:0] core_in,
-    output logic               core_in_valid,
-    input  logic               core_in_ready,
-    input  logic [CoreOut-1:0] core_out,
-    input  logic               core_out_valid,
-    output logic               core_out_ready,
+    output logic [ IN_BITS-1:0]          core_in,
+    output logic [  INPUTS-1:0]          core_in_valid,
+    input  logic [  INPUTS-1:0]          core_in_ready,
+    input  logic [OUT_BITS-1:0]          core_out,
+    input  logic [ OUTPUTS-1:0]          core_out_valid,
+    output logic [ OUTPUTS-1:0]          core_out_ready,
     // counters
-    output logic               frame_end,
-    output logic               occupied,
-    output logic [       31:0] frames_in,
-    output logic [       31:0] frames_out,
-    output logic [       31:0] frames_flagged,
-    output logic [       31:0] cycles_last,
-    output logic [       31:0] cycles_least,
-    output logic [       31:0] cycles_most,
-    output logic [       31:0] stalls_in,
-    output logic [       31:0] stalls_out
+    output logic                         frame_end,
+    output logic                         occupied,
+    output logic [        31:0]          frames_in,
+    output logic [        31:0]          frames_out,
+    output logic [        31:0]          frames_flagged,
+    output logic [        31:0]          cycles_last,
+    output logic [        31:0]          cycles_least,
+    output logic [        31:0]          cycles_most,
+    output logic [        31:0]          stalls_in,
+    output logic [        31:0]          stalls_out
 );
 
-  if (IN_SLOT < IN_WIDTH || OUT_SLOT < OUT_WIDTH) begin : g_bad_slot
-    // Refuses *_SLOT=7; takes IN_SLOT=8
-    $fatal(1, "system_frames: an element of %0d or %0d bits does not fit", IN_WIDTH, OUT_WIDTH);
+  // Beats of the core that a frame has; a row ends one early only if the lanes do not divide it.
+  function automatic int beats(input int size, input int row, input int lanes);
+    int whole;
+    whole = (row % lanes == 0) ? size : row;
+    return (size / whole) * ((whole + lanes - 1) / lanes);
+  endfunction
+
+  // Where the beat of a port begins: behind those of the ports before it.
+  function automatic int in_place(input int port);
+    int place;
+    place = 0;
+    for (int i = 0; i < port; i++) begin
+      place += int'(IN_WIDTH[32*i+:32] * IN_LANES[32*i+:32]);
+    end
+    return place;
+  endfunction
+
+  function automatic int out_place(input int port);
+    int place;
+    place = 0;
+    for (int i = 0; i < port; i++) begin
+      place += int'(OUT_WIDTH[32*i+:32] * OUT_LANES[32*i+:32]);
+    end
+    return place;
+  endfunction
+
+  logic [INPUTS-1:0] flag;
+  logic [INPUTS-1:0] flag_valid;
+  logic              first_last;  // the beat at output 0 is the last of its frame
+
+  for (genvar p = 0; p < INPUTS; p++) begin : g_input
+    localparam int Width = int'(IN_WIDTH[32*p+:32]);
+    localparam int Slot = int'(IN_SLOT[32*p+:32]);
+    localparam int Lanes = int'(IN_LANES[32*p+:32]);
+    localparam int Size = int'(IN_SIZE[32*p+:32]);
+    localparam int Row = (IN_ROW[32*p+:32] % Lanes == 0) ? Size : int'(IN_ROW[32*p+:32]);
+
+    if (Slot < Width) begin : g_bad_slot
+      // Refuses IN_SLOT=7; takes IN_SLOT=8
+      $fatal(1, "system_frames: an input element of %0d bits does not fit into %0d", Width, Slot);
+    end
+
+    logic [           Lanes-1:0][Slot-1:0] slots;
+    logic                                  unpack_ready;
+    logic                                  flags_ready;
+    logic [$clog2(FLIGHT+1)-1:0]           flags;
+
+    // The flag goes first: where the last beat of a result is, the flag has been.
+    assign in_ready[p] = unpack_ready && (!in_last[p] || flags_ready);
+
+    stream_repack #(
+        .WIDTH    (1),
+        .IN_LANES (BUS),
+        .OUT_LANES(Lanes * Slot),
+        .IN_SIZE  (Size * Slot),
+        .OUT_SIZE (Row * Slot)
+    ) u_unpack (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (in_data[p]),
+        .in_valid (in_valid[p] && (!in_last[p] || flags_ready)),
+        .in_ready (unpack_ready),
+        .out_data (slots),
+        .out_valid(core_in_valid[p]),
+        .out_ready(core_in_ready[p])
+    );
+
+    for (genvar i = 0; i < Lanes; i++) begin : g_lane
+      assign core_in[in_place(p)+i*Width+:Width] = slots[i][Width-1:0];
+      if (Slot > Width) begin : g_wider
+        unread u_unread (.unused(&slots[i][Slot-1:Width]));
+      end
+    end
+
+    stream_fifo #(
+        .WIDTH(1),
+        .DEPTH(FLIGHT)
+    ) u_flags (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (in_flag[p]),
+        .in_valid (in_valid[p] && in_ready[p] && in_last[p]),
+        .in_ready (flags_ready),
+        .out_data (flag[p]),
+        .out_valid(flag_valid[p]),
+        .out_ready(out_valid[0] && out_ready[0] && first_last),
+        .count    (flags)
+    );
+    unread u_unread (.unused(&flags));
   end
 
-  // A row ends a beat early only if the lanes do not divide it.
-  localparam int InRow = (IN_ROW % IN_LANES == 0) ? IN_SIZE : IN_ROW;
-  localparam int OutRow = (OUT_ROW % OUT_LANES == 0) ? OUT_SIZE : OUT_ROW;
-  localparam int InBeats = (IN_SIZE / InRow) * ((InRow + IN_LANES - 1) / IN_LANES);
-  localparam int OutBeats = (OUT_SIZE / OutRow) * ((OutRow + OUT_LANES - 1) / OUT_LANES);
-  localparam int OutBus = (OUT_SIZE * OUT_SLOT + BUS - 1) / BUS;
+  for (genvar p = 0; p < OUTPUTS; p++) begin : g_output
+    localparam int Width = int'(OUT_WIDTH[32*p+:32]);
+    localparam int Slot = int'(OUT_SLOT[32*p+:32]);
+    localparam int Lanes = int'(OUT_LANES[32*p+:32]);
+    localparam int Size = int'(OUT_SIZE[32*p+:32]);
+    localparam int Row = (OUT_ROW[32*p+:32] % Lanes == 0) ? Size : int'(OUT_ROW[32*p+:32]);
 
-  logic [        IN_LANES-1:0][ IN_SLOT-1:0] in_slots;
-  logic [       OUT_LANES-1:0][OUT_SLOT-1:0] out_slots;
-  logic                                      unpack_ready;
-  logic                                      pack_valid;
-  logic                                      flags_ready;
-  logic                                      flag;
-  logic                                      flag_valid;
-  logic                                      out_last;
-  logic                                      hold;
-  logic [$clog2(FLIGHT+1)-1:0]               flags;
+    if (Slot < Width) begin : g_bad_slot
+      // Refuses OUT_SLOT=7; takes OUT_SLOT=8
+      $fatal(1, "system_frames: an output element of %0d bits does not fit into %0d", Width, Slot);
+    end
 
-  // The flag goes first: where the last beat of a result is, the flag has been.
-  assign in_ready = unpack_ready && (!in_last || flags_ready);
+    logic [Lanes-1:0][Slot-1:0] slots;
+    logic                       pack_valid;
+    logic                       hold;
 
-  stream_repack #(
-      .WIDTH    (1),
-      .IN_LANES (BUS),
-      .OUT_LANES(IN_LANES * IN_SLOT),
-      .IN_SIZE  (IN_SIZE * IN_SLOT),
-      .OUT_SIZE (InRow * IN_SLOT)
-  ) u_unpack (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (in_data),
-      .in_valid (in_valid && (!in_last || flags_ready)),
-      .in_ready (unpack_ready),
-      .out_data (in_slots),
-      .out_valid(core_in_valid),
-      .out_ready(core_in_ready)
-  );
+    for (genvar i = 0; i < Lanes; i++) begin : g_lane
+      if (OUT_SIGNED[p]) begin : g_signed
+        assign slots[i] = Slot'($signed(core_out[out_place(p)+i*Width+:Width]));
+      end else begin : g_unsigned
+        assign slots[i] = Slot'(core_out[out_place(p)+i*Width+:Width]);
+      end
+    end
 
-  for (genvar i = 0; i < IN_LANES; i++) begin : g_in
-    assign core_in[i*IN_WIDTH+:IN_WIDTH] = in_slots[i][IN_WIDTH-1:0];
-    if (IN_SLOT > IN_WIDTH) begin : g_wider
-      unread u_unread (.unused(&in_slots[i][IN_SLOT-1:IN_WIDTH]));
+    stream_repack #(
+        .WIDTH    (1),
+        .IN_LANES (Lanes * Slot),
+        .OUT_LANES(BUS),
+        .IN_SIZE  (Row * Slot),
+        .OUT_SIZE (Size * Slot)
+    ) u_pack (
+        .clk      (clk),
+        .rst      (rst),
+        .in_data  (slots),
+        .in_valid (core_out_valid[p]),
+        .in_ready (core_out_ready[p]),
+        .out_data (out_data[p]),
+        .out_valid(pack_valid),
+        .out_ready(out_ready[p] && !hold)
+    );
+
+    assign out_valid[p] = pack_valid && !hold;
+
+    if (p == 0) begin : g_first
+      loop_counter #(
+          .COUNT((Size * Slot + BUS - 1) / BUS)
+      ) u_beat (
+          .clk (clk),
+          .rst (rst),
+          .step(out_valid[0] && out_ready[0]),
+          .last(first_last)
+      );
+      assign hold = first_last && flag_valid != '1;
+    end else begin : g_other
+      assign hold = 1'b0;
     end
   end
-  for (genvar i = 0; i < OUT_LANES; i++) begin : g_out
-    if (OUT_SIGNED != 0) begin : g_signed
-      assign out_slots[i] = OUT_SLOT'($signed(core_out[i*OUT_WIDTH+:OUT_WIDTH]));
-    end else begin : g_unsigned
-      assign out_slots[i] = OUT_SLOT'(core_out[i*OUT_WIDTH+:OUT_WIDTH]);
-    end
-  end
 
-  stream_repack #(
-      .WIDTH    (1),
-      .IN_LANES (OUT_LANES * OUT_SLOT),
-      .OUT_LANES(BUS),
-      .IN_SIZE  (OutRow * OUT_SLOT),
-      .OUT_SIZE (OUT_SIZE * OUT_SLOT)
-  ) u_pack (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (out_slots),
-      .in_valid (core_out_valid),
-      .in_ready (core_out_ready),
-      .out_data (out_data),
-      .out_valid(pack_valid),
-      .out_ready(out_ready && !hold)
-  );
-
-  stream_fifo #(
-      .WIDTH(1),
-      .DEPTH(FLIGHT)
-  ) u_flags (
-      .clk      (clk),
-      .rst      (rst),
-      .in_data  (in_flag),
-      .in_valid (in_valid && in_ready && in_last),
-      .in_ready (flags_ready),
-      .out_data (flag),
-      .out_valid(flag_valid),
-      .out_ready(out_valid && out_ready && out_last),
-      .count    (flags)
-  );
-  unread u_unread (.unused(&flags));
-  loop_counter #(
-      .COUNT(OutBus)
-  ) u_out_beat (
-      .clk (clk),
-      .rst (rst),
-      .step(out_valid && out_ready),
-      .last(out_last)
-  );
-
-  assign hold      = out_last && !flag_valid;
-  assign out_valid = pack_valid && !hold;
-  assign out_flag  = out_last && flag;
+  assign out_flag = first_last && flag != '0;
 
   system_counters #(
-      .IN_BEATS (InBeats),
-      .OUT_BEATS(OutBeats),
+      .IN_BEATS (beats(int'(IN_SIZE[31:0]), int'(IN_ROW[31:0]), int'(IN_LANES[31:0]))),
+      .OUT_BEATS(beats(int'(OUT_SIZE[31:0]), int'(OUT_ROW[31:0]), int'(OUT_LANES[31:0]))),
       .FLIGHT   (FLIGHT)
   ) u_counters (
       .clk           (clk),
       .rst           (rst),
       .clear         (clear),
-      .in_valid      (core_in_valid),
-      .in_ready      (core_in_ready),
-      .out_valid     (core_out_valid),
-      .out_ready     (core_out_ready),
-      .flagged       (out_valid && out_ready && out_flag),
+      .in_valid      (core_in_valid[0]),
+      .in_ready      (core_in_ready[0]),
+      .out_valid     (core_out_valid[0]),
+      .out_ready     (core_out_ready[0]),
+      .flagged       (out_valid[0] && out_ready[0] && out_flag),
       .frame_end     (frame_end),
       .occupied      (occupied),
       .frames_in     (frames_in),

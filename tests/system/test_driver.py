@@ -66,6 +66,15 @@ def system(bundle: mase_hw.Design, tiny: str) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    """A system with two inputs and two outputs, and bursts that are shorter than a frame."""
+    folder = tmp_path_factory.mktemp("pair")
+    make_system(emit(folder / "bundle").path, folder / "system", SystemOptions(bus=32, burst=2, outstanding=2))
+    build_program(folder / "system", main=FAULTS, name="faults", make=tiny)
+    return folder / "system"
+
+
 @pytest.fixture
 def copy(system: Path, tmp_path: Path) -> Callable[[str, str, str], Path]:
     """A copy of the system with a text of its software replaced; the hardware is compiled already."""
@@ -91,9 +100,11 @@ def test_selftest_passes(bundle: mase_hw.Design, system: Path, stalls: int, inte
     assert result.passed
 
 
-def test_every_fault_has_its_code(system: Path) -> None:
+@pytest.mark.parametrize("name", ["system", "pair"])
+def test_every_fault_has_its_code(name: str, request: pytest.FixtureRequest) -> None:
     """Also: the memory of the model has seen no violation of AXI4 in all of that."""
-    done = subprocess.run(["build/faults"], cwd=system, capture_output=True, text=True, timeout=300, check=False)
+    folder: Path = request.getfixturevalue(name)
+    done = subprocess.run(["build/faults"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "all faults have their codes"), done.stdout[-3000:]
 
 
@@ -130,11 +141,20 @@ def test_the_same_bytes(bundle: mase_hw.Design, system: Path, tmp_path: Path) ->
     assert f"0x{manifest['design'][:8]}u" in digest and f"0x{manifest['design'][8:16]}u" in digest
 
 
-def test_the_top_level_is_clean(system: Path, tmp_path: Path, bundle: mase_hw.Design) -> None:
+def test_two_inputs_and_two_outputs(pair: Path) -> None:
+    """A channel for every port, every bit as the model has it; a record has the ports one behind the other."""
+    result = run_selftest(pair, stalls=50)
+    assert result.passed and result.text.startswith("PASS: 5 frames"), result.text
+    frames = json.loads((pair / "manifest.json").read_text())["frames"]
+    assert [(f["port"], f["offset"], f["bytes"]) for f in frames["in"]] == [("data_in_0", 0, 12), ("data_in_1", 12, 4)]
+    assert [(f["port"], f["offset"], f["bytes"]) for f in frames["out"]] == [("data_out_0", 0, 8), ("data_out_1", 8, 4)]
+
+
+def test_the_top_level_is_clean(system: Path, pair: Path, tmp_path: Path, bundle: mase_hw.Design) -> None:
     """For Verible and for Verilator with every warning, with frames in memory and on streams."""
     tools = find_build_tools()
     make_system(bundle.path, tmp_path / "stream", SystemOptions(data="stream", bus=32, elements="packed"))
-    for folder in (system, tmp_path / "stream"):
+    for folder in (system, pair, tmp_path / "stream"):
         top = (folder / "rtl/top.f").read_text().strip()
         assert not lint([folder / f"rtl/{top}.sv"])
         assert lint_bundle(folder, top, tools) == lint_bundle(folder, top, tools, "-DSYNTHESIS") == ""
@@ -154,7 +174,7 @@ def test_frames() -> None:
 def test_refused(tmp_path: Path, bundle: mase_hw.Design, capsys: pytest.CaptureFixture[str]) -> None:
     pair = emit(tmp_path / "pair")
     with pytest.raises(ConfigError, match="one input and one output"):
-        make_system(pair.path, tmp_path / "system")
+        make_system(pair.path, tmp_path / "system", SystemOptions(data="stream"))
     with pytest.raises(EmitError, match="not a bundle"):
         make_system(tmp_path, tmp_path / "system")
     with pytest.raises(EmitError, match="lies in a bundle"):

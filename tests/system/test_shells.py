@@ -43,7 +43,7 @@ MUTANTS = {
     "a short frame stays short": ("system_guard", "state_q <= Fill;", "state_q <= Pass;"),
     "a reset forgets the rest of a frame": ("system_guard", "state_q == Pass && begun_q", "1'b0"),
     "a reset leaves half a result": ("system_finish", "halt ? begun_q : in_valid", "!halt && in_valid"),
-    "the flag is lost": ("system_frames", ".in_data  (in_flag)", ".in_data  (1'b0)"),
+    "the flag is lost": ("system_frames", ".in_data  (in_flag[p])", ".in_data  (1'b0)"),
 }
 
 

@@ -71,25 +71,35 @@ static uint64_t get_bits(const uint8_t *frame, size_t bit, unsigned width)
 
 void mase_load(uint8_t *frame, const mase_value *values)
 {
+    static const struct mase_part parts[] = MASE_INPUT_PARTS;
     size_t i;
+    size_t k;
 
     for (i = 0; i < MASE_INPUT_BYTES; i++) {
         frame[i] = 0;
     }
-    for (i = 0; i < MASE_INPUT_SIZE; i++) {
-        put_bits(frame, i * MASE_INPUT_SLOT, MASE_INPUT_SLOT, (uint64_t)(int64_t)values[i]);
+    for (k = 0; k < sizeof parts / sizeof parts[0]; k++) {
+        for (i = 0; i < parts[k].size; i++) {
+            put_bits(frame + parts[k].offset, i * parts[k].slot, parts[k].slot, (uint64_t)(int64_t)*values++);
+        }
     }
 }
 
 void mase_read(const uint8_t *frame, mase_value *values)
 {
-    const uint64_t sign = MASE_OUTPUT_SIGNED ? (uint64_t)1 << (MASE_OUTPUT_WIDTH - 1) : 0;
+    static const struct mase_part parts[] = MASE_OUTPUT_PARTS;
     size_t i;
+    size_t k;
 
-    for (i = 0; i < MASE_OUTPUT_SIZE; i++) {
-        uint64_t code = get_bits(frame, i * MASE_OUTPUT_SLOT, MASE_OUTPUT_WIDTH);
+    for (k = 0; k < sizeof parts / sizeof parts[0]; k++) {
+        const uint64_t sign = parts[k].is_signed ? (uint64_t)1 << (parts[k].width - 1) : 0;
 
-        values[i] = (mase_value)((int64_t)(code & ~sign) - (int64_t)((code & sign) >> 1) - (int64_t)((code & sign) >> 1));
+        for (i = 0; i < parts[k].size; i++) {
+            uint64_t code = get_bits(frame + parts[k].offset, i * parts[k].slot, parts[k].width);
+            int64_t half = (int64_t)((code & sign) >> 1);
+
+            *values++ = (mase_value)((int64_t)(code & ~sign) - half - half);
+        }
     }
 }
 

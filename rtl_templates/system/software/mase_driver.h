@@ -71,7 +71,10 @@ struct mase_counters {
 /* Compares magic, version and digest with what the software was made for. */
 int mase_open(struct mase_device *device, const struct mase_hal *hal);
 
-/* Integers to a frame of MASE_INPUT_BYTES, and a frame of MASE_OUTPUT_BYTES to integers. */
+/*
+ * Integers of all inputs, one behind the other, to a record of MASE_INPUT_BYTES, and a record of
+ * MASE_OUTPUT_BYTES to integers of all outputs. A frame of a job is such a record.
+ */
 void mase_load(uint8_t *frame, const mase_value *values);
 void mase_read(const uint8_t *frame, mase_value *values);
 
