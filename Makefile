@@ -41,7 +41,13 @@ TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim text synth test bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
+.PHONY: help sim text synth test op bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
+
+# Tests of what every op has: its place in lists, matrices and pages, and the style of its files.
+OP_LISTS = tests/catalogue/test_contract.py tests/catalogue/test_definitions.py tests/regress/test_matrix.py \
+	tests/regress/test_op_cases.py tests/passes/test_coverage.py tests/unit/test_cost.py \
+	tests/unit/test_golden_gradients.py tests/unit/test_modules_alone.py tests/docs/test_reference.py \
+	tests/docs/test_docs.py tests/hygiene/test_style.py tests/hygiene/test_words.py
 
 help: ## show this list
 	@echo "mase_hw: a PyTorch model becomes verified SystemVerilog. The first call of any target but help and clean"
@@ -89,6 +95,12 @@ test-long: check-host ## run the long regressions
 	@$(MAKE) --no-print-directory --jobs=3 prepared
 	@echo "==> Running the long regressions in $(JOBS) processes"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m slow $(PYTEST_FLAGS)
+
+op: check-host ## run every check of one op, the slow ones and those of the lists it stands in too (OP=relu)
+	@test -n '$(OP)' || { echo "which op? make op OP=relu" >&2; exit 2; }
+	@$(MAKE) --no-print-directory --jobs=3 prepared
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow or not slow" -k '$(OP)' tests
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(OP_LISTS)
 
 bench: $(STAMP) $(RUNTIME_STAMP) ## run the benchmarks, and print a table of their figures (BENCH_FLAGS=--quick)
 	@$(BIN)/python -m benchmarks.all $(BENCH_FLAGS)
