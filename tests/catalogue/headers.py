@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_PARAMETER = re.compile(r"(?:(parameter|localparam)\s+)?(?:(int|longint)\s+)?(\w+)\s*(?:=\s*(.+))?", re.DOTALL)
+_PARAMETER = re.compile(
+    r"(?:(parameter|localparam)\s+)?(?:(int|longint|logic\s*\[[^\]]*\])\s+)?(\w+)\s*(?:=\s*(.+))?", re.DOTALL
+)
 _PORT = re.compile(r"(input|output)\s+logic\s*(?:signed\s*)?((?:\[[^\]]*\]\s*)*)(\w+)")
 
 
