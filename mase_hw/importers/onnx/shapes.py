@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
 from mase_hw.importers.onnx.step import Step
@@ -219,9 +219,7 @@ def gather(s: Step) -> Ref:
     if isinstance(places, fx.Node):
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
-        table = nn.Embedding(*given, device="meta")
-        table.register_parameter("weight", nn.Parameter(source.float()))
-        return s.writer.layer(table, places)
+        return s.table(source.float(), places)
     if isinstance(source, fx.Node):
         s.frame_axis(axis)
     if places.dtype.is_floating_point or not bool(((places >= -given[axis]) & (places < given[axis])).all()):
