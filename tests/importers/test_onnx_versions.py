@@ -331,6 +331,11 @@ PLACES = {
     },
     "rows added": lambda: model([node("Mul", "x x", "s"), node("ScatterND", "x p s", reduction="add")], {"x": ROWS},
                                 {"p": np.array([[[0, 2], [0, 0], [0, 2]]])}, opset=18),
+    # x[arange(frames), places] of PyTorch's exporter without dynamo
+    "a row that data names": lambda: model(
+        [node("ReduceMax", "x", "m", axes=[2], keepdims=0), node("ArgMax", "m", "i", axis=1, keepdims=0),
+         node("Flatten", "x", "f", axis=2), node("Add", "i z", "p"), node("Gather", "f p", axis=0)],
+        {"x": ROWS}, {"z": ints(0)}),
     "stored rows": lambda: model([node("Concat", "w x w", axis=1)], {"x": ROWS}, {"w": arr(1, 2, 5)}),
     "zeros": lambda: model([node("Concat", "x w", axis=2)], {"x": ROWS}, {"w": np.zeros((1, 3, 2), np.float32)}),
 }  # fmt: skip

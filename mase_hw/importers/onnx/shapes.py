@@ -217,6 +217,8 @@ def gather(s: Step) -> Ref:
     given = s.shape()
     axis = s.axis(s.node.get("axis", 0), len(given))
     if isinstance(places, fx.Node):
+        if s.alone and axis == 0 == s.writer.frames_dim(source):
+            return _rows_of_frame(s, source, places)
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
         return s.table(source.float(), places)
@@ -229,6 +231,15 @@ def gather(s: Step) -> Ref:
         return s.call(operator.getitem, source, (*[slice(None)] * axis, int(places)))
     row = s.call(torch.index_select, source, axis, places.reshape(-1))
     return s.writer.reshape(row, (*given[:axis], *places.shape, *given[axis + 1 :]))
+
+
+def _rows_of_frame(s: Step, source: Ref, places: Ref) -> Ref:
+    """``x[arange(frames), places]`` as PyTorch's older exporter writes it: rows of all frames, those of one counted."""
+    rows, *inner = s.shape()
+    count, width = math.prod(s.shape(1)), math.prod(inner)
+    at = s.writer.method("expand", s.writer.reshape(places, (1, count, 1)), -1, -1, width)
+    found = s.call(torch.gather, s.writer.reshape(source, (1, rows, width)), 1, at)
+    return s.writer.reshape(found, (*s.shape(1), *inner))
 
 
 def _joined(given: Sequence[int], wanted: Sequence[int]) -> list[int]:
