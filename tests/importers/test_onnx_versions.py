@@ -256,6 +256,26 @@ NEW: dict[str, tuple[Any, tuple[int, ...]]] = {
         lambda: model([node("Attention", "x x x m")], {"x": (1, 2, 6, 8)}, {"m": np.tri(6, dtype=bool)}, opset=24),
         (1, 2, 6, 8),
     ),
+    "attention behind keys of earlier calls": (
+        lambda: model([node("Attention", "x x x m k v", "y p r", is_causal=1), node("Mul", "y s")],
+                      {"x": (1, 2, 6, 8)}, {"k": arr(1, 2, 3, 8), "v": arr(1, 2, 3, 8), "m": arr(6, 9), "s": arr(1)},
+                      opset=23),
+        (1, 2, 6, 8),
+    ),
+    **{
+        f"attention of capped scores, {kind}": (
+            lambda mask=mask: model([node("Attention", "x x x m", softcap=0.7, scale=0.6)], {"x": (1, 2, 6, 8)},
+                                    {"m": mask}, opset=23),
+            (1, 2, 6, 8),
+        )
+        for kind, mask in (("added", arr(6, 6)), ("of truths", np.tri(6, dtype=bool)))
+    },
+    "hardmax": (lambda: one("Hardmax", TOKENS, 13, axis=1), TOKENS),
+    "the last of equals": (
+        lambda: model([node("Round", "x", "r"), node("ArgMax", "r", "i", axis=2, select_last_index=1),
+                       node("Cast", "i", to=1)], {"x": TOKENS}, opset=13),
+        TOKENS,
+    ),
     "rms_norm": (lambda: one("RMSNormalization", TOKENS, 23, {"s": arr(16)}, epsilon=1e-3), TOKENS),
     "rms_norm over two": (lambda: one("RMSNormalization", TOKENS, 25, {"s": arr(6, 16)}, axis=1), TOKENS),
     "rotary": (lambda: one("RotaryEmbedding", (1, 2, 6, 8), 23, CACHE), (1, 2, 6, 8)),
@@ -301,6 +321,21 @@ PLACES = {
     "written to zeros": lambda: model([node("Slice", "x a b c", "r"), node("ScatterND", "z p r")], {"x": ROWS},
                                       {"z": np.zeros((1, 4, 5), np.float32), "a": ints(0), "b": ints(2), "c": ints(1),
                                        "p": np.array([[[0, 1], [0, 3]]])}),
+    "scatter_elements": lambda: model([node("Mul", "x x", "s"), node("ScatterElements", "x p s", axis=2)], {"x": ROWS},
+                                      {"p": np.array([[[0, 2, -1, 1, 3]] * 3])}),
+    **{
+        f"scatter that reduces by {kind}": lambda kind=kind: model(
+            [node("ScatterElements", "x p v", axis=1, reduction=kind)], {"x": ROWS},
+            {"p": np.array([[[0, 2, 1], [0, 2, 2]]]), "v": arr(1, 2, 3)}, opset=18)
+        for kind in ("add", "mul", "max", "min")
+    },
+    "rows added": lambda: model([node("Mul", "x x", "s"), node("ScatterND", "x p s", reduction="add")], {"x": ROWS},
+                                {"p": np.array([[[0, 2], [0, 0], [0, 2]]])}, opset=18),
+    # x[arange(frames), places] of PyTorch's exporter without dynamo
+    "a row that data names": lambda: model(
+        [node("ReduceMax", "x", "m", axes=[2], keepdims=0), node("ArgMax", "m", "i", axis=1, keepdims=0),
+         node("Flatten", "x", "f", axis=2), node("Add", "i z", "p"), node("Gather", "f p", axis=0)],
+        {"x": ROWS}, {"z": ints(0)}),
     "stored rows": lambda: model([node("Concat", "w x w", axis=1)], {"x": ROWS}, {"w": arr(1, 2, 5)}),
     "zeros": lambda: model([node("Concat", "x w", axis=2)], {"x": ROWS}, {"w": np.zeros((1, 3, 2), np.float32)}),
 }  # fmt: skip

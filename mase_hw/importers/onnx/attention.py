@@ -25,14 +25,18 @@ def _heads(s: Step, index: int, name: str) -> Ref:
     return s.call(torch.permute, split, (0, 2, 1, 3))
 
 
-def attention(s: Step) -> Ref:
-    """``Attention`` without keys of earlier calls."""
-    if any(s.has(i) for i in (4, 5, 6)):
-        raise Refused("keys and values of earlier calls", "give all of them as one sequence")
-    s.node.fixed("softcap", 0.0)
+def attention(s: Step) -> Ref | list[Ref]:
+    """``Attention``; keys and values of earlier calls stand before those of this one."""
+    if s.has(6):
+        raise Refused("a number of keys that is data", "give all keys, and a mask")
+    cap, scale = s.node.get("softcap", 0.0), s.node.get("scale", None)
     s.node.get("softmax_precision", 1)
     s.node.get("qk_matmul_output_mode", 0)
     q, k, v = (_heads(s, i, f"{'kv' if i else 'q'}_num_heads") for i in range(3))
+    past = s.shape(4)[2] if s.has(4) else 0
+    if past:
+        k, v = (s.call(torch.cat, s.writer.in_every_frame([s.any(i), x]), 2) for i, x in ((4, k), (5, v)))
+    present: list[Ref] = [k, v] if len(s.node.outputs) > 1 else []
     shapes = [s.writer.shape(x) for x in (q, k, v)]
     groups, rest = divmod(shapes[0][1], shapes[1][1])
     if rest:
@@ -42,19 +46,34 @@ def attention(s: Step) -> Ref:
     mask, causal = (s.any(3) if s.has(3) else None), bool(s.node.get("is_causal", 0))
     if mask is not None and s.shape(3)[-1] != shapes[1][2]:
         raise Refused(f"a mask of the shape {list(s.shape(3))} for {shapes[1][2]} keys")
-    if mask is not None and causal:
-        seen = torch.ones(shapes[0][2], shapes[1][2], dtype=torch.bool).tril()
+    seen = torch.ones(shapes[0][2], shapes[1][2], dtype=torch.bool).tril(past)
+    if mask is None and causal and (past or cap):
+        mask, causal = seen, False
+    elif mask is not None and causal:
         if s.writer.like(mask).dtype == torch.bool:
             mask = s.call(torch.logical_and, mask, seen)
         else:
             mask = s.call(torch.where, seen, mask, float("-inf"))
         causal = False
-    scale = s.node.get("scale", None)
-    made = s.call(F.scaled_dot_product_attention, q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
-    if len(s.shape()) == 4:
-        return made
-    shape = s.writer.shape(made)
-    return s.writer.reshape(s.call(torch.permute, made, (0, 2, 1, 3)), (shape[0], shape[2], shape[1] * shape[3]))
+    if cap:
+        made = s.call(torch.matmul, _capped(s, q, k, mask, scale or shapes[0][3] ** -0.5, cap), v)
+    else:
+        made = s.call(F.scaled_dot_product_attention, q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
+    if len(s.shape()) != 4:
+        shape = s.writer.shape(made)
+        made = s.writer.reshape(s.call(torch.permute, made, (0, 2, 1, 3)), (shape[0], shape[2], shape[1] * shape[3]))
+    return [made, *present] if present else made
+
+
+def _capped(s: Step, q: Ref, k: Ref, mask: Ref | None, scale: float, cap: float) -> Ref:
+    """The weights of scores that a tanh keeps within ``cap``, before they are masked."""
+    scores = s.call(torch.mul, s.call(torch.matmul, q, s.call(torch.transpose, k, 2, 3)), scale / cap)
+    scores = s.call(torch.mul, s.call(torch.tanh, scores), cap)
+    if mask is not None and s.writer.like(mask).dtype == torch.bool:
+        scores = s.call(torch.where, mask, scores, float("-inf"))
+    elif mask is not None:
+        scores = s.call(torch.add, scores, mask)
+    return s.call(F.softmax, scores, -1)
 
 
 def rms_norm(s: Step) -> Ref:

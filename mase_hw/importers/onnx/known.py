@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mase_hw.importers.graph import MANY, MOST_ELEMENTS, Ref, Refused
 from mase_hw.importers.onnx.elements import DTYPES
@@ -77,9 +77,7 @@ def one_hot(s: Step) -> Ref:
     rows = torch.eye(depth[0]) * (on - off) + off
     if isinstance(ids, Tensor):
         return rows[ids.long() % depth[0]]
-    table = nn.Embedding(depth[0], depth[0], device="meta")
-    table.register_parameter("weight", nn.Parameter(rows))
-    return s.writer.layer(table, ids)
+    return s.table(rows, ids)
 
 
 def cast_like(s: Step) -> Ref:
@@ -152,30 +150,61 @@ def gather_nd(s: Step) -> Ref:
 
 def scatter_nd(s: Step) -> Ref:
     """``ScatterND`` at known places: elements, or rows, in the place of others."""
-    s.node.fixed("reduction", "none")
-    x, places, values, shape = s.any(0), s.known(1, "places"), s.any(2), s.shape()
+    places, shape = s.known(1, "places"), s.shape()
     size = torch.tensor(shape[: places.shape[-1]])
     if not bool(((places >= -size) & (places < size)).all()):
         raise Refused(f"places that are not in {list(shape)}")
     index = tuple((places.long() % size).reshape(-1, places.shape[-1]).T)
-    if isinstance(x, Tensor) and isinstance(values, Tensor):
-        made = x.clone()
-        made[index] = values.reshape(-1, *shape[len(size) :])
-        return made
+    return _scattered(s, torch.arange(math.prod(shape)).reshape(shape)[index])
+
+
+def scatter_elements(s: Step) -> Ref:
+    """``ScatterElements`` at known places."""
+    places, shape = s.known(1, "places"), s.shape()
+    axis = s.axis(s.node.get("axis", 0), len(shape))
+    s.frame_axis(axis)
+    size = shape[axis]
+    if not bool(((places >= -size) & (places < size)).all()):
+        raise Refused(f"places that are not among the {size} of the axis {axis}")
+    numbers = torch.arange(math.prod(shape)).reshape(shape)
+    return _scattered(s, numbers.gather(axis, places.long() % size))
+
+
+REDUCTIONS = {"add": torch.add, "mul": torch.mul, "max": torch.maximum, "min": torch.minimum}
+"""What a scatter does with an element and that which is written there."""
+
+
+def _scattered(s: Step, places: Tensor) -> Ref:
+    """Values at known places of the first input, which are numbers of its elements."""
+    x, values, shape, kind = s.any(0), s.any(2), s.shape(), s.node.get("reduction", "none")
+    if kind != "none" and kind not in REDUCTIONS:
+        raise Refused(f"the reduction {kind}")
+    written = places.reshape(-1)
+    if isinstance(x, Tensor) and isinstance(values, Tensor) and kind == "none":
+        made = x.reshape(-1).clone()
+        made[written] = values.reshape(-1)
+        return made.reshape(shape)
     if s.of_many is not None and math.prod(s.for_many().shape(1)) % MANY:
         raise Refused("it writes some frames of a batch, or fixes their number")
     x, values = s.writer.in_every_frame([x, values])
     numbers = torch.arange(math.prod(shape)).reshape(shape)
-    written = numbers[index].reshape(-1)
-    for dim in range(1, len(shape)):
+    for dim in range(1, len(shape) if kind == "none" else 0):
         found = set((written // math.prod(shape[dim + 1 :]) % shape[dim]).tolist())
         rows = torch.tensor(sorted(found))
         if torch.equal(numbers.index_select(dim, rows).reshape(-1), written):
             part = s.writer.reshape(values, (*shape[:dim], len(rows), *shape[dim + 1 :]))
             return s.call(torch.index_copy, x, dim, rows, part)
-    part = s.writer.reshape(values, (1, len(written)))
-    flat = s.call(torch.index_copy, s.writer.reshape(x, (1, numbers.numel())), 1, written, part)
-    return s.writer.reshape(flat, shape)
+    made, part = s.writer.reshape(x, (1, numbers.numel())), s.writer.reshape(values, (1, len(written)))
+    left = torch.arange(len(written))
+    while len(left):  # what is written several times to one place is reduced one after the other
+        first = torch.tensor([i for i, k in enumerate(written[left]) if k not in written[left[:i]]])
+        now, at = left[first], written[left[first]]
+        new = part if len(now) == len(written) else s.call(torch.index_select, part, 1, now)
+        if kind != "none":
+            new = s.call(REDUCTIONS[kind], s.call(torch.index_select, made, 1, at), new)
+        made = s.call(torch.index_copy, made, 1, at, new)
+        left = left[[i for i in range(len(left)) if i not in first]]
+    return s.writer.reshape(made, shape)
 
 
 RULES: dict[str, Any] = {
@@ -188,6 +217,8 @@ RULES: dict[str, Any] = {
     "GatherElements": gather_elements,
     "GatherND": gather_nd,
     "ScatterND": scatter_nd,
+    "ScatterElements": scatter_elements,
+    "Scatter": scatter_elements,
     "NonZero": _folded(lambda x: x.nonzero().T.contiguous()),
     "BitwiseAnd": _folded(torch.bitwise_and),
     "BitwiseOr": _folded(torch.bitwise_or),

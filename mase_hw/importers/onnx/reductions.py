@@ -86,12 +86,23 @@ def _product(s: Step) -> Ref:
 
 def _place(function: Any) -> Rule:
     def rule(s: Step) -> Ref:
-        s.node.fixed("select_last_index", 0)
-        axis = s.axis(s.node.get("axis", 0), len(s.shape()))
+        axis, keep = s.axis(s.node.get("axis", 0), len(s.shape())), bool(s.node.get("keepdims", 1))
         s.frame_axis(axis)
-        return s.call(function, s.data(), axis, bool(s.node.get("keepdims", 1)))
+        if not s.node.get("select_last_index", 0):
+            return s.call(function, s.data(), axis, keep)
+        turned = s.call(function, s.call(torch.flip, s.data(), (axis,)), axis, keep)
+        return s.call(torch.rsub, turned, s.shape()[axis] - 1)
 
     return rule
+
+
+def _hardmax(s: Step) -> Ref:
+    """``Hardmax``: 1 at the first of the largest elements."""
+    axis, last = s.axis(s.node.get("axis", -1), len(s.shape())), len(s.shape()) - 1
+    s.frame_axis(axis)
+    rows = torch.eye(s.shape()[axis])
+    made = s.table(rows, s.call(torch.argmax, s.data(), axis, False))
+    return made if axis == last else s.call(torch.movedim, made, last, axis)
 
 
 def _top(s: Step) -> list[Ref]:
@@ -208,6 +219,7 @@ RULES: dict[str, Rule] = {
     "ReduceProd": _product,
     "ArgMax": _place(torch.argmax),
     "ArgMin": _place(torch.argmin),
+    "Hardmax": _hardmax,
     "TopK": _top,
     "CumSum": _running,
     "LpNormalization": _normalised,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
 from mase_hw.importers.onnx.step import Step
@@ -217,11 +217,11 @@ def gather(s: Step) -> Ref:
     given = s.shape()
     axis = s.axis(s.node.get("axis", 0), len(given))
     if isinstance(places, fx.Node):
+        if s.alone and axis == 0 == s.writer.frames_dim(source):
+            return _rows_of_frame(s, source, places)
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
-        table = nn.Embedding(*given, device="meta")
-        table.register_parameter("weight", nn.Parameter(source.float()))
-        return s.writer.layer(table, places)
+        return s.table(source.float(), places)
     if isinstance(source, fx.Node):
         s.frame_axis(axis)
     if places.dtype.is_floating_point or not bool(((places >= -given[axis]) & (places < given[axis])).all()):
@@ -231,6 +231,15 @@ def gather(s: Step) -> Ref:
         return s.call(operator.getitem, source, (*[slice(None)] * axis, int(places)))
     row = s.call(torch.index_select, source, axis, places.reshape(-1))
     return s.writer.reshape(row, (*given[:axis], *places.shape, *given[axis + 1 :]))
+
+
+def _rows_of_frame(s: Step, source: Ref, places: Ref) -> Ref:
+    """``x[arange(frames), places]`` as PyTorch's older exporter writes it: rows of all frames, those of one counted."""
+    rows, *inner = s.shape()
+    count, width = math.prod(s.shape(1)), math.prod(inner)
+    at = s.writer.method("expand", s.writer.reshape(places, (1, count, 1)), -1, -1, width)
+    found = s.call(torch.gather, s.writer.reshape(source, (1, rows, width)), 1, at)
+    return s.writer.reshape(found, (*s.shape(1), *inner))
 
 
 def _joined(given: Sequence[int], wanted: Sequence[int]) -> list[int]:

@@ -130,6 +130,12 @@ class Step:
         """:meth:`~mase_hw.importers.graph.Writer.call`."""
         return self.writer.call(function, *args, **kwargs)
 
+    def table(self, rows: Tensor, places: Ref) -> Ref:
+        """Rows of a stored tensor at places that are data."""
+        made = nn.Embedding(*rows.shape, device="meta")
+        made.register_parameter("weight", nn.Parameter(rows))
+        return self.writer.layer(made, places)
+
     def layer(self, module: nn.Module, **parameters: Tensor | None) -> Ref:
         """A layer on the first input, with these parameters in the place of its own."""
         for name, value in parameters.items():
