@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -195,15 +196,14 @@ def _scattered(s: Step, places: Tensor) -> Ref:
             part = s.writer.reshape(values, (*shape[:dim], len(rows), *shape[dim + 1 :]))
             return s.call(torch.index_copy, x, dim, rows, part)
     made, part = s.writer.reshape(x, (1, numbers.numel())), s.writer.reshape(values, (1, len(written)))
-    left = torch.arange(len(written))
+    left = np.arange(len(written))
     while len(left):  # what is written several times to one place is reduced one after the other
-        first = torch.tensor([i for i, k in enumerate(written[left]) if k not in written[left[:i]]])
-        now, at = left[first], written[left[first]]
+        first = np.sort(np.unique(written.numpy()[left], return_index=True)[1])
+        now = torch.from_numpy(left[first])
         new = part if len(now) == len(written) else s.call(torch.index_select, part, 1, now)
         if kind != "none":
-            new = s.call(REDUCTIONS[kind], s.call(torch.index_select, made, 1, at), new)
-        made = s.call(torch.index_copy, made, 1, at, new)
-        left = left[[i for i in range(len(left)) if i not in first]]
+            new = s.call(REDUCTIONS[kind], s.call(torch.index_select, made, 1, written[now]), new)
+        made, left = s.call(torch.index_copy, made, 1, written[now], new), np.delete(left, first)
     return s.writer.reshape(made, shape)
 
 
