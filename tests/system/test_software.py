@@ -100,6 +100,7 @@ def test_python_faults(driver: Any, model: Callable[..., Any], frames: Any, serv
     hal = model(stalls=20, interrupt=True)
     device = driver.Device(hal)
     fails("NOT_STARTED", device.wait)
+    fails("NOT_STARTED", device.read)
     fails("NO_FRAMES", device.run, frames[0][:0], frames[1][:0])
     with pytest.raises(ValueError, match=r"data_in_0: shape \(5, 5, 2\), expected \(2, 5\)"):
         device.run(frames[0].transpose(0, 2, 1), frames[1])
@@ -139,7 +140,10 @@ def test_overlay(driver: Any, model: Callable[..., Any], monkeypatch: pytest.Mon
     """The calls that the PYNQ layer makes, answered by the model: without one of the flushes nothing is right."""
     hal = model()
 
-    class Buffer(np.ndarray):  # type: ignore[type-arg]
+    class Buffer(np.ndarray[Any, Any]):
+        handle: Any
+        physical_address: int
+
         def flush(self) -> None:
             hal.clean(self.handle)
 
@@ -165,7 +169,7 @@ def test_overlay(driver: Any, model: Callable[..., Any], monkeypatch: pytest.Mon
             assert (base, length) == (0x43C00000, 128)
 
     stand_in = types.SimpleNamespace(Overlay=Overlay, MMIO=Registers, allocate=allocate)
-    monkeypatch.setitem(sys.modules, "pynq", stand_in)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynq", stand_in)
     device = driver.Device(driver.Overlay("system.bit"))
     assert device.selftest().startswith("PASS") and device.selftest().startswith("PASS")
     monkeypatch.setattr(Buffer, "flush", lambda self: None)

@@ -57,7 +57,10 @@ class Model:
         """A command and its answer."""
         self._server.stdin.write(" ".join(w if isinstance(w, str) else f"{w:x}" for w in words) + "\n")
         self._server.stdin.flush()
-        return self._server.stdout.readline().strip()
+        answer = self._server.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the model has ended with {self._server.wait()}: {' '.join(map(str, words[:2]))}")
+        return answer.strip()
 
     def close(self):
         """The hardware is not used any more."""
@@ -222,6 +225,7 @@ class Device:
         self._inputs, self._outputs = ([_Port(e) for e in self.manifest["frames"][way]] for way in ("in", "out"))
         self._buffers = {}
         self._started = None
+        self._frames = 0  # of the last job
         if hal.read(REG["MAGIC"]) != REG["MAGIC_VALUE_IS"]:
             raise MaseError("WRONG_MAGIC")
         if hal.read(REG["VERSION"]) >> 16 != REG["VERSION_MAJOR_IS"]:
@@ -313,7 +317,13 @@ class Device:
             raise MaseError("ABANDONED")
 
     def read(self, integers=False):
-        """The results of the last job: for each output an array ``(frames, *shape)``."""
+        """The results of the last job: for each output an array ``(frames, *shape)``.
+
+        Raises:
+            MaseError: If no job has ended.
+        """
+        if not self._frames:
+            raise MaseError("NOT_STARTED")
         total = sum(port.length for port in self._outputs)
         rows = self._buffers["out"][0][: self._frames * total].reshape(self._frames, total)
         found = [port.unpack(rows[:, port.offset : port.offset + port.length]) for port in self._outputs]
