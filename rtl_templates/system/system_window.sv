@@ -44,7 +44,7 @@ module system_window #(
   logic   [      Bits-1:0] beats_q;  // bits that are still to be added
   logic   [ADDR_WIDTH-1:0] term_q;  // bytes of the frames for one beat, shifted
   logic                    lost_q;  // ones were shifted out of it
-  logic   [ADDR_WIDTH-1:0] address_q;  // where the buffer begins
+  logic                    low_q;  // the buffer begins below the base
   logic   [ADDR_WIDTH-1:0] end_q;  // the byte behind what is summed up so far
   logic                    over_q;  // and its carry
   logic                    far_q;  // it is further behind the last address than that
@@ -56,15 +56,18 @@ module system_window #(
   assign bytes   = FramesW'(frames) << Shift;
   assign counted = index_q == '0;
   assign sum     = {1'b0, end_q} + {1'b0, term_q};
-  assign held    = 64'(address_q) >= base && last_held();
+  assign held    = !low_q && last_held();
   assign fits    = state_q == Target && counted && held;
   assign outside = state_q != Idle && counted && !held;
 
-  // The end may be the byte behind the last address: then the carry is all there is.
+  // The end less the limit less 1 is at most 0. The end may be the byte behind the last
+  // address: then the carry is all there is of it.
   function automatic logic last_held();
-    logic [ADDR_WIDTH-1:0] last;
-    last = end_q - ADDR_WIDTH'(1);
-    return !far_q && (!over_q || end_q == '0) && 64'(last) <= limit;
+    logic [ADDR_WIDTH:0] beyond;
+    logic                any_end;
+    beyond  = {1'b0, end_q} + {1'b0, ~limit[ADDR_WIDTH-1:0]};
+    any_end = (limit >> ADDR_WIDTH) != '0 || beyond[ADDR_WIDTH-1:0] == '0;
+    return !far_q && (over_q ? end_q == '0 && any_end : !beyond[ADDR_WIDTH] || any_end);
   endfunction
 
   always_ff @(posedge clk) begin
@@ -79,16 +82,19 @@ module system_window #(
 
   always_ff @(posedge clk) begin
     if (state_q == Idle || (state_q == Source && counted)) begin
-      index_q   <= IndexW'(Bits);
-      beats_q   <= (state_q == Idle) ? Bits'(IN_BEATS) : Bits'(OUT_BEATS);
-      address_q <= (state_q == Idle) ? source : target;
-      end_q     <= (state_q == Idle) ? source : target;
-      term_q    <= ADDR_WIDTH'(bytes);
-      lost_q    <= (bytes >> ADDR_WIDTH) != '0;
-      over_q    <= 1'b0;
-      far_q     <= 1'b0;
+      index_q <= IndexW'(Bits);
+      beats_q <= (state_q == Idle) ? Bits'(IN_BEATS) : Bits'(OUT_BEATS);
+      low_q   <= 1'b0;
+      end_q   <= (state_q == Idle) ? source : target;
+      term_q  <= ADDR_WIDTH'(bytes);
+      lost_q  <= (bytes >> ADDR_WIDTH) != '0;
+      over_q  <= 1'b0;
+      far_q   <= 1'b0;
     end else if (!counted) begin
       index_q <= index_q - IndexW'(1);
+      if (index_q == IndexW'(Bits)) begin
+        low_q <= (base >> ADDR_WIDTH) != '0 || end_q < base[ADDR_WIDTH-1:0];
+      end
       beats_q <= beats_q >> 1;
       term_q  <= term_q << 1;
       lost_q  <= lost_q || term_q[ADDR_WIDTH-1];
