@@ -140,10 +140,6 @@ class Record:
         """The frames, and the bytes before each."""
         return [(sum(other.length for other in self.frames[:i]), frame) for i, frame in enumerate(self.frames)]
 
-    def entry(self) -> list[dict[str, Any]]:
-        """What the manifest of the system says of it."""
-        return [{**frame.entry(), "offset": offset} for offset, frame in self.parts]
-
 
 def _refused(port: Port, got: str, expected: str) -> ConfigError:
     return ConfigError(

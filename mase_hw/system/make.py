@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw._version import __version__
@@ -79,12 +80,21 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         "top": _name(manifest),
         "design": manifest.digest,
         "options": options.model_dump(),
-        "frames": {"in": records[0].entry(), "out": records[1].entry()},
+        "frames": {way: _entries(record, manifest) for way, record in zip(("in", "out"), records, strict=True)},
         "interval": manifest.timing.interval,
     }
     system.write(out)
     written: dict[str, Any] = json.loads(system.manifest_text())
     return written
+
+
+def _entries(record: Record, manifest: Manifest) -> list[dict[str, Any]]:
+    """Where the frame of every port lies, and what software needs to make it of a tensor."""
+    ports = {port.name: msgspec.to_builtins(port) for port in manifest.ports}
+    return [
+        {**frame.entry(), "offset": offset, **{key: ports[frame.port][key] for key in ("shape", "layout", "format")}}
+        for offset, frame in record.parts
+    ]
 
 
 def _name(manifest: Manifest) -> str:
@@ -146,7 +156,8 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     system.add(files[-1], text)
     system.add("rtl/files.f", "".join(f"{file}\n" for file in files))
     system.add("rtl/top.f", f"{name}\n")
-    system.add("REGISTERS.md", (rtl_root() / "system/REGISTERS.md").read_bytes())
+    for page in ("REGISTERS.md", "NOTICE"):
+        system.add(page, (rtl_root() / "system" / page).read_bytes())
 
 
 def _joined(frames: tuple[Frame, ...], suffix: str) -> str:

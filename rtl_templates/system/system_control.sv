@@ -3,7 +3,8 @@
 // system_control: the registers of a system, its jobs, soft reset and interrupt.
 //
 // A job begins with `job_start` and ends with `job_done`. One that has no frames, an
-// address that is not a multiple of the bus width or one beyond ADDR_WIDTH is refused.
+// address that is not a multiple of the bus width or a buffer that is beyond ADDR_WIDTH
+// or outside the window is refused. IN_BEATS and OUT_BEATS are those of one frame.
 // MASTER 0 is a system whose frames come on streams: there are no jobs, and every
 // `frame_end` is an event.
 //
@@ -17,6 +18,8 @@ module system_control #(
     parameter int     ADDR_WIDTH = 32,
     parameter int     DATA_WIDTH = 64,
     parameter int     MASTER     = 1,
+    parameter int     IN_BEATS   = 1,
+    parameter int     OUT_BEATS  = 1,
     parameter longint DIGEST     = 0
 ) (
     input  logic                  clk,
@@ -89,6 +92,11 @@ module system_control #(
   logic          possible;
   logic   [63:0] source_value;
   logic   [63:0] target_value;
+  logic   [63:0] base;
+  logic   [63:0] limit;
+  logic          asked;
+  logic          fits;
+  logic          outside;
   logic          done_status;
   logic          done_enable;
   logic          error_status;
@@ -102,8 +110,9 @@ module system_control #(
       target_value
   );
   assign overrun = start && (busy_q || state_q != Run);
-  assign job_start = start && !overrun && possible;
-  assign refused = start && !overrun && !possible;
+  assign asked = start && !overrun && possible;
+  assign job_start = fits && !halt;
+  assign refused = (start && !overrun && !possible) || (outside && !halt);
   assign halt = state_q != Run;
   assign flush = state_q == Flush && left_q != '0;  // the core's reset is a cycle behind
   assign clear = rst || clear_bit;
@@ -118,9 +127,9 @@ module system_control #(
       state_q <= Run;
       busy_q  <= 1'b0;
     end else begin
-      if (job_done || flush) begin
+      if (job_done || outside || flush) begin
         busy_q <= 1'b0;
-      end else if (job_start) begin
+      end else if (asked) begin
         busy_q <= 1'b1;
       end
       unique case (state_q)
@@ -151,6 +160,30 @@ module system_control #(
     end else begin
       left_q <= left_q - 4'd1;
     end
+  end
+
+  if (MASTER != 0) begin : g_window
+    system_window #(
+        .ADDR_WIDTH(ADDR_WIDTH),
+        .BYTES     (DATA_WIDTH / 8),
+        .IN_BEATS  (IN_BEATS),
+        .OUT_BEATS (OUT_BEATS)
+    ) u_window (
+        .clk    (clk),
+        .rst    (rst || halt),
+        .start  (asked),
+        .source (source),
+        .target (target),
+        .frames (frames),
+        .base   (base),
+        .limit  (limit),
+        .fits   (fits),
+        .outside(outside)
+    );
+  end else begin : g_no_window
+    unread u_unread (.unused(&{base, limit, asked}));
+    assign fits    = 1'b0;
+    assign outside = 1'b0;
   end
 
   system_registers u_registers (
@@ -199,6 +232,10 @@ module system_control #(
       .target_low_value(target_value[31:0]),
       .target_high_value(target_value[63:32]),
       .frames_value(frames),
+      .base_low_value(base[31:0]),
+      .base_high_value(base[63:32]),
+      .limit_low_value(limit[31:0]),
+      .limit_high_value(limit[63:32]),
       .frames_in_value(frames_in),
       .frames_out_value(frames_out),
       .frames_flagged_value(frames_flagged),

@@ -205,6 +205,8 @@ module system_memory #(
       .ADDR_WIDTH(ADDR_WIDTH),
       .DATA_WIDTH(DATA_WIDTH),
       .MASTER    (1),
+      .IN_BEATS  (in_beats(INPUTS)),
+      .OUT_BEATS (out_beats(OUTPUTS)),
       .DIGEST    (DIGEST)
   ) u_control (
       .clk(clk),

@@ -57,6 +57,10 @@ module system_registers (
     input logic [31:0] cycles_most_value,
     input logic [31:0] stalls_in_value,
     input logic [31:0] stalls_out_value,
+    output logic [31:0] base_low_value,
+    output logic [31:0] base_high_value,
+    output logic [31:0] limit_low_value,
+    output logic [31:0] limit_high_value,
     input logic set_interrupt_status_done,
     input logic set_interrupt_status_error,
     input logic set_errors_tlast_early,
@@ -372,11 +376,139 @@ module system_registers (
     end
   end
 
+  // BASE_LOW: Base, low half
+  logic write_base_low;
+  assign write_base_low = write && awaddr[6:2] == 5'd24;
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_low_value[7:0] <= 8'd0;
+    end else if (write_base_low && wstrb[0]) begin
+      base_low_value[7:0] <= wdata[7:0];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_low_value[15:8] <= 8'd0;
+    end else if (write_base_low && wstrb[1]) begin
+      base_low_value[15:8] <= wdata[15:8];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_low_value[23:16] <= 8'd0;
+    end else if (write_base_low && wstrb[2]) begin
+      base_low_value[23:16] <= wdata[23:16];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_low_value[31:24] <= 8'd0;
+    end else if (write_base_low && wstrb[3]) begin
+      base_low_value[31:24] <= wdata[31:24];
+    end
+  end
+
+  // BASE_HIGH: Base, high half
+  logic write_base_high;
+  assign write_base_high = write && awaddr[6:2] == 5'd25;
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_high_value[7:0] <= 8'd0;
+    end else if (write_base_high && wstrb[0]) begin
+      base_high_value[7:0] <= wdata[7:0];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_high_value[15:8] <= 8'd0;
+    end else if (write_base_high && wstrb[1]) begin
+      base_high_value[15:8] <= wdata[15:8];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_high_value[23:16] <= 8'd0;
+    end else if (write_base_high && wstrb[2]) begin
+      base_high_value[23:16] <= wdata[23:16];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      base_high_value[31:24] <= 8'd0;
+    end else if (write_base_high && wstrb[3]) begin
+      base_high_value[31:24] <= wdata[31:24];
+    end
+  end
+
+  // LIMIT_LOW: Limit, low half
+  logic write_limit_low;
+  assign write_limit_low = write && awaddr[6:2] == 5'd26;
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_low_value[7:0] <= 8'd255;
+    end else if (write_limit_low && wstrb[0]) begin
+      limit_low_value[7:0] <= wdata[7:0];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_low_value[15:8] <= 8'd255;
+    end else if (write_limit_low && wstrb[1]) begin
+      limit_low_value[15:8] <= wdata[15:8];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_low_value[23:16] <= 8'd255;
+    end else if (write_limit_low && wstrb[2]) begin
+      limit_low_value[23:16] <= wdata[23:16];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_low_value[31:24] <= 8'd255;
+    end else if (write_limit_low && wstrb[3]) begin
+      limit_low_value[31:24] <= wdata[31:24];
+    end
+  end
+
+  // LIMIT_HIGH: Limit, high half
+  logic write_limit_high;
+  assign write_limit_high = write && awaddr[6:2] == 5'd27;
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_high_value[7:0] <= 8'd255;
+    end else if (write_limit_high && wstrb[0]) begin
+      limit_high_value[7:0] <= wdata[7:0];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_high_value[15:8] <= 8'd255;
+    end else if (write_limit_high && wstrb[1]) begin
+      limit_high_value[15:8] <= wdata[15:8];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_high_value[23:16] <= 8'd255;
+    end else if (write_limit_high && wstrb[2]) begin
+      limit_high_value[23:16] <= wdata[23:16];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      limit_high_value[31:24] <= 8'd255;
+    end else if (write_limit_high && wstrb[3]) begin
+      limit_high_value[31:24] <= wdata[31:24];
+    end
+  end
+
   always_comb begin
     value = '0;
     unique case (araddr[6:2])
       5'd0: value = {32'd1296126789};
-      5'd1: value = {16'd1, 16'd0};
+      5'd1: value = {16'd1, 16'd1};
       5'd2: value = {digest_low_value};
       5'd3: value = {digest_high_value};
       5'd4: value = {28'd0, 1'd0, 1'd0, control_enable, 1'd0};
@@ -406,6 +538,10 @@ module system_registers (
       5'd21: value = {cycles_most_value};
       5'd22: value = {stalls_in_value};
       5'd23: value = {stalls_out_value};
+      5'd24: value = {base_low_value};
+      5'd25: value = {base_high_value};
+      5'd26: value = {limit_low_value};
+      5'd27: value = {limit_high_value};
       default: value = '0;
     endcase
   end

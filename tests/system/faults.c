@@ -95,6 +95,14 @@ static void arguments(void)
     hal.write(hal.context, MASE_CONTROL, MASE_CONTROL_ENABLE | MASE_CONTROL_START);
     expect("refused", (int)hal.read(hal.context, MASE_ERRORS), MASE_ERRORS_REFUSED);
     expect("not busy", (int)hal.read(hal.context, MASE_STATUS), 0);
+    hal.write(hal.context, MASE_ERRORS, MASE_ERRORS_REFUSED);
+    hal.write(hal.context, MASE_SOURCE_HIGH, 0);
+    hal.write(hal.context, MASE_SOURCE_LOW, (uint32_t)hal.address(hal.context, buffers.input));
+    hal.write(hal.context, MASE_TARGET_LOW, (uint32_t)hal.address(hal.context, buffers.output));
+    hal.write(hal.context, MASE_CONTROL, MASE_CONTROL_ENABLE | MASE_CONTROL_START);
+    while ((hal.read(hal.context, MASE_STATUS) & MASE_STATUS_BUSY) != 0) {
+    }
+    expect("outside the window", (int)hal.read(hal.context, MASE_ERRORS), MASE_ERRORS_REFUSED);
     still_right("arguments");
 }
 

@@ -29,12 +29,14 @@ MAGIC, DIGEST_LOW, DIGEST_HIGH, CONTROL, STATUS = 0x00, 0x08, 0x0C, 0x10, 0x14
 INTERRUPT_ENABLE, INTERRUPT_STATUS, ERRORS = 0x18, 0x1C, 0x20
 SOURCE, TARGET, FRAMES = 0x24, 0x2C, 0x34
 FRAMES_IN, FRAMES_OUT, FRAMES_FLAGGED, CYCLES_LAST, CYCLES_LEAST, CYCLES_MOST = 0x40, 0x44, 0x48, 0x4C, 0x50, 0x54
-STALLS_OUT = 0x5C
+STALLS_OUT, BASE, LIMIT = 0x5C, 0x60, 0x68
 START, ENABLE, SOFT_RESET, CLEAR = 1, 2, 4, 8
 BUSY, RESETTING, OCCUPIED = 1, 2, 4
 EARLY, LATE, READ, WRITE, OVERRUN, REFUSED = (1 << bit for bit in range(6))
 STEP = int(os.environ["SHELL_STEP"])
 """Cycles from one place of a reset to the next."""
+CAMPAIGN = int(os.environ["SHELL_FRAMES"])
+"""Frames of a campaign."""
 STALLS = ((0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.3, 0.3), (0.8, 0.2))
 
 
@@ -171,10 +173,13 @@ class MemoryBench(Bench):
             if int(self.dut.rst_n.value) and int(valid) and int(ready):
                 self.seen[name].append((int(address), int(length) + 1))
 
+    async def address(self, offset: int, value: int) -> None:
+        await self.put(offset, value & 0xFFFFFFFF)
+        await self.put(offset + 4, value >> 32)
+
     async def start(self, source: int, target: int, frames: int) -> None:
-        for offset, value in ((SOURCE, source), (TARGET, target)):
-            await self.put(offset, value & 0xFFFFFFFF)
-            await self.put(offset + 4, value >> 32)
+        await self.address(SOURCE, source)
+        await self.address(TARGET, target)
         await self.put(FRAMES, frames)
         await self.put(CONTROL, ENABLE | START)
 
@@ -297,6 +302,70 @@ async def memory_that_waits_for_data(dut: Any) -> None:
 
 
 @cocotb.test()
+async def memory_window(dut: Any) -> None:
+    """A buffer that ends with the window is taken, one byte further at either end is not; nor one without an end."""
+    bench, rng = MemoryBench(dut), random.Random("window")
+    await bench.reset()
+    source, target, frames = 0x2000, 0x4000, 3
+    ends = source + frames * IN_BEATS * BYTES - 1, target + frames * OUT_BEATS * BYTES - 1
+    whole = (1 << 64) - 1
+    for base, limit, taken in (
+        (source, ends[1], True),
+        (source + 1, ends[1], False),
+        (source, ends[1] - 1, False),
+        (1 << 40, whole, False),
+        (0, 1 << 40, True),
+    ):
+        await bench.address(BASE, base)
+        await bench.address(LIMIT, limit)
+        if taken:
+            await bench.job(rng, source, target, frames)
+        else:
+            await bench.start(source, target, frames)
+            assert await bench.until(BUSY, 0, 400)
+            assert await bench.get(ERRORS) == REFUSED
+            await bench.put(ERRORS, REFUSED)
+    # The target begins behind the source: what the window cuts off is tried at both.
+    await bench.address(BASE, 0)
+    for at, to, limit in ((target, source, ends[1]), (source, target, ends[0])):
+        await bench.address(LIMIT, limit)
+        await bench.start(at, to, 4 if at == target else frames)
+        assert await bench.until(BUSY, 0, 400)
+        assert await bench.get(ERRORS) == REFUSED
+        await bench.put(ERRORS, REFUSED)
+    await bench.address(LIMIT, whole)
+    for count in (0xFFFFFFFF, (1 << 32) // (IN_BEATS * BYTES) + 1, 1 << 29):
+        await bench.start(source, target, count)
+        assert await bench.until(BUSY, 0, 400)
+        assert await bench.get(ERRORS) == REFUSED
+        await bench.put(ERRORS, REFUSED)
+    # A reset while the window is checked: the job does not begin.
+    await bench.start(source, target, frames)
+    await bench.soft_reset()
+    await bench.job(rng, source, target, 1)
+
+
+@cocotb.test()
+async def memory_campaign(dut: Any) -> None:
+    """Random frames, places and stalls of every channel, jobs that are reset at a random time in between."""
+    bench, rng = MemoryBench(dut), random.Random("campaign")
+    await bench.reset()
+    left, seed = CAMPAIGN, 0
+    while left > 0:
+        seed += 1
+        bench.pause(seed, rng.choice((0.0, 0.1, 0.5, 0.8)), rng.choice((0.0, 0.1, 0.5, 0.8)))
+        source, target = (page * 0x1000 - BYTES * rng.randrange(40) for page in (rng.randrange(1, 5), 9))
+        frames = min(left, rng.randrange(1, 6))
+        if rng.random() < 0.3:
+            await bench.start(source, target, frames)
+            await ClockCycles(dut.clk, rng.randrange(300))
+            await bench.soft_reset()
+        await bench.job(rng, source, target, frames)
+        left -= frames
+    assert await bench.get(ERRORS) == 0
+
+
+@cocotb.test()
 async def registers(dut: Any) -> None:
     """Bytes of a register can be written alone; what is read only or reserved does not change."""
     bench = MemoryBench(dut)
@@ -317,7 +386,7 @@ async def registers(dut: Any) -> None:
         assert await bench.get(offset) == before
     for offset, value in expected.items():
         assert await bench.get(offset) == value
-    assert [await bench.get(o) for o in (CONTROL, 0x38, 0x3C, 0x60, 0x7C)] == [ENABLE, 0, 0, 0, 0]
+    assert [await bench.get(o) for o in (CONTROL, 0x38, 0x3C, 0x70, 0x7C)] == [ENABLE, 0, 0, 0, 0]
 
 
 def guarded(beats: int, ends: list[int]) -> list[tuple[int, int, int]]:
@@ -422,6 +491,32 @@ async def stream_resets(dut: Any) -> None:
             await bench.receive()
         assert bench.sink.idle(), "half a result"
         await bench.good(rng, 1)
+
+
+@cocotb.test()
+async def stream_campaign(dut: Any) -> None:
+    """Random frames and stalls, resets at a random time, frames of any length in between."""
+    bench, rng = StreamBench(dut), random.Random("stream campaign")
+    await bench.reset()
+    left, seed = CAMPAIGN, 0
+    while left > 0:
+        seed += 1
+        bench.pause(seed, rng.choice((0.0, 0.1, 0.5, 0.8)), rng.choice((0.0, 0.1, 0.5, 0.8)))
+        frames = min(left, rng.randrange(1, 6))
+        if rng.random() < 0.3:
+            for _ in range(frames):
+                bench.source.send_nowait(AxiStreamFrame(rng.randbytes(rng.randrange(1, 3 * IN_BEATS) * BYTES)))
+            await ClockCycles(dut.clk, rng.randrange(300))
+            await bench.put(CONTROL, ENABLE | SOFT_RESET)
+            assert await bench.until(RESETTING, 0), "the reset does not end"
+            await with_timeout(bench.source.wait(), 200, "us")
+            assert await bench.until(OCCUPIED, 0)
+            await ClockCycles(dut.clk, 200)
+            while not bench.sink.empty():
+                await bench.receive()
+            assert bench.sink.idle(), "half a result"
+        await bench.good(rng, frames)
+        left -= frames
 
 
 @cocotb.test()

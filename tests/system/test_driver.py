@@ -66,15 +66,6 @@ def system(bundle: mase_hw.Design, tiny: str) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
-    """A system with two inputs and two outputs, and bursts that are shorter than a frame."""
-    folder = tmp_path_factory.mktemp("pair")
-    make_system(emit(folder / "bundle").path, folder / "system", SystemOptions(bus=32, burst=2, outstanding=2))
-    build_program(folder / "system", main=FAULTS, name="faults", make=tiny)
-    return folder / "system"
-
-
 @pytest.fixture
 def copy(system: Path, tmp_path: Path) -> Callable[[str, str, str], Path]:
     """A copy of the system with a text of its software replaced; the hardware is compiled already."""

@@ -18,7 +18,7 @@ from tests.handoff.conftest import tiny as tiny
 pytest.importorskip("cocotbext.axi", reason="the models are in the extra 'dev'")
 BENCH = Path(__file__).with_name("shell_bench.py")
 TOP = Path(__file__).with_name("rtl") / "system_bench.sv"
-TESTS = 9
+TESTS = 12
 
 
 # What is broken: the module, a text that occurs once, and what stands there instead.
@@ -43,6 +43,9 @@ MUTANTS = {
     "a short frame stays short": ("system_guard", "state_q <= Fill;", "state_q <= Pass;"),
     "a reset forgets the rest of a frame": ("system_guard", "state_q == Pass && begun_q", "1'b0"),
     "a reset leaves half a result": ("system_finish", "halt ? begun_q : in_valid", "!halt && in_valid"),
+    "the window has no end": ("system_window", "!beyond[ADDR_WIDTH] ||", "1'b1 ||"),
+    "the window has no beginning": ("system_window", "!low_q && ", ""),
+    "the window forgets a carry": ("system_window", "lost_q || (over_q", "(over_q"),
     "the flag is lost": ("system_frames", ".in_data  (in_flag[p])", ".in_data  (1'b0)"),
 }
 
@@ -53,6 +56,7 @@ def simulate(
     tiny: str,
     *,
     step: int,
+    frames: int = 10,
     edit: tuple[str, str, str] = ("", "", ""),
 ) -> int:
     """How many tests of the bench do not pass, with a text of one module of the library replaced."""
@@ -84,7 +88,12 @@ def simulate(
             test_dir=work,
             build_dir=work / "build",
             results_xml=str(results),
-            extra_env={"PYTHONPATH": str(BENCH.parent), "COCOTB_LOG_LEVEL": "WARNING", "SHELL_STEP": str(step)},
+            extra_env={
+                "PYTHONPATH": str(BENCH.parent),
+                "COCOTB_LOG_LEVEL": "WARNING",
+                "SHELL_STEP": str(step),
+                "SHELL_FRAMES": str(frames),
+            },
             log_file=work / "run.log",
         )
     # Those that are missing were not run: an invariant of the RTL has stopped the simulation.
@@ -99,6 +108,12 @@ def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> N
 @pytest.mark.slow
 def test_shells_reset_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
     assert simulate(tmp_path, monkeypatch, tiny, step=1) == 0, (tmp_path / "run.log").read_text()[-6000:]
+
+
+@pytest.mark.slow
+def test_a_thousand_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
+    """At each of the shells, with random stalls and random resets."""
+    assert simulate(tmp_path, monkeypatch, tiny, step=37, frames=1000) == 0, (tmp_path / "run.log").read_text()[-6000:]
 
 
 @pytest.mark.slow

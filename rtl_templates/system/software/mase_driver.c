@@ -34,6 +34,9 @@ int mase_open(struct mase_device *device, const struct mase_hal *hal)
     if (get(device, MASE_DIGEST_LOW) != MASE_DESIGN_LOW || get(device, MASE_DIGEST_HIGH) != MASE_DESIGN_HIGH) {
         return MASE_WRONG_DESIGN;
     }
+    /* From now on the hardware refuses what is outside, whoever starts it. */
+    put_address(device, MASE_BASE_LOW, MASE_BASE_HIGH, hal->base);
+    put_address(device, MASE_LIMIT_LOW, MASE_LIMIT_HIGH, hal->limit);
     return MASE_OK;
 }
 

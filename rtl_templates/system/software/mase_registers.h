@@ -9,7 +9,7 @@
 
 /* Version: Of this register map: a driver refuses another major version. */
 #define MASE_VERSION 0x04u
-#define MASE_VERSION_MINOR_IS 0x0u
+#define MASE_VERSION_MINOR_IS 0x1u
 #define MASE_VERSION_MINOR 0xFFFFu
 #define MASE_VERSION_MAJOR_IS 0x1u
 #define MASE_VERSION_MAJOR 0xFFFF0000u
@@ -90,5 +90,17 @@
 
 /* Stalls out: Cycles in which a beat of the core was not taken. */
 #define MASE_STALLS_OUT 0x5Cu
+
+/* Base, low half: Of the window that buffers must lie in: the address of its first byte. */
+#define MASE_BASE_LOW 0x60u
+
+/* Base, high half: See BASE_LOW. */
+#define MASE_BASE_HIGH 0x64u
+
+/* Limit, low half: Of the window that buffers must lie in: the address of its last byte. */
+#define MASE_LIMIT_LOW 0x68u
+
+/* Limit, high half: See LIMIT_LOW. */
+#define MASE_LIMIT_HIGH 0x6Cu
 
 #endif

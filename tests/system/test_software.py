@@ -1,0 +1,252 @@
+"""The Python driver and the UIO layer on the Verilated model, and the C sources under other compilers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mase_hw.system.selftest import build_program
+from tests.handoff.designs import FRAMES, VECTORS, emit
+
+HERE = Path(__file__).parent
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Isoftware"]
+SOURCES = ("mase_driver", "mase_selftest", "mase_vectors")
+
+
+@pytest.fixture(scope="session")
+def served(pair: Path, tiny: str) -> Path:
+    """The system with the program that serves its model to Python."""
+    build_program(pair, main=Path("software/mase_model_server.c"), name="server", make=tiny)
+    return pair
+
+
+@pytest.fixture
+def driver(served: Path) -> Any:
+    """The module, loaded from the system's folder."""
+    spec = importlib.util.spec_from_file_location("mase_driver", served / "software/mase_driver.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def model(driver: Any) -> Iterator[Callable[..., Any]]:
+    """Opens models, which end with the test; they give up after a short while."""
+    opened = []
+
+    def open_model(**options: Any) -> Any:
+        opened.append(driver.Model(**options))
+        opened[-1].patience = 20_000
+        return opened[-1]
+
+    yield open_model
+    for hal in opened:
+        assert hal.ask("v") == "0", "violations of AXI4"
+        hal.close()
+
+
+@pytest.fixture
+def frames() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    return VECTORS[0].view(FRAMES, 2, 5).numpy(), VECTORS[1].view(FRAMES, 1, 4).numpy()
+
+
+def fails(code: str, call: Callable[..., Any], *given: Any, **named: Any) -> None:
+    """The call ends with that code, whose text the C driver has as well."""
+    with pytest.raises(RuntimeError, match=f"^{code}: .") as info:
+        call(*given, **named)
+    assert info.value.code == code  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_python_driver(driver: Any, model: Callable[..., Any], frames: Any, interrupt: bool, tmp_path: Path) -> None:
+    """Real numbers in and out are those of the quantised model, one frame or several; the vectors pass."""
+    device = driver.Device(model(stalls=40, interrupt=interrupt))
+    assert re.fullmatch(r"PASS: 5 frames, \d+ cycles for the last \(6 predicted\)", device.selftest())
+    quantised: Any = emit(tmp_path / "bundle").model
+    with torch.no_grad():
+        results = [quantised(*map(torch.from_numpy, pair)) for pair in zip(*frames, strict=True)]
+    got = device.run(*frames)
+    for index, output in enumerate(got):
+        assert np.array_equal(output, np.stack([result[index].numpy() for result in results]))
+    # The scales are 2^-3 and 2^-4; a frame by itself, and without its sizes of 1, is one frame.
+    integers = device.read(integers=True)
+    assert np.array_equal(integers[0], got[0] * 8) and np.array_equal(integers[1], got[1] * 16)
+    single = device.run(frames[0][2], frames[1][2, 0])
+    assert all(np.array_equal(one[0], many[2]) for one, many in zip(single, got, strict=True))
+    codes = (
+        np.clip(np.rint(frames[0].astype(float) * 16), -64, 63),
+        np.clip(np.rint(frames[1].astype(float) * 16), -64, 63),
+    )
+    assert all(np.array_equal(a, b) for a, b in zip(device.run(*codes, integers=True), integers, strict=True))
+    counters = device.counters()
+    assert counters["frames_out"] == counters["frames_in"] == 16 and counters["frames_flagged"] == 0
+
+
+def test_python_faults(driver: Any, model: Callable[..., Any], frames: Any, served: Path, tmp_path: Path) -> None:
+    """Each ends with its code, and the next frames are right."""
+    hal = model(stalls=20, interrupt=True)
+    device = driver.Device(hal)
+    fails("NOT_STARTED", device.wait)
+    fails("NOT_STARTED", device.read)
+    fails("NO_FRAMES", device.run, frames[0][:0], frames[1][:0])
+    with pytest.raises(ValueError, match=r"data_in_0: shape \(5, 5, 2\), expected \(2, 5\)"):
+        device.run(frames[0].transpose(0, 2, 1), frames[1])
+    with pytest.raises(ValueError, match="data_in_1: an integer does not fit into 7 bits"):
+        device.run(np.zeros((1, 2, 5), int), np.full((1, 1, 4), 300), integers=True)
+    with pytest.raises(ValueError, match="frames at the inputs"):
+        device.run(frames[0], frames[1][:3])
+    right = device.run(*frames)
+    for kind, way, code in ((1, "in", "BUS_READ"), (2, "out", "BUS_WRITE")):
+        hal.ask("f", kind, device._buffers[way][2][0])
+        fails(code, device.run, *frames)
+        hal.ask("f", 0, 0)
+        assert device.selftest().startswith("PASS")
+    device.start(*frames)
+    fails("BUSY", device.start, *frames)
+    hal.write(driver.REG["CONTROL"], 3)
+    fails("OVERRUN", device.wait)
+    device.start(*frames)
+    hal.ask("f", 3, 0)
+    fails("TIMEOUT", device.wait)
+    fails("TIMEOUT", device.reset)
+    hal.ask("f", 0, 0)
+    device.reset()
+    device.start(*frames)
+    hal.write(driver.REG["CONTROL"], 6)
+    fails("ABANDONED", device.wait)
+    hal.ask("l", 1)
+    assert all(np.array_equal(a, b) for a, b in zip(device.run(*frames), right, strict=True))
+    hal.invalidate = lambda buffer: buffer[1].fill(0xA5)
+    assert device.selftest().startswith("FAIL: data_out_0, frame 0, element ")
+    manifest = json.loads((served / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "design": "0" * 64}))
+    fails("WRONG_DESIGN", driver.Device, hal, tmp_path)
+
+
+def test_overlay(driver: Any, model: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls that the PYNQ layer makes, answered by the model: without one of the flushes nothing is right."""
+    hal = model()
+
+    class Buffer(np.ndarray[Any, Any]):
+        handle: Any
+        physical_address: int
+
+        def flush(self) -> None:
+            hal.clean(self.handle)
+
+        def invalidate(self) -> None:
+            hal.invalidate(self.handle)
+
+    def allocate(shape: tuple[int, ...], dtype: Any) -> Any:
+        data, address, handle = hal.allocate(*shape)
+        assert data.dtype == dtype
+        buffer = data.view(Buffer)
+        buffer.physical_address, buffer.handle = address, handle
+        return buffer
+
+    class Overlay:
+        def __init__(self, bitfile: str) -> None:
+            assert bitfile == "system.bit"
+            self.ip_dict = {"accelerator": {"phys_addr": 0x43C00000}}
+
+    class Registers:
+        read, write = staticmethod(hal.read), staticmethod(hal.write)
+
+        def __init__(self, base: int, length: int) -> None:
+            assert (base, length) == (0x43C00000, 128)
+
+    stand_in = types.SimpleNamespace(Overlay=Overlay, MMIO=Registers, allocate=allocate)
+    monkeypatch.setitem(sys.modules, "pynq", stand_in)
+    device = driver.Device(driver.Overlay("system.bit"))
+    assert device.selftest().startswith("PASS") and device.selftest().startswith("PASS")
+    monkeypatch.setattr(Buffer, "flush", lambda self: None)
+    assert device.selftest(timeout=2.0).startswith("PASS"), "the same vectors are there already"
+    device._buffers.clear()
+    assert device.selftest(timeout=2.0).startswith("FAIL")
+
+
+def test_uio_on_files(pair: Path, tiny: str, tmp_path: Path) -> None:
+    """Buffers used again and again pass; a result that is not synchronised does not."""
+    build_program(pair, main=HERE / "uio_files.c", name="uio", make=f"{tiny} MORE=mase_uio")
+    (tmp_path / "uio0").write_bytes(0x4D415345.to_bytes(4, "little") + bytes(4092))
+    (tmp_path / "udmabuf0").write_bytes(bytes(8192))
+    values = {"phys_addr": "0x40000000", "size": "8192"}
+    for name in ("sync_offset", "sync_size", "sync_direction", "sync_for_cpu", "sync_for_device"):
+        values[name] = "0"
+    for name, value in values.items():
+        (tmp_path / name).write_text(f"{value}\n")
+    command = ["build/uio", str(tmp_path)]
+    done = subprocess.run(command, cwd=pair, capture_output=True, text=True, timeout=120, check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done
+    assert lines[0] == "registers 4d415345"
+    assert [line.partition(":")[0] for line in lines[1:]] == ["PASS", "PASS", "FAIL"]
+    assert (tmp_path / "uio0").read_bytes()[0x34:0x38] == 0x12345678.to_bytes(4, "little")
+    assert [(tmp_path / f"sync_for_{whose}").read_text() for whose in ("cpu", "device")] == ["1\n", "1\n"]
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        ["gcc"],
+        ["clang"],
+        ["riscv64-unknown-elf-gcc", "-march=rv32im", "-mabi=ilp32"],
+        ["arm-none-eabi-gcc", "-mcpu=cortex-a9"],
+        ["aarch64-linux-gnu-gcc"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_compilers(pair: Path, tmp_path: Path, compiler: list[str]) -> None:
+    """Without a warning; a host's compiler takes the UIO layer too."""
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not installed")
+    hosted = compiler[0] in ("gcc", "clang")
+    for part in (*SOURCES, *(["mase_uio"] if hosted else [])):
+        words = [*compiler, "-O2", *STRICT, "-ffreestanding" if not hosted else "-O1"]
+        subprocess.run([*words, "-c", f"software/{part}.c", "-o", str(tmp_path / "o")], cwd=pair, check=True)
+
+
+def test_sanitizers(pair: Path, tmp_path: Path) -> None:
+    """Every fault again, with the driver, the self-test and the program checked for undefined behaviour."""
+    if shutil.which("gcc") is None or shutil.which("g++") is None:
+        pytest.skip("gcc is not installed")
+    checks = ["-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
+    objects = []
+    for path in (*(f"software/{part}.c" for part in SOURCES), str(HERE / "faults.c")):
+        objects.append(str(tmp_path / f"{Path(path).stem}.o"))
+        subprocess.run(["gcc", "-O1", *STRICT, *checks, "-c", path, "-o", objects[-1]], cwd=pair, check=True)
+    libraries = ["build/mase_model.o", "build/model/Vsystem__ALL.a", "build/model/libverilated.a", "-pthread"]
+    linked = subprocess.run(
+        ["g++", *checks, *objects, *libraries, "-o", str(tmp_path / "faults")],
+        cwd=pair,
+        capture_output=True,
+        check=False,
+    )
+    assert linked.returncode == 0, linked.stderr[-2000:]
+    done = subprocess.run(
+        [str(tmp_path / "faults")], cwd=pair, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-2000:]
+
+
+def test_notice(pair: Path) -> None:
+    """Every file says which of the two licences of the notice it has; memory contents are the model's."""
+    texts = [path for path in pair.rglob("*") if path.suffix in (".sv", ".c", ".h", ".cpp", ".py")]
+    ours = [path for path in texts if "build" not in path.parts]
+    assert len(ours) > 20
+    for path in ours:
+        head = "".join(path.read_text().splitlines(keepends=True)[:2])
+        assert "SPDX-License-Identifier: Apache-2.0" in head or "Generated by mase_hw" in head, path
