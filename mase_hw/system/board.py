@@ -43,7 +43,7 @@ def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell) -> dict[str, 
     tell("the system as plain Verilog, which LiteX's flow reads")
     plain = (folder / "plain.v").relative_to(system)
     read = f"read_slang -j 1 --top {top} --ignore-assertions {' '.join(files)}"
-    run_yosys([read, "proc", "flatten", "opt_clean", f"write_verilog -noattr {plain}"], system, "build/plain.log", tell)
+    run_yosys([read, "proc", "flatten", "opt_clean", f"write_verilog -noattr {plain}"], system, "plain.log", tell)
     gateware = write_soc(system, BOARD)
     tell("mapping the SoC to ECP5 (minutes)")
     # LiteX names one file from the root, which Yosys in its sandbox does not see.

@@ -12,6 +12,7 @@ import pytest
 import mase_hw
 from mase_hw.host.toolchain import find
 from mase_hw.system import make_system
+from mase_hw.system.board import MHZ, make_bitstream
 from mase_hw.system.soc import build_soc, run_soc, write_soc
 from tests.system.test_driver import FRAMES
 from tests.system.test_driver import bundle as bundle
@@ -66,3 +67,13 @@ def test_the_driver_is_small(gateware: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     sizes = [int(line.split()[0]) for line in done.stdout.splitlines()[1:]]
     assert 1000 < sum(sizes) < CODE_BYTES
+
+
+@pytest.mark.slow
+def test_a_bitstream(gateware: Path) -> None:
+    """For the board: its clock is met, and everything fits."""
+    found = make_bitstream(gateware.parents[2], [1], print)
+    assert found["mhz"]["1"] >= MHZ
+    assert all(cells["used"] <= cells["available"] for cells in found["use"].values())
+    assert Path(found["bitstream"]).stat().st_size > 100_000
+    assert found["load"].endswith(found["bitstream"])
