@@ -25,6 +25,8 @@ TOOLS_STAMP := $(VENV)/.tools
 STAMP := $(VENV)/.installed
 YOSYS_STAMP := $(VENV)/.yosys
 RUNTIME_STAMP := $(VENV)/.runtime
+# LiteX has an environment of its own, inside the other, where mase_hw looks for it.
+SOC_STAMP := $(VENV)/soc/.installed
 # Containers like to say that Python keeps nothing that it compiled: then every start compiles torch again, 1.6 s each.
 unexport PYTHONDONTWRITEBYTECODE
 # Yosys is WebAssembly and keeps its compiled form; in the environment rather than in the home directory.
@@ -41,7 +43,7 @@ TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim text synth test op bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
+.PHONY: help sim soc litex text synth test op bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
 
 # Tests of what every op has: its place in lists, matrices and pages, and the style of its files.
 OP_LISTS = tests/catalogue/test_contract.py tests/catalogue/test_definitions.py tests/regress/test_matrix.py \
@@ -80,6 +82,15 @@ endif
 text: $(STAMP) ## train a character model, and let its simulated hardware write a line
 	@echo "==> Running the character model into $(TEXT_OUT)"
 	@$(BIN)/python examples/text_gpt.py --out '$(TEXT_OUT)'
+
+soc: $(STAMP) $(SOC_STAMP) ## run the driver of the three digits examples on a simulated RISC-V
+	@test -f '$(OUT)/manifest.json' -a -f '$(CNN_OUT)/manifest.json' -a -f '$(VIT_OUT)/manifest.json' || $(MAKE) sim
+	@$(foreach bundle,$(OUT) $(CNN_OUT) $(VIT_OUT), \
+		echo "==> Running the self-test of $(bundle) in a LiteX SoC" && \
+		$(BIN)/mase-hw soc '$(bundle)' --out '$(bundle)_soc' &&) true
+
+litex: $(SOC_STAMP) ## install LiteX, in an environment of its own
+	@:
 
 synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the netlist (SYNTH_FLAGS='--place' for ecp5)
 	@test -f '$(OUT)/manifest.json' || $(MAKE) sim
@@ -179,6 +190,12 @@ $(YOSYS_STAMP): $(TOOLS_STAMP)
 $(RUNTIME_STAMP): $(TOOLS_STAMP)
 	@echo "==> Compiling Verilator's runtime for all designs (about a minute, once)"
 	@$(BIN)/python -m mase_hw.cli precompile
+	@touch '$@'
+
+$(SOC_STAMP): pyproject.toml | check-host
+	@echo "==> Installing LiteX into an environment of its own"
+	@$(PYTHON) -m venv '$(VENV)/soc'
+	@$(VENV)/soc/bin/python scripts/extra.py soc | xargs $(VENV)/soc/bin/python -m pip install -q $(PIP_FLAGS)
 	@touch '$@'
 
 prepared: $(STAMP) $(YOSYS_STAMP) $(RUNTIME_STAMP) ## prepare what the tests need besides the environment

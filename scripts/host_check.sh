@@ -16,6 +16,8 @@ if [ "${1:-}" = "--optional" ]; then
     command -v fst2vcd >/dev/null 2>&1 || echo gtkwave
     # Opens reports.
     command -v chromium >/dev/null 2>&1 || echo chromium
+    # Compiles the driver for the processor of a SoC.
+    command -v riscv64-unknown-elf-gcc >/dev/null 2>&1 || echo gcc-riscv64-unknown-elf
     exit 0
 fi
 

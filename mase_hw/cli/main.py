@@ -45,6 +45,7 @@ COMMANDS = (
     "regress",
     "synth",
     "system",
+    "soc",
     "lint",
     "ops",
 )

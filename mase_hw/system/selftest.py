@@ -37,7 +37,7 @@ def build_program(system: Path, *, main: Path | None = None, name: str = "selfte
         ToolError: With the first errors of the compilers.
         ConfigError: If the folder holds no system whose frames lie in memory.
     """
-    _check(system)
+    check_memory(system)
     tools = find_build_tools()
     env = {**tools.env, "MAKEFLAGS": tools.env.get("MAKEFLAGS", "") + make}
     variables = [f"VERILATOR={tools.verilator.with_name('verilator_bin')}", f"CXX={' '.join(tools.compiler)}"]
@@ -73,7 +73,12 @@ def run_selftest(system: Path, *, stalls: int = 0, interrupt: bool = False) -> S
     return SelfTest(done.returncode == 0 and done.stdout.startswith("PASS"), done.stdout.strip())
 
 
-def _check(system: Path) -> None:
+def check_memory(system: Path) -> None:
+    """Refuse a folder that is no system, or one whose frames come as streams.
+
+    Raises:
+        ConfigError: That says what was found.
+    """
     try:
         manifest = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
         data = manifest["options"]["data"] if manifest["kind"] == "system" else None

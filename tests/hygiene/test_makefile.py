@@ -109,7 +109,7 @@ def test_a_complete_machine_is_silent(root: Path, clean_env: dict[str, str]) -> 
 
 
 def test_what_some_tests_need_is_named_apart(root: Path, clean_env: dict[str, str], tmp_path: Path) -> None:
-    """A second simulator, a reader of waves, a browser: CI installs them, nobody else must."""
+    """A second simulator, a reader of waves, a browser, a compiler for RISC-V: CI installs them, nobody else must."""
 
     def optional(*present: str) -> list[str]:
         folder = tmp_path / "_".join(["bin", *present])
@@ -122,9 +122,11 @@ def test_what_some_tests_need_is_named_apart(root: Path, clean_env: dict[str, st
         done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert optional("iverilog", "vvp", "fst2vcd", "chromium") == []
-    assert optional() == optional("iverilog") == optional("vvp") == ["iverilog", "gtkwave", "chromium"]
-    assert optional("iverilog", "vvp") == ["gtkwave", "chromium"]
+    compiler = "riscv64-unknown-elf-gcc"
+    assert optional("iverilog", "vvp", "fst2vcd", "chromium", compiler) == []
+    every = ["iverilog", "gtkwave", "chromium", f"gcc-{compiler.removesuffix('-gcc')}"]
+    assert optional() == optional("iverilog") == optional("vvp") == every
+    assert optional("iverilog", "vvp", compiler) == ["gtkwave", "chromium"]
     ci = (root / ".ci/run").read_text(encoding="utf-8")
     assert "host_check.sh --optional" in ci and 'apt-get install -y -qq --no-install-recommends "${optional[@]}"' in ci
 

@@ -1,0 +1,50 @@
+"""The subcommand ``soc``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mase_hw.cli._common import FAILED, OK, path
+from mase_hw.cli.answers import answer
+from mase_hw.cli.progress import voice
+
+HELP = "run the driver on a simulated RISC-V, or make a bitstream: a LiteX SoC around the core of a bundle"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--board", choices=("ulx3s",), metavar="NAME", help="write a bitstream instead: ulx3s (85F)")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="placements to try for the bitstream (1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the system and a SoC around it, and run its self-test, or make a bitstream; 0 if that passes.
+
+    Raises:
+        MaseHwError: If something is wrong with the bundle or the tools.
+    """
+    from mase_hw.system import make_system
+    from mase_hw.system.soc import build_soc, run_soc, write_soc
+
+    manifest = make_system(arguments.bundle, arguments.out)
+    if arguments.board:
+        return _bitstream(arguments, manifest)
+    gateware = write_soc(arguments.out)
+    result = run_soc(build_soc(gateware), gateware)
+    found = {"system": manifest, "selftest": {"passed": result.passed, "text": result.text}}
+    lines = [f"{manifest['top']}: a SoC written to {gateware}", result.text]
+    return answer(arguments, OK if result.passed else FAILED, found, "\n".join(lines))
+
+
+def _bitstream(arguments: argparse.Namespace, manifest: dict[str, Any]) -> int:
+    from mase_hw.system.board import MHZ, make_bitstream
+
+    with voice(arguments) as say:
+        found = make_bitstream(arguments.out, range(1, arguments.seeds + 1), say)
+    mhz = ", ".join(f"{value:.1f}" for value in found["mhz"].values())
+    use = ", ".join(f"{cells['used']} of {cells['available']} {name}" for name, cells in found["use"].items())
+    lines = [f"{manifest['top']}: {mhz} MHz of {MHZ:g}", use, f"load it with: {found['load']}"]
+    return answer(arguments, OK, {"system": manifest, "bitstream": found}, "\n".join(lines))
