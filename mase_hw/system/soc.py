@@ -10,8 +10,6 @@ from mase_hw.host.toolchain import require
 from mase_hw.simulate.build.tools import find_build_tools, first_errors, run_tool
 from mase_hw.system.selftest import SelfTest, check_memory
 
-WARNINGS = ("-Wno-lint", "-Wno-style", "-Wno-fatal")
-"""Of code that is not ours; ours has its own lint."""
 SPEED = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
 """A self-test takes seconds, compiling a SoC a minute."""
 MOST_CYCLES = 1_000_000_000
@@ -51,11 +49,22 @@ def build_soc(gateware: Path) -> Path:
     """
     tools = find_build_tools()
     model = gateware.parent / "model"
-    main = gateware.parents[2] / "soc" / "sim_main.cpp"
+    own = gateware.parents[2].resolve() / "soc"
     command = [
         *(str(tools.verilator), "--cc", "--exe", "--build", "-j", "2", "--assert", "--x-initial", "unique"),
-        *("--no-timing", *WARNINGS, "-MAKEFLAGS", SPEED, "--prefix", "Vsim", "--top-module", "sim"),
-        *("--Mdir", str(model), "-o", "soc", "-f", str(gateware / "files.f"), str(main.resolve())),
+        *(
+            "--no-timing",
+            "--timescale",
+            "1ns/1ps",
+            str(own / "foreign.vlt"),
+            "-MAKEFLAGS",
+            SPEED,
+            "--prefix",
+            "Vsim",
+            "--top-module",
+            "sim",
+        ),
+        *("--Mdir", str(model), "-o", "soc", "-f", str(gateware / "files.f"), str(own / "sim_main.cpp")),
     ]
     _run(command, tools.env, "the SoC does not compile")
     return model / "soc"
