@@ -243,7 +243,7 @@ def fused_attention(graph: MaseGraph, node: fx.Node) -> list[str]:
     if len(tensors) == len(_NAMES):
         return ["a query, key and value that are all stored, not computed"]
     _write_out(graph, node, e, tensors)
-    drop(graph, [v for name in tensors if isinstance(v := e.args[name], fx.Node)])
+    drop(graph, [v for name in _NAMES if held[name] is not None and isinstance(v := e.args[name], fx.Node)])
     return []
 
 
