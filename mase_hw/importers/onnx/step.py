@@ -132,7 +132,8 @@ class Step:
 
     def table(self, rows: Tensor, places: Ref) -> Ref:
         """Rows of a stored tensor at places that are data."""
-        made = nn.Embedding(*rows.shape, device="meta")
+        count, size = rows.shape
+        made = nn.Embedding(count, size, device="meta")
         made.register_parameter("weight", nn.Parameter(rows))
         return self.writer.layer(made, places)
 

@@ -65,15 +65,17 @@ def write_recurrent(program: Any, node: fx.Node, name: str) -> Any:
         inputs.append(tuple(given) if name.startswith("lstm") else given[0])
     made = program.graph.call_module(program.layers.recurrent(layer, names, paths, node.name), tuple(inputs))
     values = node.meta["val"] if isinstance(node.meta["val"], tuple | list) else [node.meta["val"]]
-    two: list[Tensor | None] = [None] * len(values)
+    doubled: list[Tensor | None] = [None] * len(values)
     if program.two[inputs[0]] is not None:  # otherwise the graph does for one frame at a time
         given = program.two[inputs[0]].shape
         shapes = [(*given[:-1], v.shape[-1]) if cell or not i else (len(v), given[frames], v.shape[-1])
                   for i, v in enumerate(values)]  # fmt: skip
-        two = [torch.empty(shape, dtype=v.dtype, device="meta") for shape, v in zip(shapes, values, strict=True)]
+        doubled = [torch.empty(shape, dtype=v.dtype, device="meta") for shape, v in zip(shapes, values, strict=True)]
     program.data.add(made)
-    program.two[made] = (two[0], tuple(two[1:])) if name == "lstm" else two[0] if len(two) == 1 else tuple(two)
-    if len(two) == 1:
+    program.two[made] = (
+        (doubled[0], tuple(doubled[1:])) if name == "lstm" else doubled[0] if len(doubled) == 1 else tuple(doubled)
+    )
+    if len(doubled) == 1:
         return made
     parts = [_part(program, made, i) for i in (0, 1)]
     return (parts[0], *(_part(program, parts[1], i) for i in (0, 1))) if name == "lstm" else tuple(parts)

@@ -242,8 +242,9 @@ def fused_attention(graph: MaseGraph, node: fx.Node) -> list[str]:
     tensors = {name: value for name, value in held.items() if value is not None}
     if len(tensors) == len(_NAMES):
         return ["a query, key and value that are all stored, not computed"]
+    unread = [source for source in node.all_input_nodes if stored_tensor(graph, source) is not None]
     _write_out(graph, node, e, tensors)
-    drop(graph, [v for name in tensors if isinstance(v := e.args[name], fx.Node)])
+    drop(graph, unread)
     return []
 
 
