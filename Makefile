@@ -15,6 +15,7 @@ SYNTH_FLAGS ?=
 MUTATION_FLAGS ?=
 VERSIONS_FLAGS ?=
 OPS ?=
+OP ?=
 
 BIN := $(VENV)/bin
 # What is imported is compiled then; compiling everything takes longer than unpacking it.

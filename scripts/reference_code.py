@@ -143,7 +143,7 @@ def _says_of_constant(home: ModuleType, name: str) -> str:
 
 def plugins() -> str:
     """The groups of entry points."""
-    return table(("group", "an entry point is"), [[f"`mase_hw.{name}`", says] for name, says in GROUPS.items()])
+    return table(("group", "an entry point is"), [[f"`{name}`", says] for name, says in GROUPS.items()])
 
 
 def rooms() -> str:

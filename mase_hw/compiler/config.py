@@ -38,7 +38,7 @@ class PluginStep(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(description="of an entry point in the group ``mase_hw.passes``")
+    name: str = Field(description="of an entry point of the group for passes")
     after: str = Field(description="the step of ``compile`` behind which it runs")
     args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
 

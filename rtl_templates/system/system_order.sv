@@ -6,7 +6,7 @@
 //
 // Latency:    1 cycle.
 // Throughput: 1 burst per cycle.
-// Golden:     a queue.
+// Golden:     a FIFO.
 module system_order #(
     parameter int CHANNELS = 2,
     parameter int DEPTH    = 8

@@ -3,7 +3,7 @@
 // system_share_read: several readers at one AXI4 bus without IDs.
 //
 // Requests go out one by one, of those that wait the lowest first; answers come in the
-// order of the requests. A reader that is always first starves nobody for ever: its FIFO
+// order of the requests. A reader that is always first starves none without end: its FIFO
 // is full once the core waits for another one.
 //
 // Every channel has at most OUTSTANDING bursts without an answer and takes every beat.

@@ -14,6 +14,7 @@ import pytest
 from mase_hw import cli
 from mase_hw._version import __version__
 from mase_hw.synth.report import Report
+from mase_hw.system.selftest import SelfTest
 from tests.cli.conftest import Inline, Place
 
 Words = Callable[[Place, Path], list[str]]
@@ -47,6 +48,7 @@ RIGHT: Mapping[str, Words] = {
     "regress": lambda place, out: [str(place.folder / "designs"), "--out", str(place.runs), "--jobs", "1"],
     "synth": lambda place, out: [str(place.bundle)],
     "system": lambda place, out: [str(place.bundle), "--out", str(out / "system")],
+    "soc": lambda place, out: [str(place.bundle), "--out", str(out / "soc")],
     "lint": lambda place, out: [str(out / "one.sv")],
     "ops": lambda place, out: [],
 }
@@ -73,6 +75,7 @@ KEYS = {
     "regress": {"passed", "jobs", "results", "differences"},
     "synth": {"target", "total"},
     "system": {"system", "selftest"},
+    "soc": {"system", "selftest"},
     "lint": {"files", "complaints"},
     "ops": {"ops", "others"},
 }
@@ -89,6 +92,7 @@ WRONG: Mapping[str, list[str]] = {
     "docs": ["nowhere"],
     "env": ["no-such-program"],
     "system": ["nowhere", "--out", "made"],
+    "soc": ["nowhere", "--out", "made"],
 }
 """Arguments that no command takes; the others take none that could be wrong."""
 
@@ -104,6 +108,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Report, "text", lambda _: "text")
     monkeypatch.setattr(Report, "reached", property(lambda _: True))
     monkeypatch.setattr("mase_hw.synth.synthesise.synthesise", lambda *_, **__: made)
+    for name, found in (("write", Path("gateware")), ("build", Path("soc")), ("run", SelfTest(True, "PASS"))):
+        monkeypatch.setattr(f"mase_hw.system.soc.{name}_soc", lambda *_, found=found: found)
 
 
 def one_object(text: str) -> dict[str, Any]:

@@ -48,13 +48,13 @@ CUSTOM_OPS = {
 
 
 class PruneArgs(PassArgs):
-    """Arguments of :func:`prune_transform_pass`."""
+    """Arguments of :func:`prune_weights`."""
 
     below: float = 0.0
 
 
-@graph_pass("prune_transform_pass", args=PruneArgs, needs=("add_common_metadata_analysis_pass",))
-def prune_transform_pass(graph: MaseGraph, args: PruneArgs) -> tuple[MaseGraph, dict[str, Any]]:
+@graph_pass("prune_weights", args=PruneArgs, needs=("add_common_metadata_analysis_pass",))
+def prune_weights(graph: MaseGraph, args: PruneArgs) -> tuple[MaseGraph, dict[str, Any]]:
     """Set the weights of linear layers to zero whose magnitude is below a limit."""
     pruned = 0
     for node in graph.nodes:
