@@ -99,6 +99,11 @@ class AnnotatedGraph:
         """All nodes in order of execution; a snapshot, safe to iterate over while the graph changes."""
         return list(self.model.graph.nodes)
 
+    @staticmethod
+    def holds(node: fx.Node) -> bool:
+        """Whether a node has not been erased, at a cost that does not grow with the graph."""
+        return node.prev.next is node
+
     @property
     def modules(self) -> dict[str, nn.Module]:
         """Every module of the model by its path."""

@@ -109,9 +109,12 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     state.frames = sample.state()
     seen = {(n, r): o for n in graph.nodes for r, o in _results(graph, state, n).items()}
     seen |= {(n, "data_out_0"): seen[user, "data_out_0"] for n, user in masked.constants.items()}
+    own: dict[fx.Node, dict[str, Observer]] = {}
+    for (node, name), observer in parameters.items():
+        own.setdefault(node, {})[name] = observer
     for node in graph.nodes:
         software = graph.meta_of(node).software
-        found = {name: parameters[node, name] for n, name in parameters if n is node}
+        found = dict(own.get(node, {}))
         found |= {name: state.observers[f"{node.name}.{name}"] for name in _inner(graph, node)}
         found |= {arg: seen[source] for arg, source in graph.sources(node).items() if source in seen}
         for arg, observed in found.items():

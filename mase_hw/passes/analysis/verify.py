@@ -51,13 +51,13 @@ def verify_analysis_pass(graph: MaseGraph, args: VerifyArgs) -> tuple[MaseGraph,
         raise broken("graph", "the model's code is not that of the graph; it was not recompiled")
     if HARDWARE_PASS in graph.completed:
         map_what_was_set(graph)
-    edges = 0
+    edges, mapped = 0, HARDWARE_PASS in graph.completed
     for node in graph.nodes:
         _check_node(graph, node, args.formats)
         edges += _check_edges(graph, node, args.formats)
         _check_values(node, {**graph.meta_of(node).common.args.tensors, **graph.meta_of(node).common.results.tensors})
         check_software(graph, node)
-        if HARDWARE_PASS in graph.completed:
+        if mapped:
             check_hardware(graph, node)
     _check_boundary(graph)
     return graph, {"nodes": len(graph.nodes), "edges": edges}

@@ -92,8 +92,8 @@ class Planner:
                     node=node.name,
                     remedy="quantize the float model instead, with all rules in one configuration",
                 )
-        nodes = {n.name: op.name for n in self.graph.nodes if (op := self.graph.op_of(n)) is not None}
-        own = {n: op for n, op in nodes.items() if not self.graph.is_implicit(self.graph.node(n))}
+        found = ((n.name, self.graph.op_of(n)) for n in self.graph.nodes)
+        own = {name: op.name for name, op in found if op is not None and not op.implicit}
         self.args.check(own, known_tensors(self.graph.catalogue), lambda name: gone(self.graph, name))
         refuse_without_hardware(self.graph, self.args)
         refuse_scaled_nodes(self.graph, self.args)

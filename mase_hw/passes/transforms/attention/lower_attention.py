@@ -206,7 +206,7 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     refuse(refused)
     for node in graph.nodes:
         op = graph.op_of(node)
-        if op is None or node not in graph.nodes or written(node, graph.model) is not None:
+        if op is None or not graph.holds(node) or written(node, graph.model) is not None:
             continue
         before = list(node.all_input_nodes)
         if op.name == "cat" and join_by_token(graph, node):
@@ -318,6 +318,6 @@ def _prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
             continue
         if any(written(user, graph.model) is node for user in node.users):
             continue
-        if node in graph.nodes:
+        if graph.holds(node):
             nodes += node.all_input_nodes
             graph.fx_graph.erase_node(node)

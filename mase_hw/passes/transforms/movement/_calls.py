@@ -77,7 +77,7 @@ def drop(graph: MaseGraph, nodes: Sequence[fx.Node]) -> None:
     todo = list(nodes)
     while todo:
         node = todo.pop()
-        if node.users or node.op not in ("call_function", "call_method", "get_attr") or node not in graph.nodes:
+        if node.users or node.op not in ("call_function", "call_method", "get_attr") or not graph.holds(node):
             continue
         todo += node.all_input_nodes
         graph.fx_graph.erase_node(node)

@@ -213,14 +213,14 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     lowered: dict[str, str] = {}
     expanded: dict[str, int] = {}
     for node in graph.nodes:
-        if node not in graph.nodes:
+        if not graph.holds(node):
             continue  # went with the one before it
         name = str(graph.meta_of(node).common.mase_op)
         if (name in MOVES and _move(graph, node)) or (name in JOINS and _join(graph, node, JOINS[name])):
             lowered[node.name] = name
         elif lower_reduction(graph, node, _floats(graph, node)):
             lowered[node.name] = name
-            if node not in graph.nodes:
+            if not graph.holds(node):
                 continue
         count = _broadcast(graph, node)
         if count:

@@ -315,7 +315,7 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     edit.refuse_quantised(graph, "recognising patterns")
     lowered: dict[str, str] = {}
     for rules, node in ((rules, node) for rules in RULES for node in reversed(graph.nodes)):
-        if node not in graph.nodes or node.op not in ("call_function", "call_method", "call_module"):
+        if not graph.holds(node) or node.op not in ("call_function", "call_method", "call_module"):
             continue
         if written(node, graph.model) is not None or not (node.users or node.op == "output"):
             continue
@@ -337,7 +337,7 @@ def _prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
     """Take out what nobody reads any more, and what only that read."""
     while nodes:
         node = nodes.pop()
-        if node.users or node.op in ("placeholder", "output") or node not in graph.nodes:
+        if node.users or node.op in ("placeholder", "output") or not graph.holds(node):
             continue
         if written(node, graph.model) is not None:
             continue
