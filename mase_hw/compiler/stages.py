@@ -111,12 +111,11 @@ def quantise_pipeline(
 
 def _with_plugins(steps: list[Step], settings: CompileConfig) -> list[Step]:
     """Behind every step the passes of plug-ins that were asked for there."""
-    asked = {step.name: [p for p in settings.passes if p.after == step.name] for step in steps}
-    plugged = {
-        name: [Step(p.name, plugin("passes", p.name), p.args, f"running {p.name}") for p in found]
-        for name, found in asked.items()
-    }
-    return [each for step in steps for each in (step, *plugged[step.name])]
+    made: list[Step] = []
+    for step in steps:
+        asked = [p for p in settings.passes if p.after == step.name]
+        made += [step, *(Step(p.name, plugin("passes", p.name), p.args, f"running {p.name}") for p in asked)]
+    return made
 
 
 def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, Any]) -> dict[str, Any]:

