@@ -54,6 +54,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "area_errors": reference_cost.errors,
     "area_unseen": reference_cost.unseen,
     "devices": reference_cost.devices,
+    "not_estimated": reference_cost.not_estimated,
     "names": reference_names.names,
     "plugins": reference_code.plugins,
 }

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from mase_hw.catalogue import default_catalogue
 from mase_hw.cost.devices import DEVICES, DSP_KINDS
+from mase_hw.cost.model import STRUCTURES
 
 
 @functools.cache
@@ -21,6 +23,14 @@ def _script() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def not_estimated() -> str:
+    """The RTL modules of the package's ops whose structure no cost model repeats."""
+    modules = {op.hardware.module for op in default_catalogue() if op.hardware is not None} - set(STRUCTURES)
+    # An unrolled module names its adders and their bits, which are what it costs.
+    named = sorted(name for name in modules if name.startswith("fixed_") and name != "fixed_unrolled")
+    return "\n".join(f"- `{name}`" for name in named)
 
 
 def errors() -> str:

@@ -65,6 +65,10 @@ class OpEntry(Axes):
 
     op: str = Field(default="*", description="pattern of op names, such as ``linear`` or ``*pool*``")
     case: str = Field(default="*", description="pattern of case names")
+    every_module: bool = Field(
+        default=False,
+        description="only the first case of each RTL module of which the entries before this one have none",
+    )
 
 
 class NetworkEntry(Axes):
@@ -171,7 +175,8 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
     Raises:
         ConfigError: If a pattern matches nothing, an engine is unknown, a name is used twice, or nothing is left.
     """
-    jobs = [job for op in matrix.op for job in _op_jobs(op)]
+    played: set[str] = set()
+    jobs = [job for op in matrix.op for job in _op_jobs(op, played)]
     jobs += [job for network in matrix.network for job in _network_jobs(network, folder.resolve())]
     jobs += [job for bundle in matrix.bundle for job in _bundle_jobs(bundle, folder.resolve())]
     if not jobs:
@@ -199,16 +204,20 @@ def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any], inside: tuple
         yield Job(name, f"{build}.{engine}", kind, spec, engine, seed, rate, axes.timeout, inner)
 
 
-def _op_jobs(entry: OpEntry) -> Iterator[Job]:
+def _op_jobs(entry: OpEntry, played: set[str]) -> Iterator[Job]:
+    """The jobs of an entry; ``played`` has the RTL modules of the entries before it, and gets those of this one."""
     found = False
     for op in default_catalogue():
         if op.hardware is None or not fnmatch.fnmatchcase(op.name, entry.op):
             continue
-        for case in op.hardware.cases():
-            if fnmatch.fnmatchcase(case.name, entry.case):
-                found = True
-                build = f"op.{op.name}.{_safe(case.name)}"
-                yield from _runs(entry, build, "op", {"op": op.name, "case": case.name})
+        cases = [case for case in op.hardware.cases() if fnmatch.fnmatchcase(case.name, entry.case)]
+        found = found or bool(cases)
+        if entry.every_module:
+            cases = [] if op.hardware.module in played else cases[:1]
+        played.update(op.hardware.module for _ in cases)
+        for case in cases:
+            build = f"op.{op.name}.{_safe(case.name)}"
+            yield from _runs(entry, build, "op", {"op": op.name, "case": case.name})
     if not found:
         raise ConfigError("no op case matches", field="op", got=f"op {entry.op!r}, case {entry.case!r}")
 

@@ -12,6 +12,7 @@ takes no other with it.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import multiprocessing
@@ -197,6 +198,7 @@ def regress(
     file: Path,
     out: Path,
     *,
+    only: str = "*",
     failed: bool = False,
     waves: bool = False,
     pool: Pool | None = None,
@@ -209,6 +211,7 @@ def regress(
     Args:
         file: The matrix; or a folder of bundles, each of which is simulated at full rate and with stalls.
         out: Folder of builds, runs and reports.
+        only: Pattern of job names; the others are neither run nor compared, and the baseline keeps their figures.
         failed: Run only what has no passed result in ``out``, with waves.
         waves: Write FST of every run.
         pool: Who runs the jobs; one process here by default.
@@ -224,7 +227,11 @@ def regress(
     begin = time.perf_counter()
     say = tell or (lambda _: None)
     matrix = load_matrix(file)
-    jobs = expand(matrix, file if file.is_dir() else file.parent)
+    jobs = [
+        job for job in expand(matrix, file if file.is_dir() else file.parent) if fnmatch.fnmatchcase(job.name, only)
+    ]
+    if not jobs:
+        raise ConfigError("no job of the matrix has such a name", node=matrix.name, field="only", got=only)
     if baseline is not None and not (baseline.exists() or update_baseline):
         # One that is merely missing beside the matrix is a first run; one that was named is a mistake.
         raise ConfigError(
@@ -236,6 +243,8 @@ def regress(
         )
     baseline = baseline or (file / BASELINE if file.is_dir() else file.with_name(BASELINE))
     before = read_baseline(baseline, matrix.name)
+    if before is not None:
+        before = {name: figures for name, figures in before.items() if fnmatch.fnmatchcase(name, only)}
     out = out.resolve()
     try:
         # One at a time in a folder: each removes what earlier ones left of a job.
@@ -265,7 +274,7 @@ def regress(
                         got=[r["job"] for r in report.failures] + report.outdated,
                         remedy=f"see {out / 'report.html'}",
                     )
-                write_baseline(baseline, matrix.name, results)
+                write_baseline(baseline, matrix.name, results, others=only != "*")
                 say(f"wrote {baseline}")
                 report = replace(report, differences=[], baseline=True)
             write_reports(report, out)

@@ -77,15 +77,22 @@ def read_baseline(path: Path, matrix: str) -> dict[str, dict[str, int]] | None:
     return document.get(matrix) if document is not None else None
 
 
-def write_baseline(path: Path, matrix: str, results: Iterable[Result]) -> None:
+def write_baseline(path: Path, matrix: str, results: Iterable[Result], *, others: bool = False) -> None:
     """Put the figures of these results in place of the matrix's.
+
+    Args:
+        path: The file.
+        matrix: Name of the matrix.
+        results: Results of its jobs.
+        others: Whether the figures of its other jobs stay.
 
     Raises:
         EmitError: If the file cannot be written.
         ConfigError: If what is there is not a baseline.
     """
     document = _read(path) or {}
-    document[matrix] = {r["job"]: {f: int(r["figures"][f]) for f in FIGURES if f in r["figures"]} for r in results}
+    figures = {r["job"]: {f: int(r["figures"][f]) for f in FIGURES if f in r["figures"]} for r in results}
+    document[matrix] = {**document.get(matrix, {}), **figures} if others else figures
     try:
         write_json(path, document)
     except OSError as problem:

@@ -32,6 +32,16 @@ def test_product(tmp_path: Path) -> None:
     assert len({j.identity for j in jobs}) == len(jobs)
 
 
+def test_one_case_of_every_module_that_no_entry_before_has(tmp_path: Path) -> None:
+    from mase_hw.catalogue import default_catalogue
+
+    jobs = jobs_of(tmp_path, RELU, "[[op]]\nevery_module = true\n")
+    hardware = {op.name: op.hardware for op in default_catalogue() if op.hardware}
+    modules = [hardware[job.spec["op"]].module for job in jobs]
+    assert sorted(modules) == sorted({h.module for h in hardware.values()})
+    assert [j.name for j in jobs_of(tmp_path, RELU)] == [j.name for j in jobs if j.spec["op"] == "relu"]
+
+
 @pytest.mark.parametrize("name", ["smoke", "full"])
 def test_committed_matrices(name: str) -> None:
     path = ROOT / "regress" / f"{name}.toml"

@@ -97,6 +97,17 @@ def test_pass_baseline_and_regression(runner: Runner, tmp_path: Path) -> None:
     assert runner(RELU, GOOD, failed=True, update_baseline=True).passed
     assert json.loads(baseline.read_text())["small"] == original and runner(RELU, GOOD, failed=True).passed
 
+    # Jobs that are chosen by name alone: of the others no figure is compared, and none is lost.
+    wrong = {job: {**figures, "cycles": figures["cycles"] + 1} for job, figures in original.items()}
+    baseline.write_text(json.dumps({"small": wrong}))
+    chosen = runner(RELU, GOOD, only="op.relu.*", update_baseline=True)
+    relu = [r["job"] for r in chosen.results]
+    assert relu and all(job.startswith("op.relu.") for job in relu) and len(relu) < len(original)
+    kept = {job: (original if job in relu else wrong)[job] for job in original}
+    assert json.loads(baseline.read_text())["small"] == kept and chosen.passed
+    with pytest.raises(ConfigError, match=r"(?s)no job of the matrix has such a name.*op\.gelu"):
+        runner(RELU, GOOD, only="op.gelu*")
+
 
 def test_failures_and_rerun(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = network("broken", "broken")

@@ -18,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("file", type=path, metavar="FILE", help="the matrix, TOML; or a folder of bundles")
     parser.add_argument("--out", type=path, required=True, metavar="FOLDER", help="builds, runs and reports")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="run only jobs with such names, as 'op.relu.*'")
     parser.add_argument("--failed", action="store_true", help="run only what has not passed in FOLDER, with waves")
     parser.add_argument("--waves", action="store_true", help="write an FST of every run")
     parser.add_argument("--jobs", type=whole, metavar="N", help="processes (one a core, at most 8)")
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             report = regress(
                 arguments.file,
                 arguments.out,
+                only=arguments.only,
                 failed=arguments.failed,
                 waves=arguments.waves,
                 pool=pool,
