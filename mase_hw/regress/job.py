@@ -29,6 +29,7 @@ from mase_hw.design.promises import kept
 from mase_hw.design.vectors import Played, Sides
 from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError, MaseHwError, SimulationError
+from mase_hw.hardware.library import source
 from mase_hw.host.disk import write_whole
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
@@ -89,14 +90,18 @@ class OpCase:
         """
         sources = []
         for file in self.hardware.files:
-            own = self.hardware.external(file)
-            sources.append(own if own is not None else rtl_root() / file)
+            path = self.hardware.external(file) or rtl_root() / file
+            if not path.is_file():
+                (made := folder / path.name).parent.mkdir(parents=True, exist_ok=True)
+                made.write_text(source(path), encoding="utf-8")
+                path = made
+            sources.append(path)
         if self.hardware.generated is not None:
             made = self.hardware.generated(self.case.name, self.case.params, self.arithmetic)
             folder.mkdir(parents=True, exist_ok=True)
-            source = folder / f"{made.module}.sv"
-            source.write_text(render_generated(made), encoding="utf-8")
-            return Dut(made.module, (*sources, source), verilog_params(self.case.params), self.streams)
+            own = folder / f"{made.module}.sv"
+            own.write_text(render_generated(made), encoding="utf-8")
+            return Dut(made.module, (*sources, own), verilog_params(self.case.params), self.streams)
         tied = self.hardware.tied(self.case.params)
         parameters = verilog_params(self.case.params)
         memories = self.hardware.memories(self.arithmetic)
