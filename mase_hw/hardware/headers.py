@@ -19,10 +19,11 @@ class Header:
     def __init__(self, record: type[Params], node: str) -> None:
         self._record, self._node = record, node
 
-    def parameters(self, *files: str, **defaults: int) -> str:
+    def parameters(self, *files: str, also: Mapping[str, int] | None = None, **defaults: int) -> str:
         """The declarations of all parameters.
 
         Args:
+            also: Those that the entry of a custom op adds, and their defaults.
             files: Parameters besides those of the record, which take the path of a memory's file; they come last.
             defaults: Those that are not as :func:`~mase_hw.hardware.params.parameter_defaults` has them, for a module
                 that refuses these.
@@ -30,6 +31,7 @@ class Header:
         values = parameter_defaults(self._record)
         self._check(defaults, values, "parameter")
         rows = [("int", name, str(defaults.get(name, value))) for name, value in values.items()]
+        rows += [("int", name, str(value)) for name, value in (also or {}).items()]
         rows += [("", name, '""') for name in files]
         longest = max(len(name) for _, name, _ in rows)
         return ",\n".join(f"parameter {kind:3} {name:{longest}} = {value}" for kind, name, value in rows)

@@ -70,7 +70,7 @@ def source(path: Path) -> str:
 
     Raises:
         OSError: If there is neither.
-        ConfigError: If the template is wrong.
+        ConfigError: If the template is wrong, or both are there.
     """
     return content(path).decode(errors="replace")
 
@@ -78,8 +78,15 @@ def source(path: Path) -> str:
 def content(path: Path) -> bytes:
     """The same as bytes, those of a file unchanged."""
     template = template_of(path)
-    if path.is_file() or not template.is_file():
+    if not template.is_file():
         return path.read_bytes()
+    if path.is_file():
+        raise ConfigError(
+            "a module is there twice",
+            node=str(path),
+            got="a file and a template of it",
+            remedy=f"delete {path.name} or {template.name}",
+        )
     return _rendered(path, template.stat().st_mtime_ns)
 
 
@@ -91,12 +98,12 @@ def _rendered(path: Path, _: int) -> bytes:
         rtl = jinja.get_template(MACROS).make_module({"module": module})
         written = _OWN_LINE.sub(_indented, template.read_text(encoding="utf-8"))
         return jinja.from_string(written).render(rtl=rtl, record=lambda name: _header(name, str(template))).encode()
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, TypeError) as error:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise ConfigError(
             "a template of a module cannot be rendered",
             node=f"{template}{line}",
-            got=error.message or type(error).__name__,
+            got=str(error) or type(error).__name__,
             expected="SystemVerilog with `record` and the macros of `rtl`",
             remedy="docs/adding_an_op.md has a complete one",
         ) from error
