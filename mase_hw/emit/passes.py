@@ -22,12 +22,12 @@ from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
-from mase_hw.emit.render import environment, render_generated, render_top
+from mase_hw.emit.render import render_generated, render_top
 from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
-from mase_hw.hardware.library import content, library_modules
+from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render

@@ -37,7 +37,7 @@ class Header:
         return ",\n".join(f"parameter {kind:3} {name:{longest}} = {value}" for kind, name, value in rows)
 
     def lanes(self, port: str = "data_in_0") -> str:
-        """``Lanes``: how many elements a beat of a port has in all its dimensions."""
+        """``Lanes``: the elements in a beat of a port, all its dimensions together."""
         names = [n for n in parameter_defaults(self._record) if n.startswith(f"{port.upper()}_PARALLELISM_DIM_")]
         rows = [" * ".join(names[at : at + 2]) for at in range(0, len(names), 2)]
         declaration = "localparam int Lanes = "
@@ -48,7 +48,7 @@ class Header:
 
         Args:
             also: Ports that carry what another one else does, by name: the field of that one.
-            lanes: By port, how many elements a beat has, if not ``Lanes``.
+            lanes: By port, the number of elements in a beat, if it is not ``Lanes``.
         """
         fields = port_names(self._record)
         carried = {name: name for name in fields} | dict(also or {})

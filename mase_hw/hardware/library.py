@@ -143,16 +143,22 @@ def render(folder: Path) -> Path:
         The folder.
     """
     for file in library_modules().values():
-        path, text = folder / file, content(rtl_root() / file)
-        if not path.is_file() or path.read_bytes() != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Another process may read it, or write the same.
-            part = path.with_suffix(f".{os.getpid()}")
-            part.write_bytes(text)
-            part.replace(path)
+        write_module(rtl_root() / file, folder / file)
     for stale in set(modules_below(folder)) - set(library_modules().values()):
         (folder / stale).unlink(missing_ok=True)
     return folder
+
+
+def write_module(path: Path, target: Path) -> Path:
+    """Write a module into a file, unless that is there and right; return the file."""
+    text = content(path)
+    if not target.is_file() or target.read_bytes() != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Another process may read it, or write the same.
+        part = target.with_suffix(f".{os.getpid()}")
+        part.write_bytes(text)
+        part.replace(target)
+    return target
 
 
 def with_dependences(files: Iterable[str], external: Callable[[str], Path | None] = lambda _: None) -> tuple[str, ...]:

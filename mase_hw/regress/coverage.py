@@ -186,7 +186,7 @@ def _in_constant_function(before: Sequence[str]) -> bool:
 
 def table(coverage: Coverage, found: Iterable[Gap]) -> str:
     """Lines and branches of every module and of all together, then every gap; Markdown."""
-    known = {path.stem for path in _library()}
+    known = set(_library())
     shares = {f"`{m}`": [coverage.share(kind, m) for kind in KINDS] for m in coverage.modules if m in known}
     shares["all"] = [(sum(a for a, _ in of), sum(b for _, b in of)) for of in zip(*shares.values(), strict=True)]
     lines = ["| module | lines | branches |", "|---|---|---|"]

@@ -29,7 +29,7 @@ from mase_hw.design.promises import kept
 from mase_hw.design.vectors import Played, Sides
 from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError, MaseHwError, SimulationError
-from mase_hw.hardware.library import source
+from mase_hw.hardware.library import write_module
 from mase_hw.host.disk import write_whole
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
@@ -86,22 +86,18 @@ class OpCase:
         """The module, from exactly its declared files.
 
         Args:
-            folder: Where the files of memories inside the module are written.
+            folder: Where the files of memories inside the module are written, and what templates render to.
         """
         sources = []
         for file in self.hardware.files:
             path = self.hardware.external(file) or rtl_root() / file
-            if not path.is_file():
-                (made := folder / path.name).parent.mkdir(parents=True, exist_ok=True)
-                made.write_text(source(path), encoding="utf-8")
-                path = made
-            sources.append(path)
+            sources.append(path if path.is_file() else write_module(path, folder / path.name))
         if self.hardware.generated is not None:
             made = self.hardware.generated(self.case.name, self.case.params, self.arithmetic)
             folder.mkdir(parents=True, exist_ok=True)
-            own = folder / f"{made.module}.sv"
-            own.write_text(render_generated(made), encoding="utf-8")
-            return Dut(made.module, (*sources, own), verilog_params(self.case.params), self.streams)
+            source = folder / f"{made.module}.sv"
+            source.write_text(render_generated(made), encoding="utf-8")
+            return Dut(made.module, (*sources, source), verilog_params(self.case.params), self.streams)
         tied = self.hardware.tied(self.case.params)
         parameters = verilog_params(self.case.params)
         memories = self.hardware.memories(self.arithmetic)

@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
 from mase_hw.emit.read_bundle import read_file, read_manifest
-from mase_hw.emit.render import environment
 from mase_hw.errors import ConfigError
-from mase_hw.hardware.library import content, source, with_dependences
+from mase_hw.hardware.library import content, environment, source, with_dependences
 from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div

@@ -42,16 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _rendered(paths: Sequence[Path], folder: Path) -> dict[Path, Path]:
     """The templates among files and in folders, by what they are written to."""
-    from mase_hw.hardware.library import content, modules_below, template_of
+    from mase_hw.hardware.library import modules_below, template_of, write_module
 
     wanted = [(p, name) for p in paths if p.is_dir() for name in modules_below(p) if not (p / name).is_file()]
     wanted += [(p.parent, p.stem) for p in paths if p.suffix == ".j2"]
-    made: dict[Path, Path] = {}
-    for root, name in wanted:
-        (target := folder / name).parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content(root / name))
-        made[target] = template_of(root / name)
-    return made
+    return {write_module(root / name, folder / name): template_of(root / name) for root, name in wanted}
 
 
 def _about_template(complaint: str, made: dict[Path, Path]) -> str:
