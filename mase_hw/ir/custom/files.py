@@ -80,6 +80,13 @@ def _locate(where: str, name: str, root: Path | None) -> str:
             got=name,
             expected="a path below root, or below the package's rtl_templates",
         )
+    if path.suffix == ".j2":
+        raise ConfigError(
+            "a module is named as the file that its template becomes",
+            field=f"{where}.file",
+            got=name,
+            remedy=f"say {name.removesuffix('.j2')!r}",
+        )
     theirs, ours = root is not None and exists(root / name), exists(rtl_root() / name)
     if theirs and ours:
         raise ConfigError(
