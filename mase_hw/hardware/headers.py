@@ -23,8 +23,8 @@ class Header:
         """The declarations of all parameters.
 
         Args:
-            also: Those that the entry of a custom op adds, and their defaults.
             files: Parameters besides those of the record, which take the path of a memory's file; they come last.
+            also: Those that the entry of a custom op adds, and their defaults.
             defaults: Those that are not as :func:`~mase_hw.hardware.params.parameter_defaults` has them, for a module
                 that refuses these.
         """
