@@ -25,6 +25,7 @@ from benchmarks.vision_transformers import fewest
 from mase_hw.catalogue import default_catalogue
 from mase_hw.emit.estimate import block_rams
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.library import source
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import Arithmetic, Request
 from mase_hw.streams import ceil_div
@@ -91,7 +92,7 @@ def synthesised(module: str, parameters: dict[str, int], folder: Path) -> int:
     work = folder / "_".join([module, *map(str, parameters.values())])
     work.mkdir()
     for file in MEMORY_FILES:
-        (work / f"{file}.sv").write_text((rtl_root() / "lib" / f"{file}.sv").read_text())
+        (work / f"{file}.sv").write_text(source(rtl_root() / "lib" / f"{file}.sv"))
     given = " ".join(f"-G {name}={value}" for name, value in parameters.items())
     files = " ".join(f"{file}.sv" for file in MEMORY_FILES)
     script = [

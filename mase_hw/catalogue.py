@@ -31,6 +31,7 @@ from mase_hw.opdef import (
     OpDef,
     Request,
 )
+from mase_hw.ops._elementwise import ElementwiseParams
 
 __all__ = [
     "EXTERNAL",
@@ -40,6 +41,7 @@ __all__ = [
     "Case",
     "Catalogue",
     "Cycles",
+    "ElementwiseParams",
     "Golden",
     "Hardware",
     "Latency",

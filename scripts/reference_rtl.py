@@ -7,8 +7,8 @@ import textwrap
 from pathlib import Path
 
 from mase_hw.catalogue import default_catalogue
-from mase_hw.host.resources import rtl_root
 from tests.catalogue.headers import read_header
+from tests.rtl import LIBRARY
 
 WIDTH = 120
 _TENSOR = re.compile(r"(?P<tensor>\w+?)_(?:PRECISION_\d|SIGNED|TENSOR_SIZE_DIM_\d|PARALLELISM_DIM_\d)")
@@ -17,7 +17,7 @@ _FIELDS = ("Latency", "Throughput")
 
 def module_files() -> dict[str, list[Path]]:
     """The files of the library and of the ops, by folder."""
-    return {folder: sorted((rtl_root() / folder).glob("*.sv")) for folder in ("lib", "ops")}
+    return {folder: sorted((LIBRARY / folder).glob("*.sv")) for folder in ("lib", "ops")}
 
 
 def comment_of(path: Path) -> dict[str, str]:

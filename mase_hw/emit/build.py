@@ -19,6 +19,7 @@ from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.library import content
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
@@ -341,7 +342,7 @@ class NetlistBuilder:
     def _external(self, file: str, path: Path) -> None:
         """A file of a user; two of them cannot take the same place in the bundle."""
         other = self.netlist.external.setdefault(file, path)
-        if other != path and other.read_bytes() != path.read_bytes():
+        if other != path and content(other) != content(path):
             raise EmitError(
                 "two custom ops have different files of the same name",
                 node=file.removeprefix(EXTERNAL),

@@ -22,11 +22,12 @@ from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
-from mase_hw.emit.render import environment, render_generated, render_top
+from mase_hw.emit.render import render_generated, render_top
 from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
+from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
@@ -105,9 +106,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         EmitError: If the netlist is broken or the folder cannot be written.
         ConfigError: If the top's name is not a SystemVerilog identifier.
     """
-    modules = {path.stem for path in rtl_root().rglob("*.sv")} | {
-        op.hardware.module for op in graph.catalogue if op.hardware is not None
-    }
+    modules = set(library_modules()) | {op.hardware.module for op in graph.catalogue if op.hardware is not None}
     if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in KEYWORDS | modules | {"TOP"}:
         raise ConfigError(
             "the top's name is no identifier that SystemVerilog allows",
@@ -166,7 +165,7 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return content(path)
     except OSError as error:
         raise EmitError("an RTL file cannot be read", node=str(path), got=error.strerror) from error
 

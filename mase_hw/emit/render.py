@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
-from mase_hw.host.resources import rtl_root
+from mase_hw.hardware.library import environment
 from mase_hw.opdef import Generated
 from mase_hw.streams import Stream
 
@@ -21,27 +17,6 @@ module {} #(
     // Folder of the memory files, seen from where the tool runs.
     parameter MEM_DIR = "mem"
 ) ("""
-
-
-def environment() -> jinja2.Environment:
-    """The Jinja environment of all templates: undefined names are errors.
-
-    It is kept, so that templates are compiled once a process and not once a bundle; a file that has changed is read
-    again.
-    """
-    return _environment(rtl_root())
-
-
-@functools.lru_cache(maxsize=4)
-def _environment(root: Path) -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(root),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
 
 
 def describe(stream: Stream) -> str:

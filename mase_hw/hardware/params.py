@@ -250,6 +250,11 @@ def _ports(kind: type[Params]) -> dict[str, Dims]:
     return {name: dims for name, base, dims in _fields(kind) if base is Port}
 
 
+def port_names(kind: type[Params]) -> tuple[str, ...]:
+    """The fields of a record that are ports, in order."""
+    return tuple(_ports(kind))
+
+
 def _names(name: str, base: Any, dims: Dims) -> Iterator[str]:
     """The parameters of a field that is no record of its own."""
     name = name.upper()
@@ -273,6 +278,25 @@ def parameter_names(kind: type[msgspec.Struct]) -> tuple[str, ...]:
         for name, base, dims in _fields(kind)
         for parameter in (parameter_names(base) if _nested(base) else _names(name, base, dims))
     )
+
+
+def parameter_defaults(kind: type[msgspec.Struct]) -> dict[str, int]:
+    """What a module declares for the parameters of a record: the smallest tensors of 8 bits, elsewhere 0.
+
+    A field with a default has that of the field.
+    """
+    own = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    found: dict[str, int] = {}
+    for name, base, dims in _fields(kind):
+        if _nested(base):
+            found |= parameter_defaults(base)
+            continue
+        names = tuple(_names(name, base, dims))
+        values = [8, 0, 1][: len(names)] + [1] * (2 * dims.count) if base in (Port, Precision) else [0] * len(names)
+        if own[name] is not msgspec.NODEFAULT:
+            values = [int(own[name])]
+        found |= zip(names, values, strict=True)
+    return found
 
 
 def _nested(base: Any) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from mase_hw.catalogue import default_catalogue
 from mase_hw.compiler.compile import compile
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.library import library_modules, source
 from mase_hw.host.resources import rtl_root
 from mase_hw.model_spec import load_model
 from mase_hw.regress.job import OpCase
@@ -139,16 +140,16 @@ def gaps(coverage: Coverage, reasons: Mapping[Place, str], *, whole: bool = Fals
         reasons: As :func:`read_reasons` gives them.
         whole: Whether every module of the library should be there: of one that is not, its first line is a gap.
     """
-    sources = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in _library()}
+    sources = {module: source(rtl_root() / file).splitlines() for module, file in _library().items()}
     places = {(p.module, p.line) for kind in KINDS for p in coverage.missed(kind) if p.module in sources}
     if whole:
         places |= {(m, _header(m, sources[m])) for m in set(sources) - set(coverage.modules)}
     return [_gap(module, line, sources[module], reasons) for module, line in sorted(places)]
 
 
-def _library() -> list[Path]:
-    """The files of which designs are made; those of a system stand around a design."""
-    return [path for folder in ("lib", "ops") for path in rtl_root().glob(f"{folder}/*.sv")]
+def _library() -> dict[str, str]:
+    """The modules of which designs are made; those of a system stand around a design."""
+    return {module: file for module, file in library_modules().items() if not file.startswith("system/")}
 
 
 def _header(module: str, lines: Sequence[str]) -> int:
@@ -185,7 +186,7 @@ def _in_constant_function(before: Sequence[str]) -> bool:
 
 def table(coverage: Coverage, found: Iterable[Gap]) -> str:
     """Lines and branches of every module and of all together, then every gap; Markdown."""
-    known = {path.stem for path in _library()}
+    known = set(_library())
     shares = {f"`{m}`": [coverage.share(kind, m) for kind in KINDS] for m in coverage.modules if m in known}
     shares["all"] = [(sum(a for a, _ in of), sum(b for _, b in of)) for of in zip(*shares.values(), strict=True)]
     lines = ["| module | lines | branches |", "|---|---|---|"]

@@ -29,6 +29,7 @@ from mase_hw.design.promises import kept
 from mase_hw.design.vectors import Played, Sides
 from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError, MaseHwError, SimulationError
+from mase_hw.hardware.library import write_module
 from mase_hw.host.disk import write_whole
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
@@ -85,12 +86,12 @@ class OpCase:
         """The module, from exactly its declared files.
 
         Args:
-            folder: Where the files of memories inside the module are written.
+            folder: Where the files of memories inside the module are written, and what templates render to.
         """
         sources = []
         for file in self.hardware.files:
-            own = self.hardware.external(file)
-            sources.append(own if own is not None else rtl_root() / file)
+            path = self.hardware.external(file) or rtl_root() / file
+            sources.append(path if path.is_file() else write_module(path, folder / path.name))
         if self.hardware.generated is not None:
             made = self.hardware.generated(self.case.name, self.case.params, self.arithmetic)
             folder.mkdir(parents=True, exist_ok=True)

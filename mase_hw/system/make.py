@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
 from mase_hw.emit.read_bundle import read_file, read_manifest
-from mase_hw.emit.render import environment
 from mase_hw.errors import ConfigError
-from mase_hw.hardware.library import with_dependences
+from mase_hw.hardware.library import content, environment, source, with_dependences
 from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
@@ -126,7 +125,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     for name in library:
         if f"rtl/{name}" not in files:
             files.insert(len(files) - 1, f"rtl/{name}")
-            system.add(f"rtl/{name}", (rtl_root() / name).read_bytes())
+            system.add(f"rtl/{name}", content(rtl_root() / name))
     widths = [("ADDR_WIDTH", options.address_bits)] if options.data == "memory" else []
     widths.append(("DATA_WIDTH", options.bus))
     bursts = [("BURST", options.burst), ("OUTSTANDING", options.outstanding)] if options.data == "memory" else []
@@ -184,7 +183,7 @@ def _sides(records: tuple[Record, Record]) -> list[tuple[str, int | str]]:
 
 def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
     """The ports of a shell that are those of the system as well: all but the core's, as text and by name."""
-    text = (rtl_root() / f"system/{shell}.sv").read_text(encoding="utf-8")
+    text = source(rtl_root() / f"system/{shell}.sv")
     ports = text.partition("\n) (\n")[2].partition("    // the core\n")[0].rstrip().rstrip(",")
     # Columns are aligned for the widths that are written in the shell.
     ports = re.sub(r"(?<=\S) +", " ", ports).replace("[ ", "[")

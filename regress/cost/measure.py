@@ -18,6 +18,7 @@ from mase_hw.cost.casts import parameters_of
 from mase_hw.emit.netlist import Instance
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.emit.render import render_generated
+from mase_hw.hardware.library import source
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.synth.targets import find_target
@@ -113,7 +114,7 @@ def _write(items: Sequence[Item], folder: Path) -> list[str]:
     for file in dict.fromkeys(file for item in items for file in (*SUPPORT, *item.files)):
         path = folder / "rtl" / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(rtl_root() / file, path)
+        path.write_text(source(rtl_root() / file), encoding="utf-8")
         names.append(f"rtl/{file}")
     for item in items:
         if item.generated is not None and f"{item.generated.module}.sv" not in names:

@@ -7,6 +7,7 @@ import hashlib
 import re
 
 from mase_hw.catalogue import default_catalogue
+from mase_hw.hardware.library import source
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
 
@@ -25,7 +26,7 @@ def digest_of(module: str) -> str:
     """A digest of its sources, blind to comments and white space."""
     digest = hashlib.sha256()
     for file in sorted(files_of(module)):
-        text = (rtl_root() / file).read_text(encoding="utf-8")
+        text = source(rtl_root() / file)
         text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
         digest.update(f"{file}\0{' '.join(text.split())}\0".encode())
     return digest.hexdigest()[:12]

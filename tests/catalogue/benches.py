@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.formats import FixedFormat
-from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset, Stalls
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Direction, Stream
+from tests.rtl import LIBRARY
 
 FOLDER = Path(__file__).parent / "rtl"
 SEED, WATCHDOG, MAX_CYCLES = 9, 400, 30_000
@@ -77,7 +77,7 @@ def on_library(top: str, files: tuple[str, ...], streams: tuple[Stream, ...], **
     """A bench of this folder on library files, or a library module by itself."""
     own = (FOLDER / f"{top}.sv",) if (FOLDER / f"{top}.sv").is_file() else ()
     library = (*SUPPORT, *(f"lib/{file}" for file in files))
-    return Dut(top, tuple(rtl_root() / file for file in library) + own, parameters, streams)
+    return Dut(top, tuple(LIBRARY / file for file in library) + own, parameters, streams)
 
 
 def noise(count: int, fmt: FixedFormat, lanes: int = 1, seed: int = 0) -> npt.NDArray[np.int64]:

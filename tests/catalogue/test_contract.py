@@ -11,14 +11,15 @@ import pytest
 from mase_hw.catalogue import OpDef, Request, default_catalogue, verilog_params
 from mase_hw.errors import UnsupportedError
 from mase_hw.hardware.params import parameter_names, read_params
-from mase_hw.host.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE
 from mase_hw.opdef import SUPPORT
+from tests.rtl import LIBRARY
 
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
 from .headers import read_header, without_comments
 
 # Those of a system stand around a design, not in it: tests/system.
-RTL_FILES = sorted(p.relative_to(rtl_root()).as_posix() for f in ("lib", "ops") for p in rtl_root().glob(f"{f}/*.sv"))
+RTL_FILES = sorted(p.relative_to(LIBRARY).as_posix() for f in ("lib", "ops") for p in LIBRARY.glob(f"{f}/*.sv"))
 
 # Files that neither an op nor the netlist names, and why they are there.
 UNUSED: dict[str, str] = {}
@@ -33,7 +34,7 @@ every_file = pytest.mark.parametrize("file", RTL_FILES)
 
 @every_op
 def test_parameters_are_those_of_the_module(op: OpDef) -> None:
-    header = read_header(rtl_root() / hardware_of(op).file)
+    header = read_header(LIBRARY / hardware_of(op).file)
     settable = [p for p in header.parameters if p.kind == "parameter"]
     files = [p for p in settable if p.default == '""']
     left = LEFT_AT_DEFAULT.get(header.name, {})
@@ -65,7 +66,7 @@ def test_parameters_are_integers_of_32_bits(it: Item) -> None:
 
 @every_case
 def test_ports_are_those_of_the_module(it: Item) -> None:
-    header = read_header(rtl_root() / it.hardware.file)
+    header = read_header(LIBRARY / it.hardware.file)
     wanted = {"clk": "input", "rst": "input"}
     for stream in it.streams:
         backward = "output" if stream.direction == "in" else "input"
@@ -81,7 +82,7 @@ def test_ports_are_those_of_the_module(it: Item) -> None:
 
 @every_file
 def test_files(file: str) -> None:
-    path = rtl_root() / file
+    path = LIBRARY / file
     header = read_header(path)
     assert header.name == path.stem
     assert all(p.default for p in header.parameters), "a parameter without default"
@@ -100,12 +101,12 @@ def test_files(file: str) -> None:
 def test_declared_files(op: OpDef) -> None:
     """They exist, are named once, come after what they instantiate, and each is instantiated."""
     hardware, files = hardware_of(op), files_of(op)
-    assert read_header(rtl_root() / hardware.file).name == hardware.module
+    assert read_header(LIBRARY / hardware.file).name == hardware.module
     assert len(set(files)) == len(files)
     bodies = {}
     for file in files:
-        bodies[file] = without_comments((rtl_root() / file).read_text(encoding="utf-8"))
-    names = {file: read_header(rtl_root() / file).name for file in files}
+        bodies[file] = without_comments((LIBRARY / file).read_text(encoding="utf-8"))
+    names = {file: read_header(LIBRARY / file).name for file in files}
     for at, file in enumerate(files):
         instance = re.compile(rf"^\s*{names[file]}\s+(?:#|u_\w+)\s*\(", re.MULTILINE)
         users = [other for other in files if instance.search(bodies[other]) and other != file]

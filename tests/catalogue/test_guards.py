@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.hardware.library import library_modules, with_dependences
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
+from tests.rtl import LIBRARY
 
 from .elaborate import elaborate
 from .guards import GUARD, Guard, guards_of
@@ -18,7 +18,7 @@ from .harness import HARDWARE_OPS, hardware_of
 from .headers import read_header
 from .test_lint import verilate
 
-FILES = sorted(rtl_root().glob("*/*.sv"))
+FILES = sorted(LIBRARY.glob("*/*.sv"))
 GUARDS = [guard for path in FILES for guard in guards_of(path)]
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
@@ -38,7 +38,7 @@ UNUSED = {"fixed_concat": r"DATA_IN_[23]_\w+", "fixed_function": "ROUNDING|OVERF
 @functools.cache
 def paths(module: str) -> list[Path]:
     """The files of a module and its parts."""
-    return [rtl_root() / file for file in with_dependences([library_modules()[module]])]
+    return [LIBRARY / file for file in with_dependences([library_modules()[module]])]
 
 
 @every_file
@@ -63,7 +63,7 @@ def test_guard(guard: Guard, tools: BuildTools) -> None:
     for taken in guard.taken:
         assert (found := elaborate(files, guard.module, taken, reached=False)).accepted, f"{taken}: {found}"
     relative = with_dependences([library_modules()[guard.module]])
-    code, output = verilate(tools, rtl_root(), guard.module, relative, guard.refused[0])
+    code, output = verilate(tools, LIBRARY, guard.module, relative, guard.refused[0])
     # It may stop at a consequence before it comes to the guard.
     assert code != 0 and re.search(r"USERFATAL|^%Error", output, re.MULTILINE), output
 
@@ -78,7 +78,7 @@ def test_every_fatal_is_a_guard_or_an_assertion(path: Path) -> None:
 @pytest.mark.parametrize("file", sorted({hardware_of(op).file for op in HARDWARE_OPS}))
 def test_no_op_takes_what_cannot_be(file: str) -> None:
     module = Path(file).stem
-    for parameter in read_header(rtl_root() / file).parameters:
+    for parameter in read_header(LIBRARY / file).parameters:
         unused = re.fullmatch(UNUSED.get(module, "-"), parameter.name)
         for pattern, values in NEVER.items():
             if parameter.kind == "parameter" and re.fullmatch(pattern, parameter.name):

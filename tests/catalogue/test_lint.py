@@ -14,10 +14,10 @@ from mase_hw.catalogue import OpDef, verilog_params
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
 from mase_hw.host.locks import locked
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.simulator import FLAGS
 from mase_hw.simulate.build.tools import BuildTools, run_tool
 from mase_hw.simulate.dut import Dut
+from tests.rtl import LIBRARY
 
 from .conftest import Yosys, chosen_groups
 from .groups import group_dut, groups
@@ -62,11 +62,11 @@ def said(request: pytest.FixtureRequest, tools: BuildTools, shared: Path) -> Cal
         verdict = shared / "groups" / f"{dut.top}.silent"
         with locked(shared / f"{dut.top}.lint.lock", "the lint"):
             if not verdict.exists():
-                verdict.write_text(str(verilate(tools, rtl_root(), dut.top, dut.sources, {}, "-DSYNTHESIS") == (0, "")))
+                verdict.write_text(str(verilate(tools, LIBRARY, dut.top, dut.sources, {}, "-DSYNTHESIS") == (0, "")))
         if verdict.read_text() == "True":
             return 0, ""
         return verilate(
-            tools, rtl_root(), it.hardware.module, files_of(it.op), verilog_params(it.case.params), "-DSYNTHESIS"
+            tools, LIBRARY, it.hardware.module, files_of(it.op), verilog_params(it.case.params), "-DSYNTHESIS"
         )
 
     return complaints
@@ -84,12 +84,12 @@ def test_verilator(it: Item, said: Callable[[Item], tuple[int, str]]) -> None:
 def test_a_complaint_about_one_of_several_is_seen(tools: BuildTools, shared: Path, tmp_path: Path) -> None:
     group = groups(ITEMS)[0]
     dut = group_dut(group, shared / "groups")
-    assert verilate(tools, rtl_root(), dut.top, dut.sources, {}, "-DSYNTHESIS") == (0, "")
+    assert verilate(tools, LIBRARY, dut.top, dut.sources, {}, "-DSYNTHESIS") == (0, "")
     copy = tmp_path / f"{group[0].hardware.module}.sv"
-    text = (rtl_root() / group[0].hardware.file).read_text()
+    text = (LIBRARY / group[0].hardware.file).read_text()
     copy.write_text(text.replace("endmodule", "  logic nobody;\n  assign nobody = rst;\nendmodule"))
     sources = [copy if file.name == copy.name else file for file in dut.sources]
-    code, log = verilate(tools, rtl_root(), dut.top, sources, {}, "-DSYNTHESIS")
+    code, log = verilate(tools, LIBRARY, dut.top, sources, {}, "-DSYNTHESIS")
     assert code and "UNUSEDSIGNAL" in log and "nobody" in log
 
 
@@ -106,7 +106,7 @@ def complaints_about(file: Path) -> tuple[str, ...]:
 
 @every_op
 def test_verible(op: OpDef) -> None:
-    complaints = [line for file in files_of(op) for line in complaints_about(rtl_root() / file)]
+    complaints = [line for file in files_of(op) for line in complaints_about(LIBRARY / file)]
     assert not complaints, "\n".join(complaints)
 
 
@@ -115,9 +115,9 @@ def read_slang(it: Item) -> str:
     values = " ".join(f"-G{name}={value}" for name, value in verilog_params(it.case.params).items())
     if (folder := it.memory_folder) is not None:
         # Unlike simulators, synthesis reads the memories.
-        folder = folder.relative_to(rtl_root().parent)
+        folder = folder.relative_to(LIBRARY.parent)
         values += "".join(f' -G{n}="{folder / file_of(n)}"' for n in it.hardware.memories(it.arithmetic))
-    files = " ".join(f"{rtl_root().name}/{file}" for file in files_of(it.op))
+    files = " ".join(f"{LIBRARY.name}/{file}" for file in files_of(it.op))
     return f"read_slang -j 1 --ignore-assertions --top {it.hardware.module} {values} {files}"
 
 
@@ -255,12 +255,12 @@ def test_synthesis_with_abc(op: OpDef, read: Callable[[str, OpDef], tuple[int, s
     assert code == 0 and "Executing ABC pass" in log, log[-3000:]
 
 
-@pytest.mark.parametrize("path", sorted(rtl_root().glob("*/*.sv")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(LIBRARY.glob("*/*.sv")), ids=lambda path: path.stem)
 def test_every_module_by_itself(path: Path, tools: BuildTools) -> None:
     """With its default parameters, the smallest ones of most; test_guards.py refuses everything else around them."""
-    files = with_dependences([path.relative_to(rtl_root()).as_posix()])
+    files = with_dependences([path.relative_to(LIBRARY).as_posix()])
     for flags in ((), ("-DSYNTHESIS",)):
-        assert verilate(tools, rtl_root(), path.stem, files, {}, *flags) == (0, "")
+        assert verilate(tools, LIBRARY, path.stem, files, {}, *flags) == (0, "")
 
 
 FUNCTION = re.compile(r"\bfunction\s+automatic\b[^;(]*?(\w+)\s*\(")
@@ -271,8 +271,8 @@ def functions(file: Path) -> set[str]:
     return set(FUNCTION.findall(without_comments(file.read_text(encoding="utf-8"))))
 
 
-@pytest.mark.parametrize("path", [p for p in sorted(rtl_root().glob("*/*.sv")) if functions(p)], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in sorted(LIBRARY.glob("*/*.sv")) if functions(p)], ids=lambda p: p.stem)
 def test_functions_hide_none_of_the_modules_below(path: Path) -> None:
     """In large designs Verilator finds the function of an outer module instead, and warns with VARHIDDEN."""
-    *below, _ = with_dependences([path.relative_to(rtl_root()).as_posix()])
-    assert not {name for file in below for name in functions(rtl_root() / file)} & functions(path)
+    *below, _ = with_dependences([path.relative_to(LIBRARY).as_posix()])
+    assert not {name for file in below for name in functions(LIBRARY / file)} & functions(path)

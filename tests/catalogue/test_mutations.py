@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from mase_hw.errors import HangError, MismatchError, ResultsError, SimulationError
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines.batch import build
 from mase_hw.simulate.plan import Stalls
 from mase_hw.simulate.result import SimResult
+from tests.rtl import LIBRARY
 
 from .conftest import SHORT
 from .harness import Item, check_departures, check_steps, check_timing, files_of, item, play
@@ -316,7 +316,7 @@ SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {
 
 def faulty(mutation: Mutation) -> str:
     """The file with the fault in it."""
-    text = original = (rtl_root() / mutation.file).read_text(encoding="utf-8")
+    text = original = (LIBRARY / mutation.file).read_text(encoding="utf-8")
     for old, new in mutation.changes:
         assert text.count(old) == 1, f"{mutation.file} has {text.count(old)} times {old!r}"
         text = text.replace(old, new)
@@ -328,7 +328,7 @@ def mutated(mutation: Mutation, folder: Path) -> Path:
     """A copy of the files of the case with the fault in it."""
     for file in files_of(item(mutation.case).op):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(rtl_root() / file, folder / file)
+        shutil.copy(LIBRARY / file, folder / file)
     (folder / mutation.file).write_text(faulty(mutation), encoding="utf-8")
     return folder
 

@@ -10,12 +10,12 @@ import pytest
 from mase_hw.errors import SimulationError
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint
-from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.engines.batch import simulate
 from mase_hw.simulate.plan import Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
+from tests.rtl import LIBRARY
 
 from .benches import FOLDER, MAX_CYCLES, SEED, WATCHDOG, Bench, placed
 from .conftest import Builder, Yosys
@@ -80,9 +80,9 @@ def test_registers_cut_paths(top: str, yosys: Yosys) -> None:
     asked, module = top, top.split()[0]
     if module == "rom_source":
         # Unlike simulators, synthesis reads the memory; below the folder that Yosys runs in.
-        top += f' -GMEM_FILE="{(FOLDER / "one_word.mem").relative_to(rtl_root().parent)}"'
+        top += f' -GMEM_FILE="{(FOLDER / "one_word.mem").relative_to(LIBRARY.parent)}"'
     parts = dict.fromkeys((*SUPPORT, *with_dependences([f"lib/{module}.sv"])))
-    files = " ".join(f"{rtl_root().name}/{file}" for file in parts)
+    files = " ".join(f"{LIBRARY.name}/{file}" for file in parts)
     read = f"read_slang -j 1 --ignore-assertions --top {top} {files}"
     cut = "proc; flatten; opt_clean; delete t:$*ff* t:$mem*"
     inputs = ["clk", "rst", "in_data", "in_valid", "out_ready"]

@@ -12,8 +12,8 @@ from pyslang import syntax
 
 from mase_hw.catalogue import verilog_params
 from mase_hw.host.lint import lint
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import BuildTools
+from tests.rtl import LIBRARY
 
 from .checks import CHECKS
 from .conftest import Yosys
@@ -43,7 +43,7 @@ def test_the_case_is_not_vacuous(it: Item) -> None:
 def test_verilator(request: pytest.FixtureRequest, tools: BuildTools, tmp_path: Path) -> None:
     """All cases as one design, as synthesised, without a word."""
     dut = group_dut(LINEAR, tmp_path)
-    assert verilate(tools, rtl_root(), dut.top, [str(path) for path in dut.sources], {}, "-DSYNTHESIS") == (0, "")
+    assert verilate(tools, LIBRARY, dut.top, [str(path) for path in dut.sources], {}, "-DSYNTHESIS") == (0, "")
 
 
 def test_verible() -> None:
@@ -53,7 +53,7 @@ def test_verible() -> None:
 
 def test_slang_and_no_multiplier(yosys: Yosys) -> None:
     """Yosys reads every case through slang; there is no latch, no way past the registers, and no multiplication."""
-    base = rtl_root().parent
+    base = LIBRARY.parent
     lines = []
     for it in LINEAR:
         dut = it.dut()
@@ -69,7 +69,7 @@ def test_other_parameters_are_refused(tools: BuildTools) -> None:
     it = LINEAR[0]
     dut = it.dut()
     for name, value in verilog_params(it.case.params).items():
-        code, log = verilate(tools, rtl_root(), dut.top, [str(path) for path in dut.sources], {name: int(value) + 1})
+        code, log = verilate(tools, LIBRARY, dut.top, [str(path) for path in dut.sources], {name: int(value) + 1})
         assert code != 0 and re.search(r"USERFATAL|^%Error", log, re.MULTILINE), name
         if name == "STAGES":
             assert "made for other parameters" in log

@@ -109,10 +109,10 @@ def test_new_op(workplace: Path) -> None:
     for folder in ("mase_hw", "rtl_templates", "sim", "tests/catalogue"):
         shutil.copytree(ROOT / folder, workplace / folder, ignore=ignore)
     (workplace / "tests" / "unit").mkdir()
-    for file in ("pyproject.toml", "tests/conftest.py", "tests/long_runs.toml", "tests/unit/oracle.py"):
+    for file in ("pyproject.toml", "tests/conftest.py", "tests/long_runs.toml", "tests/unit/oracle.py", "tests/rtl.py"):
         shutil.copy(ROOT / file, workplace / file)
     files = shown_files(NEW_OP)
-    assert set(files) == {"mase_hw/ops/square.py", "rtl_templates/ops/fixed_square.sv"}
+    assert set(files) == {"mase_hw/ops/square.py", "rtl_templates/ops/fixed_square.sv.j2"}
     for name, text in files.items():
         (workplace / name).write_text(text, encoding="utf-8")
     for command in (("check",), ("format", "--check")):

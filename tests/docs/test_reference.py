@@ -18,12 +18,12 @@ from mase_hw import cli
 from mase_hw.cli.main import COMMANDS
 from mase_hw.compiler.config import CompileConfig, default_file, load_config, schema
 from mase_hw.errors import ConfigError
-from mase_hw.host.resources import rtl_root
 from mase_hw.options import models_below, options_of
 from mase_hw.passes.analysis.statistics import StatisticsConfig
 from scripts import reference, reference_code, reference_rtl
 from scripts.reference_options import all_passes, models
 from tests.docs.pages import PAGES, ROOT, blocks
+from tests.rtl import LIBRARY
 
 REGIONS = [
     (page, match["words"]) for page in PAGES for match in reference.REGION.finditer(page.read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def test_every_facet_is_described() -> None:
 def test_every_module_is_described() -> None:
     page = (ROOT / "docs" / "rtl_library.md").read_text(encoding="utf-8")
     described = re.findall(r"^- \*\*`(\w+)`\*\*", page, re.MULTILINE)
-    files = [*(rtl_root() / "lib").glob("*.sv"), *(rtl_root() / "ops").glob("*.sv")]
+    files = [*(LIBRARY / "lib").glob("*.sv"), *(LIBRARY / "ops").glob("*.sv")]
     assert sorted(described) == sorted(file.stem for file in files)
     words = " ".join(page.split())
     assert words.count("*Latency*: ") == words.count("*Throughput*: ") == len(files)

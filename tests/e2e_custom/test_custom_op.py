@@ -27,13 +27,13 @@ from mase_hw.emit.passes import (
 from mase_hw.errors import SimulationError
 from mase_hw.formats import FixedFormat
 from mase_hw.host.lint import lint
-from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import cast
 from mase_hw.ops._elementwise import registered
 from tests.docs.pages import blocks
+from tests.rtl import LIBRARY
 from tests.unit.pipeline import RANGES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
@@ -169,7 +169,7 @@ def test_parameters_of_an_external_module_are_transposed(work: Path) -> None:
     assert linear.hardware is not None and linear.golden is not None
     root = work / "turned"
     root.mkdir()
-    text = (rtl_root() / linear.hardware.file).read_text(encoding="utf-8")
+    text = (LIBRARY / linear.hardware.file).read_text(encoding="utf-8")
     (root / "turned_linear.sv").write_text(text.replace("module fixed_linear", "module turned_linear"))
 
     def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> Any:

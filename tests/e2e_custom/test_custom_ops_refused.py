@@ -119,6 +119,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], type[MaseHwError], str]] = {
     "unknown toolchain": (lambda r: ops(r, toolchain="HSL"), ConfigError, r"toolchain: .*'EXTERNAL'"),
     "toolchain that compiles nothing": (lambda r: ops(r, toolchain="HLS"), ConfigError, "toolchain"),
     "missing file": (lambda r: ops(r, file="other.sv"), ConfigError, r"rtl/other\.sv"),
+    "template as a file": (lambda r: ops(r, file="my_abs.sv.j2"), ConfigError, "say 'my_abs.sv'"),
     "missing dependence": (lambda r: ops(r, dependence_files=["parts/helpr.sv"]), ConfigError, "parts/helper.sv"),
     "missing folder": (lambda r: ops(r / "none"), ConfigError, "no such folder"),
     "no folder": (
@@ -190,6 +191,24 @@ def test_a_file_that_is_gone_when_it_is_needed(rtl: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
+TEMPLATE = """\
+{% set header = record("mase_hw.catalogue:ElementwiseParams") %}
+module my_abs #(
+    {{ header.parameters(also={"TIMES": 3}) }},
+
+    {{ header.lanes() }}
+) (
+    {{ header.ports() }}
+);
+
+  {{ rtl.elementwise_check() }}
+  {{ rtl.cast_slice("data_in_0", "data_in_0", of="DATA_IN_0") }}
+  if (TIMES != 5) begin : g_times
+    $fatal(1, "my_abs: TIMES is not that of the entry");
+  end
+
+endmodule
+"""
 FILES: dict[str, tuple[dict[str, str], list[str], str, str]] = {
     "a file of one's own": (
         {"my_abs.sv": with_ports("my_abs", "  if (1) begin : g_one helper u_a[3:0] (); end\n")}, [],
@@ -217,6 +236,31 @@ def test_files_of_the_package_are_found(instance: str, rtl: Path, tmp_path: Path
     below = with_dependences([f"lib/{name}.sv"])
     assert design.manifest["rtl"].index(f"rtl/{below[-1]}") < design.manifest["rtl"].index("rtl/external/my_abs.sv")
     assert {f"rtl/{file}" for file in below} <= set(design.manifest["rtl"])
+
+
+def test_a_template_becomes_the_module(rtl: Path, tmp_path: Path) -> None:
+    """With the parameters of the op that it is like and those of the entry, and what its macros instantiate."""
+    (rtl / "my_abs.sv").unlink()
+    (rtl / "my_abs.sv.j2").write_text(TEMPLATE)
+
+    def times(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        fmt = a.formats["data_in_0"]
+        return {
+            "data_out_0": cast(t["data_in_0"] * int(a.attributes["times"]), fmt.frac_width, a.formats["data_out_0"])
+        }
+
+    custom = {"functions": {twice: entry(rtl, args={"x": "data_in", "times": "config"}) | {"golden": times}}}
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return twice(x, times=5)
+
+    design = mase_hw.compile(Net(), torch.ones(1, 4), out=tmp_path / "out", custom_ops=custom)
+    text = (design.path / "rtl/external/my_abs.sv").read_text()
+    assert "    parameter int TIMES                        = 3,\n" in text and "{{" not in text
+    files = design.manifest["rtl"]
+    assert files.index("rtl/lib/fixed_cast_slice.sv") < files.index("rtl/external/my_abs.sv")
+    assert {"rtl/lib/elementwise_check.sv", "rtl/lib/fixed_cast_unit.sv"} < set(files)
 
 
 @pytest.mark.parametrize("name", FILES)

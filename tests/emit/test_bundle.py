@@ -27,6 +27,7 @@ from mase_hw.emit.read_bundle import read_manifest
 from mase_hw.errors import EmitError, PassOrderError
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 from tests.emit.bundles import CONFIG, content, emit, rewrite
+from tests.rtl import LIBRARY
 from tests.unit.pipeline import MLP, Functional, inputs, mapped, seeded
 
 
@@ -52,10 +53,10 @@ def test_what_is_in_it(emitted: Path) -> None:
     assert {"synth/vivado.tcl", "synth/quartus.tcl", "synth/clock.xdc", "synth/yosys_ecp5.ys"} <= set(files)
 
 
-def test_rtl_is_copied_unchanged(emitted: Path, root: Path) -> None:
+def test_rtl_is_that_of_the_library(emitted: Path) -> None:
     for name in json.loads((emitted / "manifest.json").read_text())["rtl"]:
         if name != "rtl/top.sv":
-            assert (emitted / name).read_bytes() == (root / "rtl_templates" / name.removeprefix("rtl/")).read_bytes()
+            assert (emitted / name).read_bytes() == (LIBRARY / name.removeprefix("rtl/")).read_bytes()
 
 
 SCRIPT = """

@@ -16,10 +16,10 @@ import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint, references_into_blocks
-from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools, lint_bundle
 from tests.emit.designs import DESIGNS
+from tests.rtl import LIBRARY
 from tests.unit.pipeline import OWN_FRAMES
 
 GOLDEN = Path(__file__).parent / "golden" / "top.sv"
@@ -58,12 +58,12 @@ def test_verilator_has_no_warning(bundles: dict[str, mase_hw.Design], tools: Bui
 
 def library_names(pattern: str, *files: str) -> set[str]:
     """What that pattern finds in files of the library."""
-    return {name for file in files for name in re.findall(pattern, (rtl_root() / file).read_text())}
+    return {name for file in files for name in re.findall(pattern, (LIBRARY / file).read_text())}
 
 
 def test_nodes_with_names_of_the_library_hide_nothing(tmp_path: Path, tools: BuildTools) -> None:
     """Nodes called like functions of the library, and like instances in the modules that the design has."""
-    every = [path.relative_to(rtl_root()).as_posix() for path in sorted(rtl_root().glob("*/*.sv"))]
+    every = [path.relative_to(LIBRARY).as_posix() for path in sorted(LIBRARY.glob("*/*.sv"))]
     names = library_names(r"\bfunction\s+automatic\b[^;(]*?(\w+)\s*\(", *every)
     names |= library_names(r"\bu_(\w+)", *with_dependences(["ops/fixed_linear.sv"]))
     # Modules have attributes of their own, and fx gives no node the name of a builtin.

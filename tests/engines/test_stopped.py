@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import SimulationError
-from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset, Stalls
 from mase_hw.simulate.result import SimResult
 from tests.engines.conftest import ENGINES, Builder, play
+from tests.rtl import LIBRARY
 from tests.sim.conftest import RTL, slice_dut
 
 HERE = Path(__file__).parent
@@ -21,7 +21,7 @@ BREAKS = {5: "valid dropped before ready", 6: r"data changed from [0-9a-f]{4} to
 
 
 def watched(fault: int) -> Dut:
-    library = (rtl_root() / file for file in (*SUPPORT, "lib/stream_check.sv"))
+    library = (LIBRARY / file for file in (*SUPPORT, "lib/stream_check.sv"))
     sources = (*library, RTL / "faulty_slice.sv", HERE / "rtl" / "watched_slice.sv")
     return Dut("watched_slice", sources, {"WIDTH": 8, "FAULT": fault}, slice_dut().streams)
 

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.opdef import SUPPORT
 from mase_hw.synth.tools import yosys_data
+from tests.rtl import LIBRARY
 
 SOURCES = Path(__file__).parent / "sv"
 LIMIT_S = 300
@@ -115,14 +115,14 @@ def compile_all(proofs: Iterable[Proof], mutants: Mapping[str, Mutant], folder: 
     Raises:
         AssertionError: If the text to be changed is not there, or with Yosys's log.
     """
-    jobs: list[tuple[Proof, str, Path, str | None]] = [(p, p.id, rtl_root() / "lib", None) for p in proofs]
+    jobs: list[tuple[Proof, str, Path, str | None]] = [(p, p.id, LIBRARY / "lib", None) for p in proofs]
     for name, mutant in mutants.items():
-        text = (rtl_root() / "lib" / f"{mutant.file}.sv").read_text(encoding="utf-8")
+        text = (LIBRARY / "lib" / f"{mutant.file}.sv").read_text(encoding="utf-8")
         assert text.count(mutant.old) == 1, (
             f"{name}: {mutant.file}.sv has {text.count(mutant.old)} times {mutant.old!r}"
         )
         library = folder / "faulty" / name
-        shutil.copytree(rtl_root() / "lib", library, dirs_exist_ok=True)
+        shutil.copytree(LIBRARY / "lib", library, dirs_exist_ok=True)
         (library / f"{mutant.file}.sv").write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         jobs.append((mutant.proof, name, library, mutant.property))
     _compile(jobs, folder)

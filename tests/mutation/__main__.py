@@ -33,16 +33,16 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.command == "reasons":
         campaign.explain(campaign.ROOT / score.KEPT)
     if arguments.command == "run":
-        files = [campaign.ROOT / file for file in arguments.files] or campaign.sources()
+        files = [campaign.place(file) for file in arguments.files] or campaign.sources()
         if arguments.alive:
             judged = score.read(arguments.score)
-            names = [path.relative_to(campaign.ROOT).as_posix() for path in files]
-            stale = score.changed_since(judged, campaign.ROOT, names)
-            files = [campaign.ROOT / name for name in names if name in judged and name not in stale]
+            names = [campaign.name(path) for path in files]
+            stale = score.changed_since(judged, campaign.place, names)
+            files = [campaign.place(name) for name in names if name in judged and name not in stale]
         if arguments.changed and arguments.score.is_file():
-            names = [path.relative_to(campaign.ROOT).as_posix() for path in files]
-            stale = score.changed_since(score.read(arguments.score), campaign.ROOT, names)
-            files = [campaign.ROOT / name for name in stale if name in names]
+            names = [campaign.name(path) for path in files]
+            stale = score.changed_since(score.read(arguments.score), campaign.place, names)
+            files = [campaign.place(name) for name in stale if name in names]
         say = lambda text: print(f"==> {text}", flush=True)  # noqa: E731
         campaign.update(
             files, arguments.score, arguments.work.resolve(), arguments.jobs, say, arguments.seed, arguments.alive
@@ -54,8 +54,8 @@ def check(kept: Path) -> int:
     """Print the totals and everything that is wrong; files that changed since are no fault of the score."""
     result = score.read(kept)
     print("\n".join(score.lines(result)))
-    names = [path.relative_to(campaign.ROOT).as_posix() for path in campaign.sources()]
-    for file in score.changed_since(result, campaign.ROOT, names):
+    names = [campaign.name(path) for path in campaign.sources()]
+    for file in score.changed_since(result, campaign.place, names):
         print(f"changed since it was judged: {file}")
     wrong = score.problems(result, score.read_reasons(campaign.ROOT / score.REASONS))
     for problem in wrong:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mase_hw.host.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE
+from tests.rtl import LIBRARY
 
 from . import golden_campaign, rtl_campaign, score
 from .golden_reach import GOLDEN
@@ -22,8 +23,18 @@ GUARDS = 3
 
 def sources() -> list[Path]:
     """Every file that is mutated; what stands around a design (``system``) is reached by no case of the catalogue."""
-    rtl = [path for folder in ("lib", "ops") for path in sorted(rtl_root().glob(f"{folder}/*.sv"))]
+    rtl = [path for folder in ("lib", "ops") for path in sorted(LIBRARY.glob(f"{folder}/*.sv"))]
     return [*rtl, *GOLDEN]
+
+
+def place(file: str) -> Path:
+    """Where a file that the score names lies: RTL is mutated as it is rendered."""
+    return (LIBRARY.parent if file.endswith(".sv") else ROOT) / file
+
+
+def name(path: Path) -> str:
+    """What the score calls a file; the inverse of :func:`place`."""
+    return path.relative_to(LIBRARY.parent if path.suffix == ".sv" else ROOT).as_posix()
 
 
 def mutants_of(path: Path) -> list[Mutant]:
@@ -83,10 +94,10 @@ def update(
             if (outcome := known.get(m.file, {}).get(m.id)) and outcome.verdict != "survived":
                 believed[m.id] = outcome
     outcomes = believed | judge([m for m in asked if m.id not in believed], work, jobs, say)
-    names = {path.relative_to(ROOT).as_posix() for path in sources()}
+    names = {name(path) for path in sources()}
     result = {file: part for file, part in result.items() if file in names}
     for path, some in mutants.items():
-        file = path.relative_to(ROOT).as_posix()
+        file = name(path)
         text = path.read_text(encoding="utf-8")
         result[file] = (score.digest_of(path), score.entries(some, outcomes, text))
     result = score.with_reasons(result, score.read_reasons(ROOT / score.REASONS))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from mase_hw.host.resources import rtl_root
+from mase_hw.host.resources import PACKAGE
 from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from tests.rtl import LIBRARY
 
 from .ledger import Ledger, Outcome, digest
 from .mutant import Mutant, named
@@ -26,21 +27,21 @@ GUARDS = "guards"
 def mutants_of(path: Path) -> list[Mutant]:
     """Every mutant of a module."""
     text = path.read_text(encoding="utf-8")
-    return named(path.relative_to(rtl_root().parent).as_posix(), text, edits(path.name, text))
+    return named(path.relative_to(LIBRARY.parent).as_posix(), text, edits(path.name, text))
 
 
 def key_of_everything() -> str:
     """A hash of what decides about RTL: sources, cases, goldens, benches and this runner."""
-    root = rtl_root().parent
+    root = PACKAGE.parent
     globs = (
-        "rtl_templates/*/*.sv",
+        "rtl_templates/*/*.sv*",
         "mase_hw/**/*.py",
         "sim/batch/*",
         "tests/catalogue/**/*.*",
         "tests/mutation/rtl_*.py",
     )
     files = [path for glob in (*globs, "tests/mutation/clones.py") for path in sorted(root.glob(glob))]
-    return digest(p for p in files if p.suffix in (".py", ".sv", ".cpp", ".h"))
+    return digest(p for p in files if p.suffix in (".py", ".sv", ".j2", ".cpp", ".h"))
 
 
 class Reach:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mase_hw.hardware.library import with_dependences
-from mase_hw.host.resources import rtl_root
 from tests.catalogue.elaborate import elaborate
 from tests.catalogue.guards import guards_of
+from tests.rtl import LIBRARY
 
 from .ledger import Outcome
 from .mutant import Mutant
@@ -24,7 +24,7 @@ def judge_guard(mutant: Mutant, trials: Sequence[Trial]) -> Outcome:
     """
     path = source_of(mutant)
     text = mutant.apply(path.read_text(encoding="utf-8"))
-    files = [rtl_root() / file for file in with_dependences([path.relative_to(rtl_root()).as_posix()])]
+    files = [LIBRARY / file for file in with_dependences([path.relative_to(LIBRARY).as_posix()])]
     changed = [(str(file), text if file == path else file.read_text(encoding="utf-8")) for file in files]
     if not (found := elaborate(changed, path.stem, {}, reached=False)).accepted:
         return Outcome("killed", f"refuses the default parameters: {[*found.fatal.values(), *found.errors][0]}"[:160])

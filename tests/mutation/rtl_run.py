@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from mase_hw.errors import MaseHwError, SimulationError, ToolError
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.engines.batch import build, write_batch_plan
@@ -21,6 +20,7 @@ from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import Plan
 from mase_hw.simulate.run import HOST, Run
 from tests.catalogue.test_lint import verilate
+from tests.rtl import LIBRARY
 
 from .clones import TOP, foreign, write
 from .ledger import Outcome
@@ -36,7 +36,7 @@ MOST = 24
 
 def source_of(mutant: Mutant) -> Path:
     """The file that a mutant changes."""
-    return rtl_root().parent / mutant.file
+    return LIBRARY.parent / mutant.file
 
 
 def mutated(mutant: Mutant) -> dict[Path, str]:
@@ -60,7 +60,7 @@ def try_all(trial: Trial, mutants: Sequence[Mutant], folder: Path, tools: BuildT
     outcomes: dict[str, Outcome] = {}
     for mutant in mutants:
         if complaint := refused(trial, mutated(mutant), folder / "lint", tools):
-            outcomes[mutant.id] = Outcome("refused", complaint.replace(f"{rtl_root()}/", ""))
+            outcomes[mutant.id] = Outcome("refused", complaint.replace(f"{LIBRARY}/", ""))
     rest = [m for m in mutants if m.id not in outcomes]
     for start in range(0, len(rest), MOST):
         outcomes |= _together(trial, rest[start : start + MOST], folder / str(start), tools)
@@ -76,7 +76,7 @@ def refused(trial: Trial, changed: Mapping[Path, str], folder: Path, tools: Buil
         if source in changed:
             files[-1] = str(folder / source.name)
             Path(files[-1]).write_text(changed[source], encoding="utf-8")
-    code, output = verilate(tools, rtl_root(), trial.dut.top, files, trial.dut.parameters)
+    code, output = verilate(tools, LIBRARY, trial.dut.top, files, trial.dut.parameters)
     first = next((line for line in output.splitlines() if line.startswith("%")), f"exit code {code}")
     return first.replace(f"{folder}/", "")[:160] if code or output else ""
 
@@ -114,7 +114,7 @@ def _by_itself(trial: Trial, changed: Mapping[Path, str], folder: Path, tools: B
     try:
         built = _build(trial, {1: changed}, folder / "mutant", tools)
     except (SimulationError, ToolError):
-        return Outcome("refused", complaint.replace(f"{rtl_root()}/", "")[:160])
+        return Outcome("refused", complaint.replace(f"{LIBRARY}/", "")[:160])
     return _play(built, list(_plans(trial, built, folder / "mutant")), 1)
 
 

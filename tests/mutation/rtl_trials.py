@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.catalogue import Memory
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits, Plan, SimulationOptions, write_plan
 from mase_hw.simulate.result import SimResult
@@ -18,6 +17,7 @@ from tests.catalogue.elaborate import Elaborated, elaborate
 from tests.catalogue.harness import ITEMS, Item, plan_of
 from tests.catalogue.memories import write_memories
 from tests.catalogue.primitives import BENCHES
+from tests.rtl import LIBRARY
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Trial:
     @property
     def files(self) -> tuple[str, ...]:
         """The sources that may be mutated, below ``rtl_templates``."""
-        root = rtl_root()
+        root = LIBRARY
         return tuple(p.relative_to(root).as_posix() for p in self.dut.sources if p.is_relative_to(root))
 
     @functools.cached_property

@@ -7,7 +7,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -143,10 +143,10 @@ def read(path: Path) -> Score:
     return {file: (part["digest"], [Entry(*row) for row in part["mutants"]]) for file, part in files.items()}
 
 
-def changed_since(score: Score, root: Path, files: Iterable[str]) -> list[str]:
+def changed_since(score: Score, place: Callable[[str], Path], files: Iterable[str]) -> list[str]:
     """Files whose code is not the one that was judged, or that never were; and those that are gone."""
     now = set(files)
-    stale = [file for file, (digest, _) in score.items() if file not in now or digest_of(root / file) != digest]
+    stale = [file for file, (digest, _) in score.items() if file not in now or digest_of(place(file)) != digest]
     return sorted({*stale, *(now - set(score))})
 
 

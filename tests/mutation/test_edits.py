@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from mase_hw.host.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE
 from tests.catalogue.elaborate import elaborate
+from tests.rtl import LIBRARY
 
 from . import golden_edits, rtl_edits
 from .mutant import Mutant, named, sample
@@ -142,7 +143,7 @@ def test_equal_lines_have_different_names() -> None:
     assert len({m.id for m in named("m.sv", text, rtl_edits.edits("m.sv", text))}) == 2
 
 
-@pytest.mark.parametrize("path", sorted(rtl_root().glob("lib/*.sv")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(LIBRARY.glob("lib/*.sv")), ids=lambda path: path.stem)
 def test_mutants_of_modules_are_systemverilog(path: object) -> None:
     """Each can at least be parsed: what it means is another question."""
     text = path.read_text(encoding="utf-8")  # type: ignore[attr-defined]

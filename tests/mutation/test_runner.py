@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.host.resources import PACKAGE, rtl_root
+from mase_hw.host.resources import PACKAGE
 from mase_hw.simulate.build.tools import find_build_tools
+from tests.rtl import LIBRARY
 
 from . import golden_campaign
 from .ledger import Ledger, Outcome
@@ -18,7 +19,7 @@ from .rtl_guards import judge_guard
 from .rtl_run import try_all
 from .rtl_trials import trials, trials_of
 
-CAST, SLICE = rtl_root() / "lib/fixed_cast_unit.sv", rtl_root() / "lib/register_slice.sv"
+CAST, SLICE = LIBRARY / "lib/fixed_cast_unit.sv", LIBRARY / "lib/register_slice.sv"
 
 
 def made(path: Path, old: str, new: str, *, guard: bool = False) -> Mutant:
@@ -27,7 +28,7 @@ def made(path: Path, old: str, new: str, *, guard: bool = False) -> Mutant:
     assert text.count(old) == 1, old
     start = len(text[: text.index(old)].encode())
     edit = Edit(start, start + len(old.encode()), new, "made", guard)
-    return named(path.relative_to(PACKAGE.parent).as_posix(), text, [edit])[0]
+    return named(path.relative_to(LIBRARY.parent).as_posix(), text, [edit])[0]
 
 
 HANDSHAKE = """\
@@ -97,7 +98,7 @@ def test_mutants_in_other_branches_are_not_tried(cast: object) -> None:
 
 def test_mutants_of_a_guard() -> None:
     """Neither too lax nor too strict, at the smallest legal value and just below it."""
-    path = rtl_root() / "lib/elementwise_check.sv"
+    path = LIBRARY / "lib/elementwise_check.sv"
     old = "IN_LANES_0 < 1 "
     verdicts = {
         new: judge_guard(made(path, old, new, guard=True), trials())

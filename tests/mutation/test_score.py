@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mase_hw.host.resources import rtl_root
+from tests.rtl import LIBRARY
 
 from . import campaign, score
 from .__main__ import main
@@ -19,7 +19,7 @@ from .ledger import Outcome
 from .mutant import Mutant
 from .score import Entry, Score
 
-NAMES = [path.relative_to(campaign.ROOT).as_posix() for path in campaign.sources()]
+NAMES = [campaign.name(path) for path in campaign.sources()]
 
 
 @pytest.fixture(scope="module")
@@ -42,30 +42,30 @@ def test_the_kept_score(kept: Score, reasons: dict[str, dict[str, str]]) -> None
     assert written["totals"] == score.totals(kept)
     page = (campaign.ROOT / "docs" / "mutation.md").read_text(encoding="utf-8")
     assert "\n".join(score.lines(kept)) in page, "docs/mutation.md shows another score"
-    if changed := score.changed_since(kept, campaign.ROOT, NAMES):
+    if changed := score.changed_since(kept, campaign.place, NAMES):
         warnings.warn(f"regress/mutation.json is older than {', '.join(changed)}: `make mutation`", stacklevel=1)
 
 
 def test_the_kept_mutants_are_those_of_the_sources(kept: Score) -> None:
     """Of every file that did not change since: the same mutants, chosen again."""
-    changed = score.changed_since(kept, campaign.ROOT, NAMES)
+    changed = score.changed_since(kept, campaign.place, NAMES)
     for file, (_, entries) in kept.items():
         if file not in changed:
-            chosen = campaign.chosen(campaign.ROOT / file)
+            chosen = campaign.chosen(campaign.place(file))
             assert [m.id for m in chosen] == [entry.id for entry in entries], file
 
 
 def test_reasons_are_of_mutants(kept: Score, reasons: dict[str, dict[str, str]]) -> None:
     """A reason without its mutant is out of date, unless the file has changed since."""
-    changed = score.changed_since(kept, campaign.ROOT, NAMES)
+    changed = score.changed_since(kept, campaign.place, NAMES)
     for file, some in reasons.items():
-        known = {m.id for m in campaign.mutants_of(campaign.ROOT / file)}
+        known = {m.id for m in campaign.mutants_of(campaign.place(file))}
         assert file in changed or set(some) <= known, file
 
 
 def test_what_is_killed_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only mutants that survived, and those that were never judged, are judged when nothing else is asked for."""
-    path = rtl_root() / "lib/skid_buffer.sv"
+    path = LIBRARY / "lib/skid_buffer.sv"
     mutants = campaign.chosen(path)
     file, fates = mutants[0].file, ["killed", "refused", "equivalent", "survived"]
     judged = [entry(m.id, fate) for m, fate in zip(mutants, fates, strict=False)]
@@ -90,17 +90,17 @@ def test_what_changed_is_named(tmp_path: Path) -> None:
     files = ["lib/skid_buffer.sv", "lib/row_end.sv", "lib/stream_join.sv"]
     for file in files:
         (tmp_path / file).parent.mkdir(exist_ok=True)
-        shutil.copy(rtl_root() / file, tmp_path / file)
+        shutil.copy(LIBRARY / file, tmp_path / file)
     judged: Score = {file: (score.digest_of(tmp_path / file), []) for file in files}
     skid, row = (tmp_path / file for file in files[:2])
     skid.write_text(skid.read_text() + "// another comment\n")
-    assert score.changed_since(judged, tmp_path, files) == []
+    assert score.changed_since(judged, tmp_path.joinpath, files) == []
     row.write_text(row.read_text().replace("endmodule", "  logic more;\nendmodule"))
-    assert score.changed_since(judged, tmp_path, files) == [files[1]]
+    assert score.changed_since(judged, tmp_path.joinpath, files) == [files[1]]
     (tmp_path / files[2]).unlink()
-    assert score.changed_since(judged, tmp_path, files[:2]) == files[1:]
+    assert score.changed_since(judged, tmp_path.joinpath, files[:2]) == files[1:]
     del judged[files[0]]
-    assert score.changed_since(judged, tmp_path, files[:2]) == sorted(files)
+    assert score.changed_since(judged, tmp_path.joinpath, files[:2]) == sorted(files)
 
 
 def test_python_changes_when_its_code_does(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_refused_mutants_count_apart() -> None:
 
 def test_a_mutant_can_be_shown(kept: Score, capsys: pytest.CaptureFixture[str]) -> None:
     file, (_, entries) = next((f, part) for f, part in kept.items() if f.endswith("skid_buffer.sv"))
-    if score.changed_since({file: kept[file]}, campaign.ROOT, [file]):
+    if score.changed_since({file: kept[file]}, campaign.place, [file]):
         pytest.skip("the file changed since it was judged")
     assert main(["show", entries[0].id]) == 0
     shown = capsys.readouterr().out

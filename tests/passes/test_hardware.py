@@ -10,6 +10,7 @@ from torch import nn
 
 from mase_hw.ir import MaseGraph
 from tests.ir.nets import MLP as MaseMLP
+from tests.rtl import LIBRARY
 from tests.unit.pipeline import EIGHT, MLP, Functional, Heads, inputs, mapped, rule, seeded
 
 BRAM = {"storage": "BRAM", "transpose": False}
@@ -114,21 +115,21 @@ def test_a_layer_without_bias(documented: MaseGraph) -> None:
     assert found["verilog_param"]["HAS_BIAS"] == 0 and found["verilog_param"]["BIAS_TENSOR_SIZE_DIM_0"] == 10
 
 
-def test_files_exist_and_come_after_what_they_use(documented: MaseGraph, root: Path) -> None:
+def test_files_exist_and_come_after_what_they_use(documented: MaseGraph) -> None:
     for node in ("fc1", "relu"):
         seen: list[str] = []
         for file in tree(documented, node)["dependence_files"]:
-            text = (root / "rtl_templates" / file).read_text()
+            text = (LIBRARY / file).read_text()
             modules = {Path(other).stem for other in tree(documented, node)["dependence_files"]} - {Path(file).stem}
             used = {m for m in modules if f"  {m} #(" in text}
             assert used <= set(seen), (file, used)
             seen.append(Path(file).stem)
 
 
-def test_parameters_are_those_of_the_module_in_its_order(documented: MaseGraph, root: Path) -> None:
+def test_parameters_are_those_of_the_module_in_its_order(documented: MaseGraph) -> None:
     for node in ("fc1", "relu"):
         found = tree(documented, node)
-        text = (root / "rtl_templates" / found["dependence_files"][-1]).read_text()
+        text = (LIBRARY / found["dependence_files"][-1]).read_text()
         header = text[text.index("#(") : text.index(") (")]
         declared = [line.split("=")[0].split()[-1] for line in header.splitlines() if "parameter int" in line]
         assert list(found["verilog_param"]) == declared

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ConfigError
-from mase_hw.host.resources import rtl_root
 from mase_hw.regress.coverage import ASSERTION, CONSTANT, cover, cover_network, gaps, idle, read_reasons, table
 from mase_hw.simulate.coverage import Coverage, Point
 from tests.regress.conftest import out_folder
+from tests.rtl import LIBRARY
 
 SAMPLE = ("skid_buffer", "pad")
 OWN = ("skid_buffer", "fixed_zero_pad2d", "register_slice")
@@ -29,7 +29,7 @@ def test_a_sample_has_no_unexplained_gap(root: Path, tmp_path: Path, runtime: Pa
 
 
 def place(module: str, text: str) -> int:
-    lines = (rtl_root() / "lib" / f"{module}.sv").read_text(encoding="utf-8").splitlines()
+    lines = (LIBRARY / "lib" / f"{module}.sv").read_text(encoding="utf-8").splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
@@ -71,7 +71,7 @@ def test_a_module_that_no_design_had_is_a_gap_of_the_whole() -> None:
     reached = Coverage({Point("skid_buffer", "line", 1, 1, "block"): 1})
     assert gaps(reached, {}) == []
     found = {gap.module: gap for gap in gaps(reached, {}, whole=True)}
-    designs = [*rtl_root().glob("lib/*.sv"), *rtl_root().glob("ops/*.sv")]
+    designs = [*LIBRARY.glob("lib/*.sv"), *LIBRARY.glob("ops/*.sv")]
     assert set(found) == {path.stem for path in designs} - {"skid_buffer"}
     assert found["stream_fork"].text == "module stream_fork #(" and not found["stream_fork"].reason
     why = {("stream_fork", "module stream_fork #("): "none", ("gone", "module gone #("): "none"}

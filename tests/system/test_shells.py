@@ -11,9 +11,9 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 from mase_hw.hardware.library import with_dependences
-from mase_hw.host.resources import rtl_root
 from mase_hw.simulate.build.tools import find_build_tools
 from tests.handoff.conftest import tiny as tiny
+from tests.rtl import LIBRARY
 
 pytest.importorskip("cocotbext.axi", reason="the models are in the extra 'dev'")
 BENCH = Path(__file__).with_name("shell_bench.py")
@@ -63,7 +63,7 @@ def simulate(
     tools = find_build_tools().env
     for key, value in {**tools, "MAKEFLAGS": tools["MAKEFLAGS"] + tiny}.items():
         monkeypatch.setenv(key, value)
-    shutil.copytree(rtl_root(), work / "rtl")
+    shutil.copytree(LIBRARY, work / "rtl")
     module, old, new = edit
     if module:
         path = work / f"rtl/system/{module}.sv"

@@ -14,6 +14,7 @@ import pyslang  # the module, not its classes: those that are still named when P
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.errors import ConfigError, EmitError, MaseHwError
+from mase_hw.hardware.library import library_modules, modules_below, source
 from mase_hw.host.resources import rtl_root
 
 _WIDTHS = ("PortWidthTruncate", "PortWidthExpand")
@@ -97,9 +98,9 @@ def _missing(module: str, file: str, instance: Instance | None, catalogue: Catal
     facets = None if op is None else op.hardware
     own = facets is not None and facets.module == module
     files: dict[str, str] = {}
-    for root in (None if facets is None else facets.root, rtl_root()):
-        for path in sorted(root.rglob("*.sv")) if root is not None else ():
-            files.setdefault(str(path.relative_to(root or path)), path.read_text(encoding="utf-8", errors="replace"))
+    if facets is not None and facets.root is not None:
+        files |= {name: source(facets.root / name) for name in modules_below(facets.root)}
+    files |= {name: source(rtl_root() / name) for name in library_modules().values() if name not in files}
     there = next((name for name, text in files.items() if _declares(text, module)), None)
     return ConfigError(
         f"no file of an op declares the module {module!r}",

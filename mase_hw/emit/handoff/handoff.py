@@ -18,10 +18,10 @@ from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.emit.handoff.ports import HandoffPort, handoff_ports
 from mase_hw.emit.handoff.readme import readme_context
 from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
-from mase_hw.emit.render import environment
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
+from mase_hw.hardware.library import content, environment
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import graph_pass
@@ -96,7 +96,7 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
     tops = _tops(manifest, options)
     _check_names(manifest, tops)
     if options.axis and options.registered:
-        bundle.add(f"rtl/{BOUNDARY}", (rtl_root() / BOUNDARY).read_bytes())
+        bundle.add(f"rtl/{BOUNDARY}", content(rtl_root() / BOUNDARY))
     context = _context(manifest, options, ports, tops)
     if options.axis:
         _render(bundle, f"rtl/{tops[-1].name}.v", "top/axis.v.j2", {**context, "name": tops[-1].name})

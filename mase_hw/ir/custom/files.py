@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from mase_hw.catalogue import EXTERNAL
 from mase_hw.errors import CatalogueError, ConfigError, suggest
+from mase_hw.hardware.library import exists, library_modules, modules_below, source
 from mase_hw.host.resources import rtl_root
 
 
@@ -40,7 +41,7 @@ def locate_files(
             )
         if not root.is_dir():
             raise ConfigError("there is no such folder", field=f"{where}.root", got=str(root))
-        if any(path.stem == module for path in rtl_root().rglob("*.sv")):
+        if module in library_modules():
             raise CatalogueError(
                 f"the package has a SystemVerilog module {module!r} of its own", node=where, remedy="rename yours"
             )
@@ -55,7 +56,7 @@ def locate_files(
         if names.count(name) > 1:
             raise ConfigError("a file is named twice", field=f"{where}.dependence_files", got=name)
     if own.startswith(EXTERNAL) and root is not None:
-        text = (root / file).read_text(encoding="utf-8", errors="replace")
+        text = source(root / file)
         if not re.search(rf"^\s*module\s+{module}\b", text, re.MULTILINE):
             raise ConfigError(
                 f"the file does not define module {module!r}", field=f"{where}.file", got=str(root / file)
@@ -79,14 +80,20 @@ def _locate(where: str, name: str, root: Path | None) -> str:
             got=name,
             expected="a path below root, or below the package's rtl_templates",
         )
-    theirs, ours = root is not None and (root / name).is_file(), (rtl_root() / name).is_file()
+    if path.suffix == ".j2":
+        raise ConfigError(
+            "a module is named as the file that its template becomes",
+            field=f"{where}.file",
+            got=name,
+            remedy=f"say {name.removesuffix('.j2')!r}",
+        )
+    theirs, ours = root is not None and exists(root / name), exists(rtl_root() / name)
     if theirs and ours:
         raise ConfigError(
             "a file could be yours or the package's", field=f"{where}.dependence_files", got=name, remedy="rename yours"
         )
     if not theirs and not ours:
-        folders = [folder for folder in (root, rtl_root()) if folder is not None]
-        known = [str(p.relative_to(folder)) for folder in folders for p in folder.rglob("*.sv")]
+        known = [*(modules_below(root) if root is not None else ()), *library_modules().values()]
         raise ConfigError(
             "a file of a custom op is missing",
             field=f"{where}.dependence_files",
