@@ -47,6 +47,7 @@ class SystemOptions(BaseModel):
     address_bits: int = Field(default=32, ge=13, le=64, description="address bits of the AXI4 master")
     burst: int = Field(default=64, ge=1, le=256, description="beats of a burst at most")
     outstanding: int = Field(default=4, ge=1, le=16, description="bursts that wait for an answer at most, a direction")
+    core_clock: bool = Field(default=False, description="a clock of its own for the core, `core_clk`")
 
 
 def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> dict[str, Any]:
@@ -62,13 +63,13 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
 
     Raises:
         EmitError: If the bundle is damaged, or the folder cannot be written.
-        ConfigError: If the design has frames that memory cannot hold, several ports at streams, or no vectors.
+        ConfigError: If the design has frames that memory cannot hold, or no vectors.
     """
     options = options or SystemOptions()
     raw = read_manifest(bundle)
     manifest = typed(raw, str(bundle))
     packed = options.elements == "packed"
-    sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest, options)]
+    sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]
     records = (Record(sides[0]), Record(sides[1]))
     system = Bundle()
     core = [file for file in raw["files"] if file.startswith("mem/")] + list(manifest.rtl)
@@ -104,18 +105,8 @@ def _name(manifest: Manifest) -> str:
     return f"{manifest.top}_system"
 
 
-def _ports(manifest: Manifest, options: SystemOptions) -> tuple[list[Port], list[Port]]:
-    inputs = [port for port in manifest.ports if port.direction == "in"]
-    outputs = [port for port in manifest.ports if port.direction == "out"]
-    if options.data == "stream" and (len(inputs) != 1 or len(outputs) != 1):
-        raise ConfigError(
-            "a system with streams takes designs with one input and one output",
-            node=manifest.top,
-            got=f"inputs {[port.name for port in inputs]}, outputs {[port.name for port in outputs]}",
-            expected="one of each, or data = 'memory', which has a channel for every port",
-            remedy="make it with `--data memory`",
-        )
-    return inputs, outputs
+def _ports(manifest: Manifest) -> list[list[Port]]:
+    return [[port for port in manifest.ports if port.direction == direction] for direction in ("in", "out")]
 
 
 def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Record], options: SystemOptions) -> None:
@@ -146,10 +137,14 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
                 *_sides(records),
                 ("OUT_SIGNED", sum(int(frame.signed) << i for i, frame in enumerate(records[1].frames))),
                 ("FLIGHT", ceil_div(manifest.timing.last, manifest.timing.interval) + MORE_FRAMES),
+                ("CORE_CLOCK", int(options.core_clock)),
                 ("DIGEST", f"64'h{manifest.digest[:16]}"),
             ],
             ports=ports,
             names=names,
+            streams=[] if options.data == "memory" else _streams(records),
+            bus=options.bus,
+            core_clock=options.core_clock,
             inputs=records[0].frames,
             outputs=records[1].frames,
             joined=_joined,
@@ -159,8 +154,23 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     system.add(files[-1], text)
     system.add("rtl/files.f", "".join(f"{file}\n" for file in files))
     system.add("rtl/top.f", f"{name}\n")
+    if options.core_clock:
+        for page in ("clocks.xdc", "clocks.sdc"):
+            system.add(f"constraints/{page}", (rtl_root() / "system/constraints" / page).read_bytes())
     for page in ("REGISTERS.md", "NOTICE"):
         system.add(page, (rtl_root() / "system" / page).read_bytes())
+
+
+def _streams(records: tuple[Record, Record]) -> list[dict[str, Any]]:
+    """The interfaces of either direction: one is called as ever, several after their ports."""
+    signals = ("tdata", "tkeep", "tlast", "tuser", "tvalid", "tready")
+    found = []
+    for name, record in zip(("s_axis", "m_axis"), records, strict=True):
+        several = len(record.frames) > 1
+        names = [f"{name}_{frame.port}" if several else name for frame in record.frames]
+        parts = [signal for signal in signals if name == "m_axis" or signal != "tuser"]
+        found.append({"shell": name, "names": names, "signals": parts})
+    return found
 
 
 def _joined(frames: tuple[Frame, ...], suffix: str) -> str:
@@ -182,9 +192,10 @@ def _sides(records: tuple[Record, Record]) -> list[tuple[str, int | str]]:
 
 
 def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
-    """The ports of a shell that are those of the system as well: all but the core's, as text and by name."""
+    """The ports of a shell that are those of the system as well, as text and by name: not streams, nor the core's."""
     text = source(rtl_root() / f"system/{shell}.sv")
-    ports = text.partition("\n) (\n")[2].partition("    // the core\n")[0].rstrip().rstrip(",")
+    text = text.partition("\n) (\n")[2]
+    ports = re.split(r"    // (?:AXI4-Stream: frames in|the core)\n", text)[0].rstrip().rstrip(",")
     # Columns are aligned for the widths that are written in the shell.
     ports = re.sub(r"(?<=\S) +", " ", ports).replace("[ ", "[")
     ports = re.sub(r"(\w+_WIDTH)(/8)?-1:", lambda of: f"{widths[of[1]] // (8 if of[2] else 1) - 1}:", ports)

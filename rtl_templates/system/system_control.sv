@@ -5,11 +5,12 @@
 // A job begins with `job_start` and ends with `job_done`. One that has no frames, an
 // address that is not a multiple of the bus width or a buffer that is beyond ADDR_WIDTH
 // or outside the window is refused. IN_BEATS and OUT_BEATS are those of one frame.
-// MASTER 0 is a system whose frames come on streams: there are no jobs, and every
-// `frame_end` is an event.
+// MASTER 0 is a system whose frames come on streams: there are no jobs, and `done` is the
+// end of a frame.
 //
 // A soft reset raises `halt` until everything outstanding has ended (`idle`), then
-// `flush` for a few cycles, in which the core is reset.
+// `flush` for a few cycles and until `held` says that the core has been reset, and ends
+// when `held` is over. So does `rst`, without waiting for anything outstanding.
 //
 // Latency:    none that matters; an event shows in a register after 1 cycle.
 // Throughput: one access of a register per 2 cycles.
@@ -54,13 +55,13 @@ module system_control #(
     output logic                  clear,
     // what happens
     input  logic                  idle,
-    input  logic                  job_done,
+    input  logic                  held,
+    input  logic                  done,
     input  logic                  early,
     input  logic                  late,
     input  logic                  read_error,
     input  logic                  write_error,
     // counters
-    input  logic                  frame_end,
     input  logic                  occupied,
     input  logic [          31:0] frames_in,
     input  logic [          31:0] frames_out,
@@ -114,7 +115,7 @@ module system_control #(
   assign job_start = fits && !halt;
   assign refused = (start && !overrun && !possible) || (outside && !halt);
   assign halt = state_q != Run;
-  assign flush = state_q == Flush && left_q != '0;  // the core's reset is a cycle behind
+  assign flush = state_q == Flush && left_q != '0;
   assign clear = rst || clear_bit;
   assign irq = (done_status && done_enable) || (error_status && error_enable);
 
@@ -124,10 +125,10 @@ module system_control #(
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      state_q <= Run;
+      state_q <= Flush;
       busy_q  <= 1'b0;
     end else begin
-      if (job_done || outside || flush) begin
+      if (done || outside || flush) begin
         busy_q <= 1'b0;
       end else if (asked) begin
         busy_q <= 1'b1;
@@ -144,7 +145,7 @@ module system_control #(
           end
         end
         Flush: begin
-          if (left_q == '0) begin
+          if (left_q == '0 && !held) begin
             state_q <= Run;
           end
         end
@@ -155,9 +156,9 @@ module system_control #(
 
   // Counts down in Halt as well, so that a burst offered in the first cycle is seen in `idle`.
   always_ff @(posedge clk) begin
-    if (state_q == Run || (state_q == Halt && left_q == '0)) begin
+    if (rst || state_q == Run || (state_q == Halt && left_q == '0)) begin
       left_q <= FlushCycles;
-    end else begin
+    end else if (left_q != '0 && (state_q != Flush || left_q != 4'd1 || held)) begin
       left_q <= left_q - 4'd1;
     end
   end
@@ -219,7 +220,7 @@ module system_control #(
       .interrupt_enable_error(error_enable),
       .interrupt_status_done(done_status),
       .interrupt_status_error(error_status),
-      .set_interrupt_status_done((MASTER != 0) ? job_done : frame_end),
+      .set_interrupt_status_done(done),
       .set_interrupt_status_error(early || late || read_error || write_error || overrun || refused),
       .set_errors_tlast_early(early),
       .set_errors_tlast_late(late),

@@ -24,7 +24,6 @@ module system_counters #(
     input  logic        out_valid,
     input  logic        out_ready,
     input  logic        flagged,
-    output logic        frame_end,
     output logic        occupied,
     output logic [31:0] frames_in,
     output logic [31:0] frames_out,
@@ -44,6 +43,7 @@ module system_counters #(
   logic               out_last;
   logic               first_q;  // the next beat in begins a frame
   logic               begin_in;
+  logic               frame_end;
   logic [InsideW-1:0] inside_q;  // frames that were begun and have not ended
   logic [       31:0] cycles_q;
   logic [       31:0] cycles;

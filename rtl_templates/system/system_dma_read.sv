@@ -10,6 +10,8 @@
 // A beat answered with an error is data like any other: the burst goes on, the pulse
 // `error` reports it, and `out_flag` is high on the last beat of its frame.
 //
+// `frame_begin` is the request of a frame's first burst, which `enable` must allow.
+//
 // `halt` abandons the job: no burst is requested any more. Once `idle` is high nothing
 // is outstanding and the module may be reset.
 //
@@ -33,6 +35,7 @@ module system_dma_read #(
     input  logic [ADDR_WIDTH-1:0] address,
     input  logic [          31:0] frames,
     input  logic                  enable,
+    output logic                  frame_begin,
     input  logic                  halt,
     output logic                  idle,
     output logic                  error,
@@ -60,8 +63,9 @@ module system_dma_read #(
   logic [      8:0] length;
   logic             wanted;
   logic             taken;
-  logic             active;
   logic             begins;
+  logic             first_q;  // the next burst is the first of its frame
+  logic             active;
   logic [RoomW-1:0] room_q;  // beats of the FIFO that no burst was promised
   logic [OpenW-1:0] open_q;  // bursts that were requested and have not ended
   logic             pop;
@@ -95,11 +99,19 @@ module system_dma_read #(
       .ready        (arready),
       .active       (active)
   );
-  // A frame ends where its beats end, which are counted at the other side of the FIFO.
-  unread u_unread (.unused(&{begins, wanted, count, rresp[0]}));
+  unread u_unread (.unused(&{count, rresp[0]}));
 
-  assign arlen = 8'(length - 9'd1);
-  assign idle  = !active && open_q == '0;
+  assign arlen       = 8'(length - 9'd1);
+  assign idle        = !active && open_q == '0;
+  assign frame_begin = begins && first_q;
+
+  always_ff @(posedge clk) begin
+    if (start) begin
+      first_q <= 1'b1;
+    end else if (begins) begin
+      first_q <= wanted;
+    end
+  end
 
   always_ff @(posedge clk) begin
     if (rst) begin

@@ -3,7 +3,8 @@
 // system_finish: sends frames of BEATS beats over AXI4-Stream, whole ones in any case.
 //
 // `halt` stops the input; a frame of which a part has gone is completed with beats of
-// zeros, its TUSER flagged. `idle` is high once that is done. A register at the output
+// zeros, its TUSER flagged. `idle` is high once that is done; `done` is the last beat of a
+// frame that is not completed so. A register at the output
 // keeps what was offered, so it stands outside the soft reset.
 //
 // Latency:    1 cycle.
@@ -17,6 +18,7 @@ module system_finish #(
     input  logic             rst,
     input  logic             halt,
     output logic             idle,
+    output logic             done,
     input  logic [WIDTH-1:0] in_data,
     input  logic             in_flag,
     input  logic             in_valid,
@@ -36,6 +38,7 @@ module system_finish #(
   assign valid    = halt ? begun_q : in_valid;
   assign in_ready = !halt && ready;
   assign idle     = !begun_q;
+  assign done     = in_valid && in_ready && last;
 
   loop_counter #(
       .COUNT(BEATS)

@@ -11,9 +11,9 @@
 // With several ports *_WIDTH and the others hold 32 bits for each, that of port 0 lowest,
 // and `core_in` and `core_out` the beats of the ports one behind the other.
 //
-// A frame that comes with `in_flag` on its last beat has a result with `out_flag`: up
-// to FLIGHT frames are between the two. The last beat of output 0 waits until all inputs
-// of its frame have come. Frames are counted at input 0 and output 0.
+// A frame that comes with `in_flag` on its last beat at any input has results with
+// `out_flag` on theirs: up to FLIGHT frames are between the two. The last beat of a result
+// waits until all inputs of its frame have come. Frames are counted at input 0 and output 0.
 //
 // Latency:    2 cycles and those of the core.
 // Throughput: that of the slower of bus and core.
@@ -47,7 +47,7 @@ module system_frames #(
     input  logic [  INPUTS-1:0]          in_valid,
     output logic [  INPUTS-1:0]          in_ready,
     output logic [ OUTPUTS-1:0][BUS-1:0] out_data,
-    output logic                         out_flag,
+    output logic [ OUTPUTS-1:0]          out_flag,
     output logic [ OUTPUTS-1:0]          out_valid,
     input  logic [ OUTPUTS-1:0]          out_ready,
     // the core
@@ -58,7 +58,6 @@ module system_frames #(
     input  logic [ OUTPUTS-1:0]          core_out_valid,
     output logic [ OUTPUTS-1:0]          core_out_ready,
     // counters
-    output logic                         frame_end,
     output logic                         occupied,
     output logic [        31:0]          frames_in,
     output logic [        31:0]          frames_out,
@@ -96,9 +95,8 @@ module system_frames #(
     return place;
   endfunction
 
-  logic [INPUTS-1:0] flag;
-  logic [INPUTS-1:0] flag_valid;
-  logic              first_last;  // the beat at output 0 is the last of its frame
+  logic [ INPUTS-1:0]             flag_push;
+  logic [OUTPUTS-1:0][INPUTS-1:0] flag_ready;
 
   for (genvar p = 0; p < INPUTS; p++) begin : g_input
     localparam int Width = int'(IN_WIDTH[32*p+:32]);
@@ -112,13 +110,20 @@ module system_frames #(
       $fatal(1, "system_frames: an input element of %0d bits does not fit into %0d", Width, Slot);
     end
 
-    logic [           Lanes-1:0][Slot-1:0] slots;
-    logic                                  unpack_ready;
-    logic                                  flags_ready;
-    logic [$clog2(FLIGHT+1)-1:0]           flags;
+    logic [Lanes-1:0][Slot-1:0] slots;
+    logic                       unpack_ready;
+    logic                       flags_ready;
 
     // The flag goes first: where the last beat of a result is, the flag has been.
-    assign in_ready[p] = unpack_ready && (!in_last[p] || flags_ready);
+    assign in_ready[p]  = unpack_ready && (!in_last[p] || flags_ready);
+    assign flag_push[p] = in_valid[p] && in_ready[p] && in_last[p];
+
+    always_comb begin
+      flags_ready = 1'b1;
+      for (int i = 0; i < OUTPUTS; i++) begin
+        flags_ready &= flag_ready[i][p];
+      end
+    end
 
     stream_repack #(
         .WIDTH    (1),
@@ -143,22 +148,6 @@ module system_frames #(
         unread u_unread (.unused(&slots[i][Slot-1:Width]));
       end
     end
-
-    stream_fifo #(
-        .WIDTH(1),
-        .DEPTH(FLIGHT)
-    ) u_flags (
-        .clk      (clk),
-        .rst      (rst),
-        .in_data  (in_flag[p]),
-        .in_valid (in_valid[p] && in_ready[p] && in_last[p]),
-        .in_ready (flags_ready),
-        .out_data (flag[p]),
-        .out_valid(flag_valid[p]),
-        .out_ready(out_valid[0] && out_ready[0] && first_last),
-        .count    (flags)
-    );
-    unread u_unread (.unused(&flags));
   end
 
   for (genvar p = 0; p < OUTPUTS; p++) begin : g_output
@@ -173,9 +162,12 @@ module system_frames #(
       $fatal(1, "system_frames: an output element of %0d bits does not fit into %0d", Width, Slot);
     end
 
-    logic [Lanes-1:0][Slot-1:0] slots;
-    logic                       pack_valid;
-    logic                       hold;
+    logic [ Lanes-1:0][Slot-1:0] slots;
+    logic [INPUTS-1:0]           flag;
+    logic [INPUTS-1:0]           flag_valid;
+    logic                        pack_valid;
+    logic                        last;
+    logic                        hold;
 
     for (genvar i = 0; i < Lanes; i++) begin : g_lane
       if (OUT_SIGNED[p]) begin : g_signed
@@ -202,24 +194,39 @@ module system_frames #(
         .out_ready(out_ready[p] && !hold)
     );
 
+    assign hold         = last && flag_valid != '1;
     assign out_valid[p] = pack_valid && !hold;
+    assign out_flag[p]  = last && flag != '0;
 
-    if (p == 0) begin : g_first
-      loop_counter #(
-          .COUNT((Size * Slot + BUS - 1) / BUS)
-      ) u_beat (
-          .clk (clk),
-          .rst (rst),
-          .step(out_valid[0] && out_ready[0]),
-          .last(first_last)
+    loop_counter #(
+        .COUNT((Size * Slot + BUS - 1) / BUS)
+    ) u_beat (
+        .clk (clk),
+        .rst (rst),
+        .step(out_valid[p] && out_ready[p]),
+        .last(last)
+    );
+
+    for (genvar i = 0; i < INPUTS; i++) begin : g_flag
+      logic [$clog2(FLIGHT+1)-1:0] flags;
+
+      stream_fifo #(
+          .WIDTH(1),
+          .DEPTH(FLIGHT)
+      ) u_flags (
+          .clk      (clk),
+          .rst      (rst),
+          .in_data  (in_flag[i]),
+          .in_valid (flag_push[i]),
+          .in_ready (flag_ready[p][i]),
+          .out_data (flag[i]),
+          .out_valid(flag_valid[i]),
+          .out_ready(out_valid[p] && out_ready[p] && last),
+          .count    (flags)
       );
-      assign hold = first_last && flag_valid != '1;
-    end else begin : g_other
-      assign hold = 1'b0;
+      unread u_unread (.unused(&flags));
     end
   end
-
-  assign out_flag = first_last && flag != '0;
 
   system_counters #(
       .IN_BEATS (beats(int'(IN_SIZE[31:0]), int'(IN_ROW[31:0]), int'(IN_LANES[31:0]))),
@@ -233,8 +240,7 @@ module system_frames #(
       .in_ready      (core_in_ready[0]),
       .out_valid     (core_out_valid[0]),
       .out_ready     (core_out_ready[0]),
-      .flagged       (out_valid[0] && out_ready[0] && out_flag),
-      .frame_end     (frame_end),
+      .flagged       (out_valid[0] && out_ready[0] && out_flag[0]),
       .occupied      (occupied),
       .frames_in     (frames_in),
       .frames_out    (frames_out),

@@ -7,7 +7,7 @@
 // `out_flag` on the last beat of the frame and pulse `early` or `late`; the next frame
 // begins with the next beat.
 //
-// While `enable` is low no frame is begun. `halt` stops the input. `flush`, after
+// While `enable` is low no frame is begun; `frame_begin` is the first beat of one. `halt` stops the input. `flush`, after
 // `halt`, forgets the frame that was begun; what of it is still to come is discarded.
 //
 // Latency:    0 cycles.
@@ -22,6 +22,7 @@ module system_guard #(
     input  logic             enable,
     input  logic             halt,
     input  logic             flush,
+    output logic             frame_begin,
     output logic             early,
     output logic             late,
     input  logic [WIDTH-1:0] in_data,
@@ -54,6 +55,7 @@ module system_guard #(
   assign out_valid = (state_q == Fill) || (state_q == Pass && open && in_valid);
   assign in_ready = (state_q == Drop && !halt) || (state_q == Pass && open && out_ready);
   assign step = out_valid && out_ready;
+  assign frame_begin = step && !begun_q;
   assign early = step && state_q == Pass && in_last && !last;
   assign late = step && state_q == Pass && !in_last && last;
   assign over      = (state_q == Fill && step && last) ||

@@ -35,6 +35,7 @@ module system_memory #(
     parameter logic   [   OUTPUTS-1:0] OUT_SIGNED  = 1,
     parameter int                      OUT_BITS    = int'(OUT_WIDTH) * int'(OUT_LANES),
     parameter int                      FLIGHT      = 4,
+    parameter int                      CORE_CLOCK  = 0,
     parameter longint                  DIGEST      = 0
 ) (
     input  logic                    clk,
@@ -91,6 +92,7 @@ module system_memory #(
     input  logic                    m_axi_rvalid,
     output logic                    m_axi_rready,
     // the core
+    input  logic                    core_clk,
     output logic                    core_rst,
     output logic [     IN_BITS-1:0] core_in,
     output logic [      INPUTS-1:0] core_in_valid,
@@ -108,7 +110,7 @@ module system_memory #(
   logic                                  flush;
   logic                                  clear;
   logic                                  idle;
-  logic                                  frame_end;
+  logic                                  held;
   logic                                  occupied;
   logic [          31:0]                 frames_in;
   logic [          31:0]                 frames_out;
@@ -120,10 +122,13 @@ module system_memory #(
   logic [          31:0]                 stalls_out;
   logic [ADDR_WIDTH-1:0]                 source;
   logic [ADDR_WIDTH-1:0]                 target;
-  logic                                  job_done;
-  logic                                  out_flag;
+  logic                                  done;
+  logic                                  job_ended;
+  logic [   OUTPUTS-1:0]                 out_flag;
   logic [    INPUTS-1:0]                 read_idle;
   logic [    INPUTS-1:0]                 read_error;
+  logic [    INPUTS-1:0]                 read_begins;
+  logic [    INPUTS-1:0]                 read_allowed;
   logic [   OUTPUTS-1:0]                 write_idle;
   logic [   OUTPUTS-1:0]                 write_error;
   logic [   OUTPUTS-1:0]                 write_done;
@@ -185,14 +190,13 @@ module system_memory #(
   unread u_unread (.unused(&{s_axil_awprot, s_axil_arprot, out_flag}));
 
   always_ff @(posedge clk) begin
-    rst      <= !rst_n;
-    core_rst <= !rst_n || flush;
+    rst <= !rst_n;
   end
-  assign idle     = read_idle == '1 && write_idle == '1;
-  assign job_done = running_q != '0 && (running_q & ~write_done) == '0;
+  assign idle      = read_idle == '1 && write_idle == '1;
+  assign job_ended = running_q != '0 && (running_q & ~write_done) == '0;
 
   always_ff @(posedge clk) begin
-    if (core_rst) begin
+    if (held) begin
       running_q <= '0;
     end else if (job_start) begin
       running_q <= '1;
@@ -238,12 +242,12 @@ module system_memory #(
       .flush(flush),
       .clear(clear),
       .idle(idle),
-      .job_done(job_done),
+      .held(held),
+      .done(done),
       .early(1'b0),
       .late(1'b0),
       .read_error(read_error != '0),
       .write_error(write_error != '0),
-      .frame_end(frame_end),
       .occupied(occupied),
       .frames_in(frames_in),
       .frames_out(frames_out),
@@ -267,31 +271,43 @@ module system_memory #(
         .BURST      (BURST),
         .OUTSTANDING(OUTSTANDING)
     ) u_read (
-        .clk      (clk),
-        .rst      (core_rst),
-        .start    (job_start),
-        .address  (source + ADDR_WIDTH'(Offset)),
-        .frames   (frames),
-        .enable   (enable),
-        .halt     (halt),
-        .idle     (read_idle[i]),
-        .error    (read_error[i]),
-        .araddr   (araddr[i]),
-        .arlen    (arlen[i]),
-        .arvalid  (arvalid[i]),
-        .arready  (arready[i]),
-        .rdata    (m_axi_rdata),
-        .rresp    (m_axi_rresp),
-        .rlast    (m_axi_rlast),
-        .rvalid   (rvalid[i]),
-        .rready   (rready[i]),
-        .out_data (in_data[i]),
-        .out_last (in_last[i]),
-        .out_flag (in_flag[i]),
-        .out_valid(in_valid[i]),
-        .out_ready(in_ready[i])
+        .clk        (clk),
+        .rst        (held),
+        .start      (job_start),
+        .address    (source + ADDR_WIDTH'(Offset)),
+        .frames     (frames),
+        .enable     (read_allowed[i]),
+        .frame_begin(read_begins[i]),
+        .halt       (halt),
+        .idle       (read_idle[i]),
+        .error      (read_error[i]),
+        .araddr     (araddr[i]),
+        .arlen      (arlen[i]),
+        .arvalid    (arvalid[i]),
+        .arready    (arready[i]),
+        .rdata      (m_axi_rdata),
+        .rresp      (m_axi_rresp),
+        .rlast      (m_axi_rlast),
+        .rvalid     (rvalid[i]),
+        .rready     (rready[i]),
+        .out_data   (in_data[i]),
+        .out_last   (in_last[i]),
+        .out_flag   (in_flag[i]),
+        .out_valid  (in_valid[i]),
+        .out_ready  (in_ready[i])
     );
   end
+
+  system_records #(
+      .INPUTS(INPUTS),
+      .LOG2  ($clog2(2 * BURST + FLIGHT) + 1)
+  ) u_records (
+      .clk    (clk),
+      .rst    (held),
+      .enable (enable),
+      .begins (read_begins),
+      .allowed(read_allowed)
+  );
 
   if (INPUTS > 1) begin : g_readers
     system_share_read #(
@@ -300,7 +316,7 @@ module system_memory #(
         .OUTSTANDING(OUTSTANDING)
     ) u_share (
         .clk       (clk),
-        .rst       (core_rst),
+        .rst       (held),
         .ch_araddr (araddr),
         .ch_arlen  (arlen),
         .ch_arvalid(arvalid),
@@ -324,7 +340,8 @@ module system_memory #(
     assign m_axi_rready  = rready;
   end
 
-  system_frames #(
+  system_domain #(
+      .CORE_CLOCK(CORE_CLOCK),
       .BUS(DATA_WIDTH),
       .INPUTS(INPUTS),
       .IN_WIDTH(IN_WIDTH),
@@ -342,10 +359,14 @@ module system_memory #(
       .OUT_SIGNED(OUT_SIGNED),
       .OUT_BITS(OUT_BITS),
       .FLIGHT(FLIGHT)
-  ) u_frames (
+  ) u_domain (
       .clk(clk),
-      .rst(core_rst),
+      .rst(rst),
+      .flush(flush),
+      .held(held),
       .clear(clear),
+      .ended(job_ended),
+      .done(done),
       .in_data(in_data),
       .in_last(in_last),
       .in_flag(in_flag),
@@ -355,13 +376,14 @@ module system_memory #(
       .out_flag(out_flag),
       .out_valid(out_valid),
       .out_ready(out_ready),
+      .core_clk(core_clk),
+      .core_rst(core_rst),
       .core_in(core_in),
       .core_in_valid(core_in_valid),
       .core_in_ready(core_in_ready),
       .core_out(core_out),
       .core_out_valid(core_out_valid),
       .core_out_ready(core_out_ready),
-      .frame_end(frame_end),
       .occupied(occupied),
       .frames_in(frames_in),
       .frames_out(frames_out),
@@ -386,7 +408,7 @@ module system_memory #(
         .OUTSTANDING(OUTSTANDING)
     ) u_write (
         .clk     (clk),
-        .rst     (core_rst),
+        .rst     (held),
         .start   (job_start),
         .address (target + ADDR_WIDTH'(Offset)),
         .frames  (frames),
@@ -419,7 +441,7 @@ module system_memory #(
         .OUTSTANDING(OUTSTANDING)
     ) u_share (
         .clk       (clk),
-        .rst       (core_rst),
+        .rst       (held),
         .ch_awaddr (awaddr),
         .ch_awlen  (awlen),
         .ch_awvalid(awvalid),

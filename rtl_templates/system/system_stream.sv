@@ -2,6 +2,10 @@
 //
 // system_stream: all of a system but its core, for frames that come on AXI4-Stream.
 //
+// Every port of the core has an interface of its own. The frames that come next at the
+// inputs belong together; one that is short or long flags the results of all. A soft
+// reset ends that: what comes next at the inputs after it belongs together again.
+//
 // A frame ends with TLAST, wherever it comes: see system_guard. TKEEP of the input is
 // not looked at, so it may be tied off; that of the output marks the bytes of the frame
 // in its last beat. TUSER, valid with TLAST, flags a result that is not one: its frame
@@ -11,114 +15,116 @@
 // Throughput: the interval of the core.
 // Golden:     the core's, on frames packed as mase_hw/system/frames.py says.
 module system_stream #(
-    parameter  int     DATA_WIDTH = 64,
-    parameter  int     IN_WIDTH   = 8,
-    parameter  int     IN_SLOT    = 8,
-    parameter  int     IN_LANES   = 1,
-    parameter  int     IN_ROW     = 8,
-    parameter  int     IN_SIZE    = 8,
-    parameter  int     OUT_WIDTH  = 8,
-    parameter  int     OUT_SLOT   = 8,
-    parameter  int     OUT_LANES  = 1,
-    parameter  int     OUT_ROW    = 8,
-    parameter  int     OUT_SIZE   = 8,
-    parameter  int     OUT_SIGNED = 1,
-    parameter  int     FLIGHT     = 4,
-    parameter  longint DIGEST     = 0,
-    localparam int     InBeats    = (IN_SIZE * IN_SLOT + DATA_WIDTH - 1) / DATA_WIDTH,
-    localparam int     OutBeats   = (OUT_SIZE * OUT_SLOT + DATA_WIDTH - 1) / DATA_WIDTH
+    parameter int                      DATA_WIDTH = 64,
+    parameter int                      INPUTS     = 1,
+    parameter logic   [ INPUTS*32-1:0] IN_WIDTH   = 8,
+    parameter logic   [ INPUTS*32-1:0] IN_SLOT    = 8,
+    parameter logic   [ INPUTS*32-1:0] IN_LANES   = 1,
+    parameter logic   [ INPUTS*32-1:0] IN_ROW     = 8,
+    parameter logic   [ INPUTS*32-1:0] IN_SIZE    = 8,
+    parameter int                      IN_BITS    = int'(IN_WIDTH) * int'(IN_LANES),
+    parameter int                      OUTPUTS    = 1,
+    parameter logic   [OUTPUTS*32-1:0] OUT_WIDTH  = 8,
+    parameter logic   [OUTPUTS*32-1:0] OUT_SLOT   = 8,
+    parameter logic   [OUTPUTS*32-1:0] OUT_LANES  = 1,
+    parameter logic   [OUTPUTS*32-1:0] OUT_ROW    = 8,
+    parameter logic   [OUTPUTS*32-1:0] OUT_SIZE   = 8,
+    parameter logic   [   OUTPUTS-1:0] OUT_SIGNED = 1,
+    parameter int                      OUT_BITS   = int'(OUT_WIDTH) * int'(OUT_LANES),
+    parameter int                      FLIGHT     = 4,
+    parameter int                      CORE_CLOCK = 0,
+    parameter longint                  DIGEST     = 0
 ) (
-    input  logic                           clk,
-    input  logic                           rst_n,
-    output logic                           irq,
+    input  logic                                  clk,
+    input  logic                                  rst_n,
+    output logic                                  irq,
     // AXI4-Lite: the registers
-    input  logic [                    6:0] s_axil_awaddr,
-    input  logic [                    2:0] s_axil_awprot,
-    input  logic                           s_axil_awvalid,
-    output logic                           s_axil_awready,
-    input  logic [                   31:0] s_axil_wdata,
-    input  logic [                    3:0] s_axil_wstrb,
-    input  logic                           s_axil_wvalid,
-    output logic                           s_axil_wready,
-    output logic [                    1:0] s_axil_bresp,
-    output logic                           s_axil_bvalid,
-    input  logic                           s_axil_bready,
-    input  logic [                    6:0] s_axil_araddr,
-    input  logic [                    2:0] s_axil_arprot,
-    input  logic                           s_axil_arvalid,
-    output logic                           s_axil_arready,
-    output logic [                   31:0] s_axil_rdata,
-    output logic [                    1:0] s_axil_rresp,
-    output logic                           s_axil_rvalid,
-    input  logic                           s_axil_rready,
+    input  logic [         6:0]                   s_axil_awaddr,
+    input  logic [         2:0]                   s_axil_awprot,
+    input  logic                                  s_axil_awvalid,
+    output logic                                  s_axil_awready,
+    input  logic [        31:0]                   s_axil_wdata,
+    input  logic [         3:0]                   s_axil_wstrb,
+    input  logic                                  s_axil_wvalid,
+    output logic                                  s_axil_wready,
+    output logic [         1:0]                   s_axil_bresp,
+    output logic                                  s_axil_bvalid,
+    input  logic                                  s_axil_bready,
+    input  logic [         6:0]                   s_axil_araddr,
+    input  logic [         2:0]                   s_axil_arprot,
+    input  logic                                  s_axil_arvalid,
+    output logic                                  s_axil_arready,
+    output logic [        31:0]                   s_axil_rdata,
+    output logic [         1:0]                   s_axil_rresp,
+    output logic                                  s_axil_rvalid,
+    input  logic                                  s_axil_rready,
     // AXI4-Stream: frames in
-    input  logic [         DATA_WIDTH-1:0] s_axis_tdata,
-    input  logic [       DATA_WIDTH/8-1:0] s_axis_tkeep,
-    input  logic                           s_axis_tlast,
-    input  logic                           s_axis_tvalid,
-    output logic                           s_axis_tready,
+    input  logic [  INPUTS-1:0][  DATA_WIDTH-1:0] s_axis_tdata,
+    input  logic [  INPUTS-1:0][DATA_WIDTH/8-1:0] s_axis_tkeep,
+    input  logic [  INPUTS-1:0]                   s_axis_tlast,
+    input  logic [  INPUTS-1:0]                   s_axis_tvalid,
+    output logic [  INPUTS-1:0]                   s_axis_tready,
     // AXI4-Stream: results out
-    output logic [         DATA_WIDTH-1:0] m_axis_tdata,
-    output logic [       DATA_WIDTH/8-1:0] m_axis_tkeep,
-    output logic                           m_axis_tlast,
-    output logic                           m_axis_tuser,
-    output logic                           m_axis_tvalid,
-    input  logic                           m_axis_tready,
+    output logic [ OUTPUTS-1:0][  DATA_WIDTH-1:0] m_axis_tdata,
+    output logic [ OUTPUTS-1:0][DATA_WIDTH/8-1:0] m_axis_tkeep,
+    output logic [ OUTPUTS-1:0]                   m_axis_tlast,
+    output logic [ OUTPUTS-1:0]                   m_axis_tuser,
+    output logic [ OUTPUTS-1:0]                   m_axis_tvalid,
+    input  logic [ OUTPUTS-1:0]                   m_axis_tready,
     // the core
-    output logic                           core_rst,
-    output logic [  IN_LANES*IN_WIDTH-1:0] core_in,
-    output logic                           core_in_valid,
-    input  logic                           core_in_ready,
-    input  logic [OUT_LANES*OUT_WIDTH-1:0] core_out,
-    input  logic                           core_out_valid,
-    output logic                           core_out_ready
+    input  logic                                  core_clk,
+    output logic                                  core_rst,
+    output logic [ IN_BITS-1:0]                   core_in,
+    output logic [  INPUTS-1:0]                   core_in_valid,
+    input  logic [  INPUTS-1:0]                   core_in_ready,
+    input  logic [OUT_BITS-1:0]                   core_out,
+    input  logic [ OUTPUTS-1:0]                   core_out_valid,
+    output logic [ OUTPUTS-1:0]                   core_out_ready
 );
 
-  logic                  rst;
-  logic                  job_start;
-  logic [          31:0] frames;
-  logic                  enable;
-  logic                  halt;
-  logic                  flush;
-  logic                  clear;
-  logic                  idle;
-  logic                  frame_end;
-  logic                  occupied;
-  logic [          31:0] frames_in;
-  logic [          31:0] frames_out;
-  logic [          31:0] frames_flagged;
-  logic [          31:0] cycles_last;
-  logic [          31:0] cycles_least;
-  logic [          31:0] cycles_most;
-  logic [          31:0] stalls_in;
-  logic [          31:0] stalls_out;
-  logic                  early;
-  logic                  late;
-  logic [          31:0] source;
-  logic [          31:0] target;
-  logic [DATA_WIDTH-1:0] in_data;
-  logic                  in_last;
-  logic                  in_flag;
-  logic                  in_valid;
-  logic                  in_ready;
-  logic [DATA_WIDTH-1:0] out_data;
-  logic                  out_flag;
-  logic                  out_valid;
-  logic                  out_ready;
+  logic                               rst;
+  logic                               job_start;
+  logic [       31:0]                 frames;
+  logic                               enable;
+  logic                               halt;
+  logic                               flush;
+  logic                               held;
+  logic                               clear;
+  logic                               done;
+  logic                               occupied;
+  logic [       31:0]                 frames_in;
+  logic [       31:0]                 frames_out;
+  logic [       31:0]                 frames_flagged;
+  logic [       31:0]                 cycles_last;
+  logic [       31:0]                 cycles_least;
+  logic [       31:0]                 cycles_most;
+  logic [       31:0]                 stalls_in;
+  logic [       31:0]                 stalls_out;
+  logic [       31:0]                 source;
+  logic [       31:0]                 target;
+  logic [ INPUTS-1:0]                 begins;
+  logic [ INPUTS-1:0]                 allowed;
+  logic [ INPUTS-1:0]                 early;
+  logic [ INPUTS-1:0]                 late;
+  logic [ INPUTS-1:0][DATA_WIDTH-1:0] in_data;
+  logic [ INPUTS-1:0]                 in_last;
+  logic [ INPUTS-1:0]                 in_flag;
+  logic [ INPUTS-1:0]                 in_valid;
+  logic [ INPUTS-1:0]                 in_ready;
+  logic [OUTPUTS-1:0][DATA_WIDTH-1:0] out_data;
+  logic [OUTPUTS-1:0]                 out_flag;
+  logic [OUTPUTS-1:0]                 out_valid;
+  logic [OUTPUTS-1:0]                 out_ready;
+  logic [OUTPUTS-1:0]                 idle;
+  logic [OUTPUTS-1:0]                 ended;
 
-  // Bytes of the last beat of a result.
-  localparam int LastBits = OUT_SIZE * OUT_SLOT - (OutBeats - 1) * DATA_WIDTH;
-  localparam int LastBytes = (LastBits + 7) / 8;
   localparam logic [DATA_WIDTH/8-1:0] Full = '1;
-  localparam logic [DATA_WIDTH/8-1:0] LastKeep = Full >> (DATA_WIDTH / 8 - LastBytes);
 
-  assign m_axis_tkeep = m_axis_tlast ? LastKeep : Full;
-  unread u_unread (.unused(&{s_axil_awprot, s_axil_arprot, s_axis_tkeep}));
+  unread u_unread (.unused(&{s_axil_awprot, s_axil_arprot, s_axis_tkeep, ended}));
   unread u_no_jobs (.unused(&{job_start, source, target, frames}));
 
   always_ff @(posedge clk) begin
-    rst      <= !rst_n;
-    core_rst <= !rst_n || flush;
+    rst <= !rst_n;
   end
 
   system_control #(
@@ -155,13 +161,13 @@ module system_stream #(
       .halt(halt),
       .flush(flush),
       .clear(clear),
-      .idle(idle),
-      .job_done(1'b0),
-      .early(early),
-      .late(late),
+      .idle(idle == '1),
+      .held(held),
+      .done(done),
+      .early(early != '0),
+      .late(late != '0),
       .read_error(1'b0),
       .write_error(1'b0),
-      .frame_end(frame_end),
       .occupied(occupied),
       .frames_in(frames_in),
       .frames_out(frames_out),
@@ -173,46 +179,71 @@ module system_stream #(
       .stalls_out(stalls_out)
   );
 
-  system_guard #(
-      .WIDTH(DATA_WIDTH),
-      .BEATS(InBeats)
-  ) u_guard (
-      .clk      (clk),
-      .rst      (rst),
-      .enable   (enable),
-      .halt     (halt),
-      .flush    (flush),
-      .early    (early),
-      .late     (late),
-      .in_data  (s_axis_tdata),
-      .in_last  (s_axis_tlast),
-      .in_valid (s_axis_tvalid),
-      .in_ready (s_axis_tready),
-      .out_data (in_data),
-      .out_last (in_last),
-      .out_flag (in_flag),
-      .out_valid(in_valid),
-      .out_ready(in_ready)
+  system_records #(
+      .INPUTS(INPUTS),
+      .LOG2  ($clog2(FLIGHT + 32) + 1)
+  ) u_records (
+      .clk    (clk),
+      .rst    (held),
+      .enable (enable),
+      .begins (begins),
+      .allowed(allowed)
   );
 
-  system_frames #(
+  for (genvar i = 0; i < INPUTS; i++) begin : g_input
+    localparam int Bits = int'(IN_SIZE[32*i+:32] * IN_SLOT[32*i+:32]);
+
+    system_guard #(
+        .WIDTH(DATA_WIDTH),
+        .BEATS((Bits + DATA_WIDTH - 1) / DATA_WIDTH)
+    ) u_guard (
+        .clk        (clk),
+        .rst        (rst),
+        .enable     (allowed[i]),
+        .halt       (halt),
+        .flush      (flush),
+        .frame_begin(begins[i]),
+        .early      (early[i]),
+        .late       (late[i]),
+        .in_data    (s_axis_tdata[i]),
+        .in_last    (s_axis_tlast[i]),
+        .in_valid   (s_axis_tvalid[i]),
+        .in_ready   (s_axis_tready[i]),
+        .out_data   (in_data[i]),
+        .out_last   (in_last[i]),
+        .out_flag   (in_flag[i]),
+        .out_valid  (in_valid[i]),
+        .out_ready  (in_ready[i])
+    );
+  end
+
+  system_domain #(
+      .CORE_CLOCK(CORE_CLOCK),
       .BUS(DATA_WIDTH),
+      .INPUTS(INPUTS),
       .IN_WIDTH(IN_WIDTH),
       .IN_SLOT(IN_SLOT),
       .IN_LANES(IN_LANES),
       .IN_ROW(IN_ROW),
       .IN_SIZE(IN_SIZE),
+      .IN_BITS(IN_BITS),
+      .OUTPUTS(OUTPUTS),
       .OUT_WIDTH(OUT_WIDTH),
       .OUT_SLOT(OUT_SLOT),
       .OUT_LANES(OUT_LANES),
       .OUT_ROW(OUT_ROW),
       .OUT_SIZE(OUT_SIZE),
       .OUT_SIGNED(OUT_SIGNED),
+      .OUT_BITS(OUT_BITS),
       .FLIGHT(FLIGHT)
-  ) u_frames (
+  ) u_domain (
       .clk(clk),
-      .rst(core_rst),
+      .rst(rst),
+      .flush(flush),
+      .held(held),
       .clear(clear),
+      .ended(ended[0]),
+      .done(done),
       .in_data(in_data),
       .in_last(in_last),
       .in_flag(in_flag),
@@ -222,13 +253,14 @@ module system_stream #(
       .out_flag(out_flag),
       .out_valid(out_valid),
       .out_ready(out_ready),
+      .core_clk(core_clk),
+      .core_rst(core_rst),
       .core_in(core_in),
       .core_in_valid(core_in_valid),
       .core_in_ready(core_in_ready),
       .core_out(core_out),
       .core_out_valid(core_out_valid),
       .core_out_ready(core_out_ready),
-      .frame_end(frame_end),
       .occupied(occupied),
       .frames_in(frames_in),
       .frames_out(frames_out),
@@ -240,23 +272,33 @@ module system_stream #(
       .stalls_out(stalls_out)
   );
 
-  system_finish #(
-      .WIDTH(DATA_WIDTH),
-      .BEATS(OutBeats)
-  ) u_finish (
-      .clk      (clk),
-      .rst      (rst),
-      .halt     (halt),
-      .idle     (idle),
-      .in_data  (out_data),
-      .in_flag  (out_flag),
-      .in_valid (out_valid),
-      .in_ready (out_ready),
-      .out_data (m_axis_tdata),
-      .out_last (m_axis_tlast),
-      .out_flag (m_axis_tuser),
-      .out_valid(m_axis_tvalid),
-      .out_ready(m_axis_tready)
-  );
+  for (genvar i = 0; i < OUTPUTS; i++) begin : g_output
+    localparam int Bits = int'(OUT_SIZE[32*i+:32] * OUT_SLOT[32*i+:32]);
+    localparam int Beats = (Bits + DATA_WIDTH - 1) / DATA_WIDTH;
+    localparam int LastBytes = (Bits - (Beats - 1) * DATA_WIDTH + 7) / 8;
+    localparam logic [DATA_WIDTH/8-1:0] LastKeep = Full >> (DATA_WIDTH / 8 - LastBytes);
+
+    assign m_axis_tkeep[i] = m_axis_tlast[i] ? LastKeep : Full;
+
+    system_finish #(
+        .WIDTH(DATA_WIDTH),
+        .BEATS(Beats)
+    ) u_finish (
+        .clk      (clk),
+        .rst      (rst),
+        .halt     (halt),
+        .idle     (idle[i]),
+        .done     (ended[i]),
+        .in_data  (out_data[i]),
+        .in_flag  (out_flag[i]),
+        .in_valid (out_valid[i]),
+        .in_ready (out_ready[i]),
+        .out_data (m_axis_tdata[i]),
+        .out_last (m_axis_tlast[i]),
+        .out_flag (m_axis_tuser[i]),
+        .out_valid(m_axis_tvalid[i]),
+        .out_ready(m_axis_tready[i])
+    );
+  end
 
 endmodule

@@ -6,15 +6,20 @@ The property is the only one in the design, so that none of the others can be wh
 from __future__ import annotations
 
 from .proofs import (
+    CROSS,
     FORK,
     JOIN,
     LINES,
     LOOP,
     PIPELINE,
+    READER,
+    REGISTERS,
+    RESET,
     ROM,
     ROW_END,
     SKID,
     SLICE,
+    WRITER,
     cast,
     divide,
     fifo,
@@ -54,7 +59,17 @@ def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: s
     return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
 
 
+CROSSING, SHORT = Proof(CROSS), Proof(RESET, {"LEFT": 5})
 _SLICE, _SKID, _FORK, _JOIN = (Proof(SLICE), Proof(SKID), Proof(FORK, {"N": 2}), Proof(JOIN, {"N": 2}))
+
+# Of the bursts of both directions: the property, a text and what stands there instead.
+_BURSTS = {
+    "withdraws_an_address": ("p_ar_stays", "if (ready) begin", "if (halt) state_q <= Idle;\n if (ready) begin"),
+    "changes_an_address": ("p_ar_stable", "end else if (valid && ready) begin", "end else if (valid) begin"),
+    "crosses_a_page": ("p_page", "Page - {1'b0, address_q[11:Shift]}", "Page"),
+    "is_a_beat_too_long": ("p_length", "9'(to_page) : 9'(BURST)", "9'(to_page) : 9'(BURST + 1)"),
+    "begins_after_a_halt": ("p_halt", "Wait: begin\n          if (halt)", "Wait: begin\n if (1'b0)"),
+}
 
 MUTANTS: dict[str, Mutant] = {
     # register_slice
@@ -88,6 +103,95 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "fifo_holds_one_less": of(LUT, "p_room", "count != CountW'(DEPTH)", "count < CountW'(DEPTH - 1)"),
     "fifo_counts_pops_only": of(LUT, "p_count", "else if (pop && !push)", "else if (pop)"),
+    # system_async_fifo
+    "cross_counts_in_binary": of(
+        CROSSING, "p_gray", "write_gray_q <= write_next ^ (write_next >> 1);", "write_gray_q <= write_next;", 10
+    ),
+    "cross_drops_valid": of(CROSSING, "p_valid_stays", "pop || (out_valid && !out_ready);", "pop;", 16),
+    "cross_overwrites_the_output": of(CROSSING, "p_data_stays", " && (!out_valid || out_ready);", ";", 18),
+    "cross_falls_through": of(CROSSING, "p_made", "read_gray_q != write_seen &&", "", 10),
+    "cross_survives_a_reset": of(CROSSING, "p_made", "out_valid   <= 1'b0;", "out_valid <= out_valid;", 12),
+    "cross_is_never_full": of(
+        CROSSING, "p_order", "in_ready   = write_gray_q != (read_seen ^ Turn);", "in_ready = 1'b1;", 20
+    ),
+    "cross_reads_the_next_word": of(
+        CROSSING, "p_order", "out_data <= mem[read_q[LOG2-1:0]];", "out_data <= mem[read_next[LOG2-1:0]];", 14
+    ),
+    "cross_sees_the_pointer_before_the_word": of(
+        CROSSING,
+        "p_order",
+        "    if (push) begin\n      mem[write_q[LOG2-1:0]]",
+        "    begin\n mem[write_q[LOG2-1:0] - LOG2'(1)]",
+        14,
+    ),
+    "cross_keeps_the_last": of(
+        CROSSING,
+        "p_kept",
+        "read_gray_q != write_seen &&",
+        "read_gray_q != write_seen && write_seen != PointerW'(1) &&",
+        16,
+    ),
+    "cross_holds_one_less": of(
+        CROSSING,
+        "p_room",
+        "in_ready   = write_gray_q != (read_seen ^ Turn);",
+        "in_ready = write_gray_q == read_seen;",
+        12,
+    ),
+    # system_reset
+    "reset_holds_the_bus_at_once": of(
+        SHORT, "p_first_enters", "held    <= rst || was_reset;", "held <= rst || flush || was_reset;", 30
+    ),
+    "reset_of_the_core_is_short": of(
+        SHORT, "p_first_leaves", "core_rst     <= asked_seen_q[1];", "core_rst <= asked_seen_q[1] && !was_reset_q;", 30
+    ),
+    "reset_releases_the_bus_early": of(
+        SHORT, "p_second_leaves", "was_reset_q  <= core_rst;", "was_reset_q <= asked_q;", 24
+    ),
+    # system_registers
+    "registers_withdraw_an_acknowledge": of(
+        Proof(REGISTERS), "p_b_stays", "bvalid <= write || (bvalid && !bready);", "bvalid <= write;"
+    ),
+    "registers_read_on": of(Proof(REGISTERS), "p_r_stays", "if (arvalid && arready) begin", "begin"),
+    "registers_acknowledge_an_address": of(Proof(REGISTERS), "p_b_made", "bvalid <= write ||", "bvalid <= awvalid ||"),
+    "registers_answer_unasked": of(Proof(REGISTERS), "p_r_made", "rvalid <= arvalid ||", "rvalid <= 1'b1 ||"),
+    "registers_lose_an_acknowledge": of(
+        Proof(REGISTERS), "p_b_kept", "bvalid <= write ||", "bvalid <= (write && !bvalid) ||"
+    ),
+    "registers_lose_an_answer": of(
+        Proof(REGISTERS), "p_r_kept", "rvalid <= arvalid ||", "rvalid <= (arvalid && !rvalid) ||"
+    ),
+    "registers_take_data_alone": of(
+        Proof(REGISTERS), "p_together", "assign wready  = write;", "assign wready = !bvalid || bready;"
+    ),
+    "registers_wait_for_the_answer": of(
+        Proof(REGISTERS), "p_free", "wvalid && (!bvalid || bready)", "wvalid && !bvalid"
+    ),
+    "registers_answer_with_an_error": of(
+        Proof(REGISTERS), "p_okay", "assign bresp   = 2'b00;", "assign bresp = {write, 1'b0};"
+    ),
+    # system_dma_read, system_dma_write
+    **{
+        f"{way}_{name}": of(proof, prefix.get(label, label), old, new, 10, "system_bursts")
+        for way, proof, prefix in (
+            ("read", Proof(READER), {}),
+            ("write", Proof(WRITER), {"p_ar_stays": "p_aw_stays", "p_ar_stable": "p_aw_stable"}),
+        )
+        for name, (label, old, new) in _BURSTS.items()
+    },
+    "read_opens_too_many": of(Proof(READER), "p_open", "&& open_q != OpenW'(OUTSTANDING)", "", 20),
+    "read_asks_without_room": of(Proof(READER), "p_ready", "room_q >= RoomW'(length) && ", "", 24),
+    "read_is_idle_early": of(Proof(READER), "p_idle", "!active && open_q == '0;", "!active;", 10),
+    "write_withdraws_a_beat": of(Proof(WRITER), "p_w_stays", "left_q != '0;", "left_q != '0 && !halt;", 14),
+    "write_moves_on": of(Proof(WRITER), "p_w_stable", ".out_ready(wvalid && wready)", ".out_ready(wvalid)", 14),
+    "write_ends_early": of(Proof(WRITER), "p_wlast", "left_q == 9'd1;", "left_q == 9'd2;", 14),
+    "write_never_ends": of(Proof(WRITER), "p_owned", "left_q <= left_q - 9'(wready);", "left_q <= left_q;", 16),
+    "write_begins_without_data": of(Proof(WRITER), "p_whole", "32'(length) + 32'(left_q)", "32'(left_q)", 10),
+    "write_opens_too_many": of(Proof(WRITER), "p_open", "next_q == '0 && room)", "next_q == '0)", 24),
+    "write_expects_an_answer_a_frame": of(
+        Proof(WRITER), "p_answered", ".in_valid (taken)", ".in_valid (taken && frame_end)", 16
+    ),
+    "write_is_idle_early": of(Proof(WRITER), "p_idle", "!active && open == '0;", "!active;", 14),
     # stream_fork
     "fork_counts_offers": of(_FORK, "p_valid_stays", "done_q | (out_valid & out_ready)", "done_q | out_valid"),
     "fork_changes_data": of(_FORK, "p_data_stays", "out_data  = in_data;", "out_data = in_data ^ WIDTH'(done_q);"),

@@ -22,6 +22,12 @@ ROWS = Harness("row_fifo", needs=("stream_fifo", "loop_counter"))
 VECTORS = Harness("vector_buffer")
 WINDOWS = Harness("window_control", needs=("window_rise",))
 STEPS = Harness("matrix_steps", needs=("causal_limit", "loop_counter"))
+CROSS = Harness("system_async_fifo", needs=("system_sync",), clocks=True)
+RESET = Harness("system_reset", needs=("system_sync",), clocks=True)
+REGISTERS = Harness("system_registers")
+MASTER = ("system_bursts", "stream_fifo", "loop_counter")
+READER = Harness("system_dma_read", needs=MASTER)
+WRITER = Harness("system_dma_write", needs=MASTER)
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 LOGIC = Harness("fixed_logic_product", needs=("fixed_adder_tree",))
@@ -145,6 +151,14 @@ PROOFS = [
     *(repack(3, 3, 5, 7, 10), repack(4, 4, 10, 30), repack(8, 3, 8, 24), repack(2, 7, 6, 21), repack(6, 4, 9, 15)),
     # Rings of beats: of the input, of the output, ragged or not.
     *(repack(4, 2, 8, 16), repack(4, 2, 10, 20, 14), repack(2, 4, 8, 16), repack(2, 4, 10, 10, 14)),
+    *(Proof(CROSS, {"LOG2": log2, "FIRST_IN": first}, cover=24) for log2 in (1, 2) for first in (0, 1)),
+    *(Proof(RESET, {"LEFT": left}) for left in (8, 5)),
+    Proof(REGISTERS),
+    *(
+        Proof(harness, {"FRAME_BEATS": beats, "BURST": burst, "GAP": gap}, cover=14)
+        for harness in (READER, WRITER)
+        for beats, burst, gap in ((3, 2, 0), (1, 3, 2), (5, 4, 1))
+    ),
     Proof(LOOP, {"MAX": 17}, cover=10),
     Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),

@@ -27,8 +27,12 @@ LIMIT_S = 300
 
 # Without memories every word is a register of its own, which an invariant can name.
 READ = "read_slang -j 1 --no-implicit-memories"
+# One flat set of files: no module of a system is called as one of the library.
+FOLDERS = ("lib", "system")
 # No pass that merges registers: equal ones need not be equal at power-up.
 LOWER = "flatten; opt_clean; chformal -lower; dffunmap; opt_clean"
+# Every clock is an input, whose edges the solver chooses; a step is the time between two changes of any input.
+EDGES = "clk2fflogic; opt_clean"
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,13 @@ class Harness:
         module: The module of the library; the harness is ``<module>_proof``.
         needs: Other library modules that it instantiates.
         parts: Other files of the harness.
+        clocks: Whether it has more than one clock.
     """
 
     module: str
     needs: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    clocks: bool = False
 
     @property
     def top(self) -> str:
@@ -115,17 +121,24 @@ def compile_all(proofs: Iterable[Proof], mutants: Mapping[str, Mutant], folder: 
     Raises:
         AssertionError: If the text to be changed is not there, or with Yosys's log.
     """
-    jobs: list[tuple[Proof, str, Path, str | None]] = [(p, p.id, LIBRARY / "lib", None) for p in proofs]
+    modules = folder / "library"
+    for place in FOLDERS:
+        shutil.copytree(LIBRARY / place, modules, dirs_exist_ok=True, ignore=_no_modules)
+    jobs: list[tuple[Proof, str, Path, str | None]] = [(p, p.id, modules, None) for p in proofs]
     for name, mutant in mutants.items():
-        text = (LIBRARY / "lib" / f"{mutant.file}.sv").read_text(encoding="utf-8")
+        text = (modules / f"{mutant.file}.sv").read_text(encoding="utf-8")
         assert text.count(mutant.old) == 1, (
             f"{name}: {mutant.file}.sv has {text.count(mutant.old)} times {mutant.old!r}"
         )
         library = folder / "faulty" / name
-        shutil.copytree(LIBRARY / "lib", library, dirs_exist_ok=True)
+        shutil.copytree(modules, library, dirs_exist_ok=True)
         (library / f"{mutant.file}.sv").write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         jobs.append((mutant.proof, name, library, mutant.property))
     _compile(jobs, folder)
+
+
+def _no_modules(_: str, names: list[str]) -> set[str]:
+    return {name for name in names if not name.endswith(".sv")}
 
 
 def _compile(jobs: Sequence[tuple[Proof, str, Path, str | None]], folder: Path) -> None:
@@ -134,19 +147,20 @@ def _compile(jobs: Sequence[tuple[Proof, str, Path, str | None]], folder: Path) 
     shutil.copytree(SOURCES, folder / "harness", dirs_exist_ok=True)
     script = []
     for proof, name, library, kept in jobs:
-        seen = library if library.is_relative_to(folder) else folder / "library"
-        if seen != library:
-            shutil.copytree(library, seen, dirs_exist_ok=True)
         harness = proof.harness
         support = (Path(file).stem for file in SUPPORT)
-        files = [seen / f"{module}.sv" for module in (*support, *harness.needs, harness.module)]
+        files = [library / f"{module}.sv" for module in (*support, *harness.needs, harness.module)]
         files += [folder / "harness" / f"{file}.sv" for file in (*harness.parts, harness.top)]
         values = [f"-G {key}={value}" for key, value in proof.parameters.items()]
         if proof.memory:
             (folder / f"{name}.mem").write_text("\n".join(proof.memory) + "\n", encoding="utf-8")
             values.append(f'-G MEM_FILE="{name}.mem"')
         names = (str(file.relative_to(folder)) for file in files)
-        script += [" ".join([READ, f"--top {harness.top}", *values, *names]), LOWER]
+        script += [
+            " ".join([READ, f"--top {harness.top}", *values, *names]),
+            LOWER,
+            *([EDGES] if harness.clocks else []),
+        ]
         if kept is not None:
             script.append(f"chformal -assert -remove t:$assert c:*{kept} %d; opt_clean")
         script += [f"write_smt2 -wires {name}.smt2", "design -reset"]

@@ -21,3 +21,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
     make_system(emit(folder / "bundle").path, folder / "system", SystemOptions(bus=32, burst=2, outstanding=2))
     build_program(folder / "system", main=FAULTS, name="faults", make=tiny)
     return folder / "system"
+
+
+@pytest.fixture(scope="session")
+def clocked(pair: Path, tiny: str) -> Path:
+    """The same with a clock of its own for the core."""
+    folder = pair.parent / "clocked"
+    make_system(pair.parent / "bundle", folder, SystemOptions(bus=32, burst=2, outstanding=2, core_clock=True))
+    build_program(folder, main=FAULTS, name="faults", make=tiny)
+    return folder

@@ -1,4 +1,7 @@
-"""cocotb bench of both shells around a core that returns what it gets; the bus models are cocotbext-axi's."""
+"""cocotb bench of the shell with a bus master around a core that returns what it gets, and what both benches need.
+
+The bus models are cocotbext-axi's.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,8 @@ from typing import Any
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
-from cocotbext.axi import (
-    AxiBus,
-    AxiLiteBus,
-    AxiLiteMaster,
-    AxiSlave,
-    AxiStreamBus,
-    AxiStreamFrame,
-    AxiStreamSink,
-    AxiStreamSource,
-)
+from cocotb.triggers import ClockCycles, RisingEdge, Timer, with_timeout
+from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiSlave
 
 WIDTH, SIZE = 6, 70
 IN_BEATS, OUT_BEATS, BYTES = 7, 9, 8
@@ -37,12 +31,28 @@ STEP = int(os.environ["SHELL_STEP"])
 """Cycles from one place of a reset to the next."""
 CAMPAIGN = int(os.environ["SHELL_FRAMES"])
 """Frames of a campaign."""
+CORE = bool(int(os.environ["SHELL_CORE"]))
+"""Whether the core has a clock of its own."""
+SLOWEST, FASTEST = 20_000, 1_100
+"""Half periods of that clock, in ps; the one of the bus has 5,000."""
 STALLS = ((0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.3, 0.3), (0.8, 0.2))
 
 
 def pauses(seed: int, chance: float) -> Iterator[bool]:
     rng = random.Random(seed)
     return (rng.random() < chance for _ in itertools.count())
+
+
+async def wander(clock: Any, rng: random.Random) -> None:
+    """A clock of any period for a while, at rest or drifting, then of another one."""
+    while True:
+        half = rng.choice((rng.randrange(FASTEST, SLOWEST), 5000))
+        drift = rng.choice((0, 0, 1, -1, 13, -13))
+        for _ in range(rng.randrange(50, 400)):
+            for level in (0, 1):
+                clock.value = level
+                await Timer(half, "ps")
+            half = min(max(half + drift, FASTEST), SLOWEST)
 
 
 def frame(rng: random.Random) -> bytes:
@@ -110,6 +120,7 @@ class Bench:
     def __init__(self, dut: Any, shell: str) -> None:
         self.dut, self.shell = dut, shell
         cocotb.start_soon(Clock(dut.clk, 10, "ns").start())
+        self.core_clock = cocotb.start_soon(wander(dut.core_clk, random.Random(shell))) if CORE else None
         self.ends: dict[str, Any] = {"clock": dut.clk, "reset": dut.rst_n, "reset_active_level": False}
         self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{shell}_s_axil"), **self.ends)
         self.channels: list[Any] = []
@@ -135,12 +146,19 @@ class Bench:
     async def put(self, offset: int, value: int) -> None:
         await with_timeout(self.registers.write_dword(offset, value), 100, "us")
 
-    async def until(self, bits: int, value: int, cycles: int = 4000) -> bool:
+    async def until(self, bits: int, value: int, cycles: int = 16000 if CORE else 4000) -> bool:
         """Whether the bits of STATUS have that value in time."""
         for _ in range(cycles // 8):
             if await self.get(STATUS) & bits == value:
                 return True
         return False
+
+    async def settle(self) -> None:
+        """Until the core is empty, and its counters have come."""
+        cycles = 60 * (6 if CORE else 1)
+        await ClockCycles(self.dut.clk, cycles)
+        assert await self.until(OCCUPIED, 0)
+        await ClockCycles(self.dut.clk, cycles)
 
     async def soft_reset(self) -> None:
         await self.put(CONTROL, ENABLE | SOFT_RESET)
@@ -389,156 +407,22 @@ async def registers(dut: Any) -> None:
     assert [await bench.get(o) for o in (CONTROL, 0x38, 0x3C, 0x70, 0x7C)] == [ENABLE, 0, 0, 0, 0]
 
 
-def guarded(beats: int, ends: list[int]) -> list[tuple[int, int, int]]:
-    """First beat, beats and flag of every frame, of so many beats with TLAST at these places."""
-    found = []
-    start = 0
-    for end in ends:
-        length = end + 1 - start
-        found.append((start, min(length, IN_BEATS), int(length != IN_BEATS)))
-        start = end + 1
-    assert start == beats
-    return found
-
-
-class StreamBench(Bench):
-    """The shell with the streams."""
-
-    def __init__(self, dut: Any) -> None:
-        super().__init__(dut, "str")
-        self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, "str_s_axis"), **self.ends)
-        self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, "str_m_axis"), **self.ends)
-        self.channels = [(self.source, True), (self.sink, False)]
-        names = [f"str_m_axis_t{field}" for field in ("data", "keep", "last", "user")]
-        cocotb.start_soon(rules(dut, "str_m_axis_tvalid", "str_m_axis_tready", names))
-
-    async def reset(self) -> None:
-        await super().reset()
-        self.sink.clear()  # what stood there before the first reset
-
-    async def receive(self) -> tuple[bytes, int]:
-        """A result, which has all its beats, and whether it is flagged."""
-        got = await with_timeout(self.sink.recv(compact=False), 200, "us")
-        beats = [got.tkeep[i : i + BYTES] for i in range(0, len(got.tkeep), BYTES)]
-        assert len(beats) == OUT_BEATS
-        assert [sum(beat) for beat in beats] == [BYTES] * (OUT_BEATS - 1) + [SIZE - BYTES * (OUT_BEATS - 1)]
-        return bytes(got.tdata), int(got.tuser[-1])
-
-    async def good(self, rng: random.Random, frames: int) -> None:
-        """Frames of the right length have right results."""
-        given = [frame(rng) for _ in range(frames)]
-        for each in given:
-            self.source.send_nowait(AxiStreamFrame(each))
-        for each in given:
-            assert await self.receive() == (result(each), 0)
-
-
-@cocotb.test()
-async def stream_frames(dut: Any) -> None:
-    """Every bit, TLAST, TKEEP and TUSER, at every mix of stalls."""
-    bench, rng = StreamBench(dut), random.Random("frames")
+@cocotb.test(skip=not CORE)
+async def core_clock_that_stands_still(dut: Any) -> None:
+    """The registers answer; a reset of either kind waits for the clock; what was begun then ends as it should."""
+    bench, rng = MemoryBench(dut), random.Random("still")
     await bench.reset()
-    for seed, (source, sink) in enumerate(STALLS):
-        bench.pause(seed, source, sink)
-        await bench.good(rng, 3)
-    assert [await bench.get(o) for o in (ERRORS, FRAMES_OUT, FRAMES_FLAGGED)] == [0, 3 * len(STALLS), 0]
-    assert await bench.get(INTERRUPT_STATUS) == 1
-    await bench.put(CONTROL, ENABLE | START)
-    assert await bench.get(ERRORS) == REFUSED, "there are no jobs"
-
-
-@cocotb.test()
-async def stream_wrong_tlast(dut: Any) -> None:
-    """Short frames are completed, of long ones the excess is dropped; both are flagged, the next one is right."""
-    bench, rng = StreamBench(dut), random.Random("tlast")
-    await bench.reset()
-    for seed, (source, sink) in enumerate(STALLS):
-        bench.pause(seed, source, sink)
-        await bench.put(ERRORS, 63)
-        await bench.put(CONTROL, ENABLE | CLEAR)
-        lengths = [rng.choice((1, 3, IN_BEATS - 1, IN_BEATS, IN_BEATS + 1, 2 * IN_BEATS + 1)) for _ in range(5)]
-        ends = [end - 1 for end in itertools.accumulate(lengths)]
-        data = rng.randbytes(sum(lengths) * BYTES)
-        for length, end in zip(lengths, ends, strict=True):
-            bench.source.send_nowait(AxiStreamFrame(data[(end + 1 - length) * BYTES : (end + 1) * BYTES]))
-        frames = guarded(sum(lengths), ends)
-        for start, beats, flag in frames:
-            raw = data[start * BYTES : (start + beats) * BYTES].ljust(IN_BEATS * BYTES, b"\0")
-            assert await bench.receive() == (result(raw), flag)
-        short, long = (int(any(f(n) for n in lengths)) for f in (lambda n: n < IN_BEATS, lambda n: n > IN_BEATS))
-        assert await bench.get(ERRORS) == EARLY * short | LATE * long
-        assert await bench.get(FRAMES_FLAGGED) == sum(flag for *_, flag in frames)
-        await bench.good(rng, 2)
-
-
-@cocotb.test()
-async def stream_resets(dut: Any) -> None:
-    """A soft reset at any time: results that were begun have all their beats, and the next frame is right."""
-    bench, rng = StreamBench(dut), random.Random("resets")
-    await bench.reset()
-    for seed, cycles in enumerate(range(0, 130, STEP)):
-        bench.pause(seed, 0.3, 0.3)
-        for _ in range(3):
-            bench.source.send_nowait(AxiStreamFrame(frame(rng)))
-        await ClockCycles(dut.clk, cycles)
-        await bench.put(CONTROL, ENABLE | SOFT_RESET)
-        assert await bench.until(RESETTING, 0), "the reset does not end"
-        # Of the frame that was cut off the rest is dropped; those behind it come out whole.
-        await with_timeout(bench.source.wait(), 200, "us")
-        assert await bench.until(OCCUPIED, 0)
-        await ClockCycles(dut.clk, 60)
-        while not bench.sink.empty():
-            await bench.receive()
-        assert bench.sink.idle(), "half a result"
-        await bench.good(rng, 1)
-
-
-@cocotb.test()
-async def stream_campaign(dut: Any) -> None:
-    """Random frames and stalls, resets at a random time, frames of any length in between."""
-    bench, rng = StreamBench(dut), random.Random("stream campaign")
-    await bench.reset()
-    left, seed = CAMPAIGN, 0
-    while left > 0:
-        seed += 1
-        bench.pause(seed, rng.choice((0.0, 0.1, 0.5, 0.8)), rng.choice((0.0, 0.1, 0.5, 0.8)))
-        frames = min(left, rng.randrange(1, 6))
-        if rng.random() < 0.3:
-            for _ in range(frames):
-                bench.source.send_nowait(AxiStreamFrame(rng.randbytes(rng.randrange(1, 3 * IN_BEATS) * BYTES)))
-            await ClockCycles(dut.clk, rng.randrange(300))
-            await bench.put(CONTROL, ENABLE | SOFT_RESET)
-            assert await bench.until(RESETTING, 0), "the reset does not end"
-            await with_timeout(bench.source.wait(), 200, "us")
-            assert await bench.until(OCCUPIED, 0)
-            await ClockCycles(dut.clk, 200)
-            while not bench.sink.empty():
-                await bench.receive()
-            assert bench.sink.idle(), "half a result"
-        await bench.good(rng, frames)
-        left -= frames
-
-
-@cocotb.test()
-async def stream_reader_that_never_reads(dut: Any) -> None:
-    """Nothing is lost; a soft reset waits for the result that was begun, and the frame after that is right."""
-    bench, rng = StreamBench(dut), random.Random("never")
-    await bench.reset()
-    bench.sink.pause = True
-    given = [frame(rng) for _ in range(6)]
-    for each in given:
-        bench.source.send_nowait(AxiStreamFrame(each))
-    await ClockCycles(dut.clk, 1000)
-    assert await bench.get(FRAMES_OUT) == 0 and await bench.get(STALLS_OUT) > 100
-    bench.sink.pause = False
-    for each in given:
-        assert await bench.receive() == (result(each), 0)
-    bench.sink.pause = True
-    bench.source.send_nowait(AxiStreamFrame(given[0]))
-    await ClockCycles(dut.clk, 200)
+    await bench.job(rng, 0x2000, 0x4000, 1)
+    assert bench.core_clock is not None
+    bench.core_clock.cancel()
+    await bench.start(0x2000, 0x4000, 1)
+    assert not await bench.until(BUSY, 0, 800)
     await bench.put(CONTROL, ENABLE | SOFT_RESET)
     assert not await bench.until(RESETTING, 0, 800)
-    bench.sink.pause = False
-    assert await bench.until(RESETTING, 0)
-    assert (await bench.receive())[1] == 1, "a result that was cut off is flagged"
-    await bench.good(rng, 2)
+    await bench.reset()
+    assert not await bench.until(RESETTING, 0, 800)
+    assert [await bench.get(o) for o in (MAGIC, FRAMES_OUT, CYCLES_LEAST)] == [0x4D415345, 0, 0xFFFFFFFF]
+    cocotb.start_soon(wander(dut.core_clk, rng))
+    assert await bench.until(RESETTING | BUSY, 0)
+    await bench.job(rng, 0x2000, 0x4000, 2)
+    assert await bench.get(FRAMES_OUT) == 2

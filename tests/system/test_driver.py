@@ -22,7 +22,6 @@ from mase_hw.simulate.build.tools import find_build_tools, lint_bundle
 from mase_hw.system import Frame, SystemOptions, make_system, run_selftest
 from mase_hw.system.selftest import build_program
 from tests.handoff.conftest import tiny as tiny
-from tests.handoff.designs import emit
 from tests.passes.digits import digits
 from tests.unit.pipeline import rule
 
@@ -91,7 +90,7 @@ def test_selftest_passes(bundle: mase_hw.Design, system: Path, stalls: int, inte
     assert result.passed
 
 
-@pytest.mark.parametrize("name", ["system", "pair"])
+@pytest.mark.parametrize("name", ["system", "pair", "clocked"])
 def test_every_fault_has_its_code(name: str, request: pytest.FixtureRequest) -> None:
     """Also: the memory of the model has seen no violation of AXI4 in all of that."""
     folder: Path = request.getfixturevalue(name)
@@ -141,11 +140,23 @@ def test_two_inputs_and_two_outputs(pair: Path) -> None:
     assert [(f["port"], f["offset"], f["bytes"]) for f in frames["out"]] == [("data_out_0", 0, 8), ("data_out_1", 8, 4)]
 
 
-def test_the_top_level_is_clean(system: Path, pair: Path, tmp_path: Path, bundle: mase_hw.Design) -> None:
-    """For Verible and for Verilator with every warning, with frames in memory and on streams."""
+def test_a_clock_for_the_core(clocked: Path) -> None:
+    """Its cycles are those of the manifest, although the bus counts others, and the period drifts."""
+    interval = json.loads((clocked / "manifest.json").read_text())["interval"]
+    result = run_selftest(clocked)
+    assert result.text == f"PASS: 5 frames, {interval} cycles for the last ({interval} predicted)"
+    assert run_selftest(clocked, stalls=50, interrupt=True).passed
+    assert {path.name for path in (clocked / "constraints").iterdir()} == {"clocks.xdc", "clocks.sdc"}
+
+
+def test_the_top_level_is_clean(
+    system: Path, pair: Path, clocked: Path, tmp_path: Path, bundle: mase_hw.Design
+) -> None:
+    """For Verible and for Verilator with every warning, with frames in memory and on streams, one port and two."""
     tools = find_build_tools()
     make_system(bundle.path, tmp_path / "stream", SystemOptions(data="stream", bus=32, elements="packed"))
-    for folder in (system, pair, tmp_path / "stream"):
+    make_system(pair.parent / "bundle", tmp_path / "streams", SystemOptions(data="stream", core_clock=True))
+    for folder in (system, pair, clocked, tmp_path / "stream", tmp_path / "streams"):
         top = (folder / "rtl/top.f").read_text().strip()
         assert not lint([folder / f"rtl/{top}.sv"])
         assert lint_bundle(folder, top, tools) == lint_bundle(folder, top, tools, "-DSYNTHESIS") == ""
@@ -163,9 +174,6 @@ def test_frames() -> None:
 
 
 def test_refused(tmp_path: Path, bundle: mase_hw.Design, capsys: pytest.CaptureFixture[str]) -> None:
-    pair = emit(tmp_path / "pair")
-    with pytest.raises(ConfigError, match="one input and one output"):
-        make_system(pair.path, tmp_path / "system", SystemOptions(data="stream"))
     with pytest.raises(EmitError, match="not a bundle"):
         make_system(tmp_path, tmp_path / "system")
     with pytest.raises(EmitError, match="lies in a bundle"):

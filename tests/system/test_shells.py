@@ -16,9 +16,10 @@ from tests.handoff.conftest import tiny as tiny
 from tests.rtl import LIBRARY
 
 pytest.importorskip("cocotbext.axi", reason="the models are in the extra 'dev'")
-BENCH = Path(__file__).with_name("shell_bench.py")
-TOP = Path(__file__).with_name("rtl") / "system_bench.sv"
-TESTS = 12
+HERE = Path(__file__).parent
+TOP = HERE / "rtl" / "system_bench.sv"
+MODULES = ("shell_bench", "stream_bench")
+TESTS = 15
 
 
 # What is broken: the module, a text that occurs once, and what stands there instead.
@@ -46,8 +47,18 @@ MUTANTS = {
     "the window has no end": ("system_window", "!beyond[ADDR_WIDTH] ||", "1'b1 ||"),
     "the window has no beginning": ("system_window", "!low_q && ", ""),
     "the window forgets a carry": ("system_window", "lost_q || (over_q", "(over_q"),
-    "the flag is lost": ("system_frames", ".in_data  (in_flag[p])", ".in_data  (1'b0)"),
+    "the flag is lost": ("system_frames", ".in_data  (in_flag[i])", ".in_data  (1'b0)"),
+    "a disabled input begins no part": ("system_records", "enable || behind_q[i] != '0", "enable"),
+    "a disabled input begins all": ("system_records", "enable || behind_q[i] != '0", "1'b1"),
 }
+OF_CLOCKS = {
+    "a word outlives a reset": ("system_async_fifo", "read_gray_q <= '0;", "read_gray_q <= read_gray_q;"),
+    "the reset does not wait for the core": ("system_reset", "held    <= rst || was_reset;", "held <= rst || flush;"),
+    "the job ends before its counters": ("system_sample", "ends && ripe_q && !flush", "event_in"),
+    "clearing is forgotten": ("system_sample", "asked && !was_asked_q && asked_clear_q", "1'b0"),
+    "the core is not said to be empty": ("system_domain", ".in_data (holds)", ".in_data (1'b0)"),
+}
+"""Those that only a core with a clock of its own can show."""
 
 
 def simulate(
@@ -57,6 +68,8 @@ def simulate(
     *,
     step: int,
     frames: int = 10,
+    core: int = 0,
+    long: int = 0,
     edit: tuple[str, str, str] = ("", "", ""),
 ) -> int:
     """How many tests of the bench do not pass, with a text of one module of the library replaced."""
@@ -76,33 +89,38 @@ def simulate(
         sources=[*(work / "rtl" / file for file in files), TOP],
         hdl_toplevel=TOP.stem,
         build_dir=work / "build",
+        parameters={"CORE_CLOCK": core, "LONG": long},
         build_args=["--assert", "-Wall", "--x-initial", "unique"],
         log_file=work / "build.log",
     )
-    monkeypatch.syspath_prepend(str(BENCH.parent))
+    monkeypatch.syspath_prepend(str(HERE))
     results = work / "results.xml"
     with contextlib.suppress(SystemExit):  # which it raises when a test fails
         runner.test(
             hdl_toplevel=TOP.stem,
-            test_module=BENCH.stem,
+            test_module=["bus_bench"] if long else list(MODULES),
             test_dir=work,
             build_dir=work / "build",
             results_xml=str(results),
             extra_env={
-                "PYTHONPATH": str(BENCH.parent),
+                "PYTHONPATH": str(HERE),
                 "COCOTB_LOG_LEVEL": "WARNING",
                 "SHELL_STEP": str(step),
                 "SHELL_FRAMES": str(frames),
+                "SHELL_CORE": str(core),
+                "SHELL_LONG": str(long),
             },
             log_file=work / "run.log",
         )
     # Those that are missing were not run: an invariant of the RTL has stopped the simulation.
     total, failed = get_results(results) if results.is_file() else (0, 0)
-    return failed + TESTS - total
+    return failed + (1 if long else TESTS) - total
 
 
-def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
-    assert simulate(tmp_path, monkeypatch, tiny, step=37) == 0, (tmp_path / "run.log").read_text()[-6000:]
+@pytest.mark.parametrize("core", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str, core: int) -> None:
+    """With one clock, and with one for the core whose period changes and drifts."""
+    assert simulate(tmp_path, monkeypatch, tiny, step=37, core=core) == 0, (tmp_path / "run.log").read_text()[-6000:]
 
 
 @pytest.mark.slow
@@ -111,12 +129,21 @@ def test_shells_reset_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_a_thousand_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
+@pytest.mark.parametrize("core", [0, 1])
+def test_a_thousand_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str, core: int) -> None:
     """At each of the shells, with random stalls and random resets."""
-    assert simulate(tmp_path, monkeypatch, tiny, step=37, frames=1000) == 0, (tmp_path / "run.log").read_text()[-6000:]
+    bad = simulate(tmp_path, monkeypatch, tiny, step=37, frames=1000, core=core)
+    assert bad == 0, (tmp_path / "run.log").read_text()[-6000:]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MUTANTS)
+def test_long_frames_use_the_bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
+    """Both directions at once, 64 bits, frames of 1,024 beats: at least 95 % of the cycles."""
+    assert simulate(tmp_path, monkeypatch, tiny, step=37, long=8192) == 0, (tmp_path / "run.log").read_text()[-6000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MUTANTS, *OF_CLOCKS])
 def test_what_is_broken_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str, name: str) -> None:
-    assert simulate(tmp_path, monkeypatch, tiny, step=37, edit=MUTANTS[name]) > 0
+    edit = {**MUTANTS, **OF_CLOCKS}[name]
+    assert simulate(tmp_path, monkeypatch, tiny, step=37, core=int(name in OF_CLOCKS), edit=edit) > 0

@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address-bits", type=int, default=32, metavar="N", help="of the bus master (32)")
     parser.add_argument("--burst", type=int, default=64, metavar="N", help="beats of a burst at most (64)")
     parser.add_argument("--outstanding", type=int, default=4, metavar="N", help="bursts without an answer at most (4)")
+    parser.add_argument("--core-clock", action="store_true", help="a clock of its own for the core")
     parser.add_argument("--selftest", action="store_true", help="run the driver's self-test on the Verilated model")
 
 
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             address_bits=arguments.address_bits,
             burst=arguments.burst,
             outstanding=arguments.outstanding,
+            core_clock=arguments.core_clock,
         )
     except ValidationError as error:
         first = error.errors()[0]

@@ -17,9 +17,10 @@ class MaseAccelerator(LiteXModule):
         platform: The sources are added to it.
         system: Folder written by ``mase-hw system``, with frames in memory.
         verilog: One file of plain Verilog to add instead of the system's SystemVerilog.
+        core_domain: Clock domain of the core, if the system has a clock for it.
     """
 
-    def __init__(self, platform, system, verilog=None):
+    def __init__(self, platform, system, verilog=None, core_domain="sys"):
         system = Path(system).resolve()
         manifest = json.loads((system / "manifest.json").read_text())
         options = manifest["options"]
@@ -54,6 +55,8 @@ class MaseAccelerator(LiteXModule):
             "i_m_axi_rresp": bus.r.resp,
             "i_m_axi_rlast": bus.r.last,
         }
+        if options["core_clock"]:
+            ports["i_core_clk"] = ClockSignal(core_domain)
         for channel in ("aw", "ar"):
             for name in ("addr", "len", "size", "burst", "cache", "prot"):
                 ports[f"o_m_axi_{channel}{name}"] = getattr(getattr(bus, channel), name)

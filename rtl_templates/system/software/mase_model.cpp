@@ -21,6 +21,8 @@ namespace {
 constexpr uint64_t kBase = 0x40000000;
 constexpr size_t kSize = size_t{1} << 22;
 constexpr unsigned kHung = 1000000;
+constexpr int kReset = 64;  // cycles in which the core is reset, whatever clock it has
+constexpr uint64_t kBusPeriod = 1000;
 constexpr unsigned kOkay = 0;
 constexpr unsigned kSlaveError = 2;
 
@@ -59,7 +61,9 @@ class System {
             tick();
         }
         top_->rst_n = 1;
-        tick();
+        for (int i = 0; i < kReset; i++) {
+            tick();
+        }
     }
 
     uint32_t read(uint32_t offset) {
@@ -178,6 +182,19 @@ class System {
         top_->eval();
         cycles_++;
         offer();
+        core_clock();
+    }
+
+    // The edges of the core's clock before the next one of the bus; its period drifts about one and a half times
+    // as long as that of the bus.
+    void core_clock() {
+#if MASE_CORE_CLOCK
+        for (; core_left_ < kBusPeriod; core_left_ += kBusPeriod * 3 / 4 + cycles_ / 8 % 199) {
+            top_->core_clk = !top_->core_clk;
+            top_->eval();
+        }
+        core_left_ -= kBusPeriod;
+#endif
     }
 
     // What the two sides have agreed on in this cycle, before the edge: no input changes here.
@@ -272,6 +289,7 @@ class System {
     unsigned stalls_;
     bool interrupts_;
     uint64_t cycles_ = 0;
+    uint64_t core_left_ = kBusPeriod / 2;  // until the next edge
     std::deque<Burst> reads_;
     std::deque<Burst> writes_;
     std::deque<Word> words_;

@@ -85,10 +85,10 @@
 /* Cycles, most: Most CYCLES_LAST since the counters were cleared. */
 #define MASE_CYCLES_MOST 0x54u
 
-/* Stalls in: Cycles in which the core would not take a beat that was offered. */
+/* Stalls in: Cycles of the core's clock in which it would not take a beat that was offered. */
 #define MASE_STALLS_IN 0x58u
 
-/* Stalls out: Cycles in which a beat of the core was not taken. */
+/* Stalls out: Cycles of the core's clock in which a beat of it was not taken. */
 #define MASE_STALLS_OUT 0x5Cu
 
 /* Base, low half: Of the window that buffers must lie in: the address of its first byte. */

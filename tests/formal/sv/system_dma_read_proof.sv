@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// system_dma_read_proof: system_dma_read keeps the rules of AXI4 as a master that reads.
+//
+// The memory is a model: it takes a request when it likes, and answers as many beats as were
+// asked for, in that order. Jobs begin, are halted and abandoned at any time; a reset comes
+// at the beginning, and when the module says that nothing is outstanding.
+//   p_ar_stays   a request is offered until it is taken
+//   p_ar_stable  and does not change meanwhile
+//   p_page       no burst crosses 4 KiB
+//   p_length     none is longer than BURST or than its frame
+//   p_open       no more than OUTSTANDING are open
+//   p_ready      every beat that comes is taken at once
+//   p_idle       `idle` says that nothing is offered and every beat has come
+//   p_halt       a halt begins no burst
+module system_dma_read_proof #(
+    parameter int FRAME_BEATS = 3,
+    parameter int GAP         = 0,
+    parameter int BURST       = 2,
+
+    localparam int AddrW       = 13,
+    localparam int DataW       = 32,
+    localparam int Outstanding = 2,
+    localparam int Depth       = 2 * BURST
+) (
+    input logic             clk,
+    input logic             first_rst,
+    input logic             more_rst,
+    input logic             start,
+    input logic [AddrW-3:0] word,
+    input logic [     31:0] frames,
+    input logic             enable,
+    input logic             halt,
+    input logic             arready,
+    input logic [DataW-1:0] rdata,
+    input logic [      1:0] rresp,
+    input logic             answers,
+    input logic             out_ready
+);
+
+  logic             rst;
+  logic             idle;
+  logic             error;
+  logic             frame_begin;
+  logic [AddrW-1:0] araddr;
+  logic [      7:0] arlen;
+  logic             arvalid;
+  logic             rlast;
+  logic             rvalid;
+  logic             rready;
+  logic [DataW-1:0] out_data;
+  logic             out_last;
+  logic             out_flag;
+  logic             out_valid;
+  logic [AddrW-1:0] address;
+
+  assign address = {word, 2'b00};
+
+  system_dma_read #(
+      .ADDR_WIDTH (AddrW),
+      .DATA_WIDTH (DataW),
+      .FRAME_BEATS(FRAME_BEATS),
+      .GAP        (GAP),
+      .BURST      (BURST),
+      .OUTSTANDING(Outstanding)
+  ) dut (
+      .*
+  );
+
+  // ---- The memory: beats to come of the bursts that are open, the oldest first.
+  logic       armed;
+  logic [1:0] open;
+  logic [8:0] head;
+  logic [8:0] second;
+  logic       taken;
+  logic       ends;
+
+  assign rst    = armed ? more_rst && idle : first_rst;
+  assign rvalid = open != '0 && answers;
+  assign rlast  = head == 9'd1;
+  assign taken  = arvalid && arready;
+  assign ends   = rvalid && rready && rlast;
+
+  initial armed = 1'b0;
+  always_ff @(posedge clk) begin
+    armed <= armed || rst;
+    if (rst) begin
+      open   <= '0;
+      head   <= '0;
+      second <= '0;
+    end else begin
+      open <= open + 2'(taken) - 2'(ends);
+      if (ends || open == '0) begin
+        head   <= (open == 2'd2) ? second : taken ? 9'(arlen) + 9'd1 : '0;
+        second <= (open == 2'd2 && taken) ? 9'(arlen) + 9'd1 : '0;
+      end else begin
+        head <= head - 9'(rvalid && rready);
+        if (taken) begin
+          second <= 9'(arlen) + 9'd1;
+        end
+      end
+    end
+  end
+
+  logic             waits_q;
+  logic             halted_q;
+  logic [AddrW-1:0] araddr_q;
+  logic [      7:0] arlen_q;
+  logic             check;
+
+  always_ff @(posedge clk) begin
+    waits_q  <= !rst && arvalid && !arready;
+    halted_q <= !rst && halt && !arvalid;
+    araddr_q <= araddr;
+    arlen_q  <= arlen;
+  end
+  assign check = armed && !rst;
+
+  always_comb begin
+    p_ar_stays : assert (!check || !waits_q || arvalid);
+    p_ar_stable :
+    assert (!check || !waits_q || !arvalid || (araddr == araddr_q && arlen == arlen_q));
+    p_page : assert (!check || !arvalid || int'(araddr[11:2]) + int'(arlen) < 1024);
+    p_length : assert (!check || !arvalid || (int'(arlen) < BURST && int'(arlen) < FRAME_BEATS));
+    p_open : assert (!check || int'(open) + int'(arvalid) <= Outstanding);
+    p_ready : assert (!check || !rvalid || rready);
+    p_idle : assert (!check || !idle || (open == '0 && !arvalid));
+    p_halt : assert (!check || !halted_q || !arvalid);
+  end
+
+  // ---- Invariants.
+  logic waiting;  // a burst has been measured
+  logic job;
+
+  assign job     = dut.u_bursts.active;
+  assign waiting = dut.u_bursts.state_q >= 2'd2;
+
+  always_comb begin
+    inv_open : assert (!armed || dut.open_q == open);
+    inv_beats :
+    assert (!armed || ((open != '0) == (head != '0) && (open == 2'd2) == (second != '0) &&
+        open <= 2'd2));
+    inv_room :
+    assert (!armed || 32'(dut.room_q) + 32'(dut.count) + 32'(head) + 32'(second) == 32'(Depth));
+    inv_level : assert (!armed || int'(dut.count) <= Depth);
+    inv_offered :
+    assert (!armed || !arvalid || (32'(dut.room_q) >= 32'(dut.length) && int'(open) < Outstanding));
+    inv_aligned : assert (!armed || !job || araddr[1:0] == 2'b00);
+    inv_left :
+    assert (!armed || !job || (dut.u_bursts.left_q != '0 &&
+        int'(dut.u_bursts.left_q) <= FRAME_BEATS));
+    inv_length :
+    assert (!armed || !waiting || (dut.length != '0 && int'(dut.length) <= BURST &&
+        32'(dut.length) <= 32'(dut.u_bursts.left_q) &&
+        32'(araddr[11:2]) + 32'(dut.length) <= 32'd1024));
+  end
+
+  always_comb begin
+    c_page : cover (check && arvalid && waits_q && araddr[11:2] == '1);
+    c_abandoned : cover (check && idle && halt && open == '0 && dut.count != '0);
+  end
+
+endmodule
