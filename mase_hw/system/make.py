@@ -22,6 +22,7 @@ from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.system.frames import Frame, Record
+from mase_hw.system.vivado import add_vivado
 
 SOFTWARE = "system/software"
 """Below ``rtl_templates``; a template of it ends in ``.j2``."""
@@ -216,6 +217,8 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     system.add(files[-1], text)
     system.add("rtl/files.f", "".join(f"{file}\n" for file in files))
     system.add("rtl/top.f", f"{name}\n")
+    if options.data == "memory":
+        add_vivado(system, manifest, name, ports, options)
     for page in ("REGISTERS.md", "NOTICE"):
         system.add(page, (rtl_root() / "system" / page).read_bytes())
 
