@@ -217,8 +217,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     system.add(files[-1], text)
     system.add("rtl/files.f", "".join(f"{file}\n" for file in files))
     system.add("rtl/top.f", f"{name}\n")
-    if options.data == "memory":
-        add_vivado(system, manifest, name, ports, options)
+    add_vivado(system, manifest, name, options)
     for page in ("REGISTERS.md", "NOTICE"):
         system.add(page, (rtl_root() / "system" / page).read_bytes())
 

@@ -81,7 +81,7 @@ def check_memory(system: Path) -> dict[str, Any]:
         ConfigError: That says what was found.
     """
     try:
-        manifest = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
         data = manifest["options"]["data"] if manifest["kind"] == "system" else None
     except (OSError, ValueError, KeyError, TypeError):
         manifest, data = {}, None

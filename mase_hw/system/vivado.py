@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from mase_hw._version import __version__
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 FOLDER = "vivado"
 _PORT = re.compile(r"^ *(input|output) logic ((?:\[[^]]*\] )?)(\w+)", re.MULTILINE)
 _SINGLE = {
-    "clk": ("clock:1.0 clk CLK", "ASSOCIATED_BUSIF s_axil:m_axi, ASSOCIATED_RESET rst_n"),
+    "clk": ("clock:1.0 clk CLK", "ASSOCIATED_BUSIF {busses}, ASSOCIATED_RESET rst_n"),
+    "core_clk": ("clock:1.0 core_clk CLK", ""),
     "rst_n": ("reset:1.0 rst_n RST", "POLARITY ACTIVE_LOW"),
     "irq": ("interrupt:1.0 irq INTERRUPT", "SENSITIVITY LEVEL_HIGH"),
 }
@@ -32,32 +34,57 @@ class Port:
     Args:
         name: As in the system.
         text: Its declaration in Verilog.
-        attributes: Which interface it belongs to.
+        interface: That it belongs to; empty if it is one by itself.
+        info: Its place in the interface, as an attribute.
+        parameter: What is said of the interface, at the first of its ports.
     """
 
     name: str
     text: str
-    attributes: list[str]
+    interface: str
+    info: str
+    parameter: str
 
 
-def add_vivado(system: Bundle, manifest: Manifest, name: str, ports: str, options: SystemOptions) -> None:
-    """Add the project to a system whose frames lie in memory.
+@dataclass(frozen=True)
+class Dma:
+    """An AXI DMA of the block design.
+
+    Args:
+        name: Of the cell.
+        input: The stream of the system that it fills from memory, if any.
+        output: The stream that it writes to memory, if any.
+    """
+
+    name: str
+    input: str | None
+    output: str | None
+
+
+def add_vivado(system: Bundle, manifest: Manifest, name: str, options: SystemOptions) -> None:
+    """Add the project to a system; where frames come as streams, AXI DMAs move them.
 
     Args:
         system: With its RTL.
         manifest: Of the bundle.
         name: Of the system's top level.
-        ports: Of the top level, as text.
         options: Those of the system.
     """
     handoff = HandoffOptions.model_validate({} if manifest.handoff is None else manifest.handoff.options)
-    files = [*system.read("rtl/files.f").decode().split(), f"{FOLDER}/{name}_ip.v"]
+    ports = _ports(system.read(f"rtl/{name}.sv").decode(), options)
+    streams = [
+        [one for one in dict.fromkeys(port.interface for port in ports) if one.startswith(kind)]
+        for kind in ("s_axis", "m_axis")
+    ]
     context = {
         "version": __version__,
         "name": name,
         "memory": bool(manifest.parameters),
-        "ports": _ports(ports, options),
-        "files": files,
+        "ports": ports,
+        "clocks": [f"accelerator/{port.name}" for port in ports if "signal:clock" in port.info],
+        "dmas": [Dma(f"dma{index}", *pair) for index, pair in enumerate(zip_longest(*streams))],
+        "bus": options.bus,
+        "files": [*system.read("rtl/files.f").decode().split(), f"{FOLDER}/{name}_ip.v"],
         "mhz": f"{handoff.clock_mhz:g}",
         "vendor": handoff.vendor,
         "library": handoff.library,
@@ -70,23 +97,25 @@ def add_vivado(system: Bundle, manifest: Manifest, name: str, ports: str, option
 
 
 def _ports(text: str, options: SystemOptions) -> list[Port]:
-    known = {
+    """The ports of a top level, and the interfaces that they are."""
+    told = {
         "s_axil": "PROTOCOL AXI4LITE, DATA_WIDTH 32, ADDR_WIDTH 7",
         "m_axi": f"PROTOCOL AXI4, DATA_WIDTH {options.bus}, ADDR_WIDTH {options.address_bits}, "
         f"MAX_BURST_LENGTH {options.burst}, NUM_READ_OUTSTANDING {options.outstanding}, "
         f"NUM_WRITE_OUTSTANDING {options.outstanding}, SUPPORTS_NARROW_BURST 0",
     }
+    declared = _PORT.findall(text.partition("\n);")[0])
+    interfaces = {name: "" if name in _SINGLE else name.rpartition("_")[0] for _, _, name in declared}
+    busses = ":".join(dict.fromkeys(filter(None, interfaces.values())))
     found = []
-    for direction, width, name in _PORT.findall(text):
-        if name in _SINGLE:
-            what, parameter = _SINGLE[name]
-            info = f"xilinx.com:signal:{what}"
+    for direction, width, name in declared:
+        interface = interfaces[name]
+        if interface:
+            kind = "axis" if interface.startswith(("s_axis", "m_axis")) else "aximm"
+            signal = name.removeprefix(f"{interface}_").upper()
+            info, parameter = f"interface:{kind}:1.0 {interface} {signal}", told.pop(interface, "")
         else:
-            interface, _, signal = name.rpartition("_")
-            info = f"xilinx.com:interface:aximm:1.0 {interface} {signal.upper()}"
-            parameter = known.pop(interface, "")  # with the first of its signals
-        attributes = [f'X_INTERFACE_INFO = "{info}"']
-        if parameter:
-            attributes.append(f'X_INTERFACE_PARAMETER = "{parameter}"')
-        found.append(Port(name, f"{direction} wire {width}{name}", attributes))
+            signal, parameter = _SINGLE[name]
+            info, parameter = f"signal:{signal}", parameter.format(busses=busses)
+        found.append(Port(name, f"{direction} wire {width}{name}", interface, f"xilinx.com:{info}", parameter))
     return found

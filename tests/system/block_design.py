@@ -7,6 +7,7 @@ has not is refused, and so is a design in which something is left open, in the w
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -36,6 +37,14 @@ COMMANDS = {
 NOTHING: dict[str, Any] = {"properties": {}, "pins": {}, "interfaces": {}, "spaces": {}, "segments": {}}
 """Of an IP."""
 _ATTRIBUTE = re.compile(r'X_INTERFACE_INFO = "([^ "]+) (\w+) (\w+)"')
+LEAST = {
+    "xilinx.com:interface:aximm:1.0": {
+        *(f"{channel}{part}" for channel in ("AW", "AR", "R", "B", "W") for part in ("VALID", "READY")),
+        *("AWADDR", "ARADDR", "WDATA", "RDATA", "BRESP", "RRESP"),
+    },
+    "xilinx.com:interface:axis:1.0": {"TDATA", "TVALID", "TREADY", "TLAST"},
+}
+"""Signals that an interface has at least."""
 _SIGNALS = {"clock:1.0": "clock in", "reset:1.0": "reset_n in", "interrupt:1.0": "interrupt out"}
 
 
@@ -57,23 +66,25 @@ def packaged(verilog: str) -> dict[str, Any]:
     clocked = re.search(r"ASSOCIATED_BUSIF ([\w:]+), ASSOCIATED_RESET (\w+)", verilog)
     check(clocked, "no clock names the interfaces that it clocks")
     assert clocked
-    signals: dict[str, set[str]] = {}
+    signals: dict[tuple[str, str], set[str]] = {}
     for info, interface, signal in _ATTRIBUTE.findall(verilog):
         kind = info.removeprefix("xilinx.com:signal:")
         if kind in _SIGNALS:
             ip["pins"][interface] = {"kind": _SIGNALS[kind]}
         else:
-            check(info == "xilinx.com:interface:aximm:1.0", f"unknown interface {info}")
-            signals.setdefault(interface, set()).add(signal)
+            check(info in LEAST, f"unknown interface {info}")
+            signals.setdefault((interface, info), set()).add(signal)
     declared = {name: way for way, name in re.findall(r"(input|output) wire (?:\[[^]]*\] )?(\w+),?$", verilog, re.M)}
-    described = {f"{i}_{s.lower()}" for i, names in signals.items() for s in names} | ip["pins"].keys()
+    described = {f"{i}_{s.lower()}" for (i, _), names in signals.items() for s in names} | ip["pins"].keys()
     check(declared.keys() == described, f"ports without an interface: {sorted(declared.keys() ^ described)}")
-    for interface, names in signals.items():
-        least = {f"{channel}{part}" for channel in ("AW", "AR", "R", "B", "W") for part in ("VALID", "READY")}
-        check(least | {"AWADDR", "ARADDR", "WDATA", "RDATA", "BRESP", "RRESP"} <= names, f"{interface} lacks signals")
+    for (interface, info), names in signals.items():
+        check(LEAST[info] <= names, f"{interface} lacks signals")
         check(interface in clocked[1].split(":"), f"{interface} has no clock")
-        mode = "master" if declared[f"{interface}_awvalid"] == "output" else "slave"
-        ip["interfaces"][interface] = {"mode": mode, "clock": "clk"}
+        valid = f"{interface}_tvalid" if "TVALID" in names else f"{interface}_awvalid"
+        mode = "master" if declared[valid] == "output" else "slave"
+        ip["interfaces"][interface] = {"mode": mode, "clock": "clk", "type": "axis" if "TVALID" in names else "aximm"}
+        if "TVALID" in names:
+            continue
         width = re.search(rf"\[(\d+):0\] {interface}_awaddr", verilog)
         assert width
         size = 1 << int(width[1]) + 1
@@ -96,7 +107,7 @@ class Cell:
 
     def there(self, entry: dict[str, Any]) -> bool:
         """Whether a pin or an interface exists with these properties."""
-        return "when" not in entry or self.properties.get(entry["when"]) == "1"
+        return "when" not in entry or int(self.properties.get(entry["when"], 0)) >= entry.get("least", 1)
 
 
 class BlockDesign:
@@ -222,6 +233,8 @@ class BlockDesign:
     def connect_bd_intf_net(self, _: dict[str, str], *pins: str) -> None:
         modes = [self._find("interfaces", pin)["mode"] for pin in pins]
         check(sorted(modes) == ["master", "slave"], f"{pins} are {modes}")
+        types = [self._find("interfaces", pin).get("type", "aximm") for pin in pins]
+        check(types[0] == types[1], f"{pins} are {types}")
         taken = {pin for pair in self.interfaces for pin in pair}
         check(taken.isdisjoint(pins), f"{pins}: connected twice")
         self.interfaces.append(pins if modes[0] == "master" else pins[::-1])  # type: ignore[arg-type]
@@ -255,7 +268,7 @@ class BlockDesign:
                 path = f"{name}/{pin}"
                 if entry["kind"].endswith("in"):
                     check(not cell.there(entry) or path in driver, f"{path} is not connected")
-                elif entry["kind"].startswith("interrupt"):
+                elif entry["kind"].startswith("interrupt") and cell.there(entry):
                     check(path in driver.values(), f"{path} is not connected")
             for pin, entry in cell.ip["interfaces"].items():
                 path = f"{name}/{pin}"
@@ -274,10 +287,17 @@ class BlockDesign:
         reached = []
         for name, cell in self.cells.items():
             for space, entry in cell.ip["spaces"].items():
-                slave = joined[f"{name}/{entry['interface']}"]
-                while slave.endswith("/S00_AXI"):
-                    slave = joined[slave.replace("/S00_AXI", "/M00_AXI")]
-                reached.append((f"{name}/{space}", slave))
+                if not cell.there(cell.ip["interfaces"][entry["interface"]]):
+                    continue
+                pending = [joined[f"{name}/{entry['interface']}"]]
+                while pending:
+                    slave = pending.pop()
+                    between, _, pin = slave.partition("/")
+                    if re.fullmatch(r"S\d\d_AXI", pin):
+                        onward = {m: s for m, s in self.interfaces if re.fullmatch(rf"{between}/M\d\d_AXI", m)}
+                        pending += onward.values()
+                    else:
+                        reached.append((f"{name}/{space}", slave))
         assigned = []
         for space, segment, offset, size in self.addresses:
             window, target = self._find("spaces", space), self._find("segments", segment)
@@ -290,6 +310,10 @@ class BlockDesign:
                 inside = size >= max(target["size"], 0x1000)
             check(inside, f"{segment}: {size:#x} bytes at {offset:#x} are not what it has")
             assigned.append((space, f"{segment.split('/')[0]}/{target['interface']}"))
+        for space in {space for space, *_ in self.addresses}:
+            places = sorted((offset, size) for one, _, offset, size in self.addresses if one == space)
+            apart = all(a + size <= b for (a, size), (b, _) in itertools.pairwise(places))
+            check(apart, f"{space} has two slaves at one address")
         check(sorted(assigned) == sorted(reached), f"addresses for {assigned}, but masters reach {reached}")
 
     def make_wrapper(self, options: dict[str, str]) -> None:
