@@ -84,7 +84,8 @@ class Attempts:
     def simulated(self) -> Dut:
         """What is built: the design with monitors, and with connectors on its edges if these are stalled."""
         stalled = self.options.inner is not None
-        return watched(with_inner_stalls(self.dut, self.options.work / INNER) if stalled else self.dut)
+        inner = self.options.work / INNER
+        return watched(with_inner_stalls(self.dut, inner) if stalled else self.dut, inner)
 
     def _attempt(
         self, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], options: SimulationOptions

@@ -114,6 +114,7 @@ class Design:
             memory=self.path / "mem" if self.manifest["memories"] else None,
             digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},
             edges=tuple(self.manifest["edges"]),
+            prefix=self.manifest.get("prefix", ""),
         )
 
     def simulate(

@@ -38,6 +38,10 @@ class Bundle:
         """Add or replace a file."""
         self._files[path] = content.encode() if isinstance(content, str) else content
 
+    def remove(self, path: str) -> None:
+        """Take a file out again."""
+        del self._files[path]
+
     def __contains__(self, path: str) -> bool:
         return path in self._files
 

@@ -216,6 +216,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         format_version: Of this document.
         generator: Program and version.
         top: Module of the design.
+        prefix: What the names of its modules and memory files begin with; instances have the names without it.
         clock: Its clock.
         reset: Its reset.
         parameters: Of the top level, with their defaults.
@@ -239,6 +240,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     format_version: int
     generator: dict[str, str]
     top: str
+    prefix: str = ""
     clock: str = "clk"
     reset: Reset = Reset(name="rst", active="high", synchronous=True)
     parameters: dict[str, str]

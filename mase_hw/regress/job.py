@@ -328,7 +328,9 @@ def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, 
     def held(result: SimResult) -> SimResult:
         return kept(result, design.manifest, played.frames)
 
-    return _Task(watched(dut), played, options, limits, options.cycles(design.timing, played.frames), figures, held)
+    return _Task(
+        watched(dut, home / INNER), played, options, limits, options.cycles(design.timing, played.frames), figures, held
+    )
 
 
 def _compile(job: Job, home: Path) -> None:

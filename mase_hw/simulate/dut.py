@@ -28,6 +28,7 @@ class Dut:
             compiled and what the simulator reads is surely that.
         edges: Edges inside the design whose monitors must say at the end of a run how many frames they carried; None
             if that is not known.
+        prefix: What the names of the library's modules begin with in these sources.
         foreign: Warnings of Verilator that the sources may give, which were all written by another tool, such as a
             netlist; if there are any, none about style is a refusal either.
 
@@ -43,6 +44,7 @@ class Dut:
     tied: Mapping[str, str] = field(default_factory=dict)
     digests: Mapping[Path, str] = field(default_factory=dict)
     edges: tuple[str, ...] | None = None
+    prefix: str = ""
     foreign: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mase_hw.emit.prefix import with_prefix
 from mase_hw.errors import EmitError
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.resources import sim_root
@@ -169,16 +170,32 @@ ADDED = (*MONITORS, CONNECTOR, *(f"bind_{module}" for module in WATCHED))
 """Every source of the simulator that may be added to a design."""
 
 
-def watched(dut: Dut) -> Dut:
+def watched(dut: Dut, folder: Path) -> Dut:
     """The same design with monitors in the modules that it has, for the simulator only.
 
     Args:
         dut: A design.
+        folder: Where it is written how monitors get into modules whose names have a prefix.
+
+    Raises:
+        EmitError: If the folder cannot be written.
     """
     there = {source.stem for source in dut.sources}
-    bound = [f"bind_{module}" for module in WATCHED if module in there]
-    monitors = MONITORS if bound else ()
-    return dataclasses.replace(dut, sources=(*(file_of(name) for name in (*monitors, *bound)), *dut.sources))
+    bound = [_bind(module, dut.prefix, folder) for module in WATCHED if dut.prefix + module in there]
+    monitors = [file_of(name) for name in MONITORS] if bound else []
+    return dataclasses.replace(dut, sources=(*monitors, *bound, *dut.sources))
+
+
+def _bind(module: str, prefix: str, folder: Path) -> Path:
+    source = file_of(f"bind_{module}")
+    if not prefix:
+        return source
+    file = folder.resolve() / source.name
+    try:
+        write_whole(file, with_prefix(source.read_bytes(), source.name, {module}, prefix).decode())
+    except OSError as problem:
+        raise not_written("the monitors", folder, problem) from problem
+    return file
 
 
 def file_of(name: str) -> Path:

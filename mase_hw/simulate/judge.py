@@ -324,6 +324,7 @@ def assertion_message(
     when, cycle = _when(plan, run, time)
     # A message may begin with the instance once more (%m).
     text = text.removeprefix(f"{path}: ")
+    place = place.removeprefix(dut.prefix)
     if place.startswith("frame_check.sv:"):
         error = SimulationError(
             "a frame leaves the design before what it is made of came in", node=text.partition(" ")[0],

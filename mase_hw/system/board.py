@@ -21,13 +21,14 @@ LOAD = "openFPGALoader --board ulx3s"
 """The command that brings a bitstream to the board, before the name of the file."""
 
 
-def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
+def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell, beside: Sequence[Path] = ()) -> dict[str, Any]:
     """Write the SoC for the board, and a bitstream of the first seed that closes its timing.
 
     Args:
         system: Folder of the system.
         seeds: Of the placement; each is placed and routed.
         tell: Told how far it is.
+        beside: Folders of other systems in the same SoC.
 
     Returns:
         ``mhz`` by seed, ``use`` and ``available`` of cells by type, the ``bitstream``, what loads it, as JSON types.
@@ -38,13 +39,14 @@ def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell) -> dict[str, 
     """
     folder = system / "build" / BOARD
     folder.mkdir(parents=True, exist_ok=True)
-    top = (system / "rtl" / "top.f").read_text(encoding="utf-8").strip()
-    files = (system / "rtl" / "files.f").read_text(encoding="utf-8").split()
-    tell("the system as plain Verilog, which LiteX's flow reads")
-    plain = (folder / "plain.v").relative_to(system)
-    read = f"read_slang -j 1 --top {top} --ignore-assertions {' '.join(files)}"
-    run_yosys([read, "proc", "flatten", "opt_clean", f"write_verilog -noattr {plain}"], system, "plain.log", tell)
-    gateware = write_soc(system, BOARD)
+    tell("the systems as plain Verilog, which LiteX's flow reads")
+    for each in (system, *beside):
+        top = (each / "rtl" / "top.f").read_text(encoding="utf-8").strip()
+        files = (each / "rtl" / "files.f").read_text(encoding="utf-8").split()
+        read = f"read_slang -j 1 --top {top} --ignore-assertions {' '.join(files)}"
+        run_yosys([read, "proc", "flatten", "opt_clean", f"write_verilog -noattr {top}.v"], each, "plain.log", tell)
+        (each / f"{top}.v").replace(folder / f"{top}.v")
+    gateware = write_soc(system, BOARD, beside)
     tell("mapping the SoC to ECP5 (minutes)")
     # LiteX names one file from the root, which Yosys in its sandbox does not see.
     script = (gateware / f"{BOARD}.ys").read_text(encoding="utf-8").replace(f"{gateware.resolve()}/", "")

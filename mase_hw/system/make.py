@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
+from mase_hw.emit.prefix import PATTERN, prefixed, renamed, with_prefix
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
-from mase_hw.hardware.library import content, environment, source, with_dependences
+from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
 from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.system.frames import Frame, Record
+from mase_hw.system.vivado import add_vivado
 
 SOFTWARE = "system/software"
 """Below ``rtl_templates``; a template of it ends in ``.j2``."""
@@ -28,6 +31,10 @@ OF_MEMORY = ("mase_model", "mase_litex")
 """What the software of a system without a bus master lacks."""
 MORE_FRAMES = 4
 """That may be between the ends of frames at the input and at the output, besides those in the core."""
+
+
+_SYMBOL = re.compile(r"\b(?:(?:mase|model|MASE|MODEL)_(?!hw\b)|Vsystem)")
+"""How every symbol, macro and file of the software begins that another program may have too."""
 
 
 class SystemOptions(BaseModel):
@@ -48,6 +55,30 @@ class SystemOptions(BaseModel):
     burst: int = Field(default=64, ge=1, le=256, description="beats of a burst at most")
     outstanding: int = Field(default=4, ge=1, le=16, description="bursts that wait for an answer at most, a direction")
     core_clock: bool = Field(default=False, description="a clock of its own for the core, `core_clk`")
+    prefix: str = Field(
+        default="",
+        pattern=PATTERN,
+        description="what the names of modules, files and symbols of the software begin with, those of the core among "
+        "them; that of the bundle where it has one",
+    )
+
+
+def system_options(**given: Any) -> SystemOptions:
+    """Options, checked.
+
+    Raises:
+        ConfigError: If one has a value that it cannot have, with its name on the command line.
+    """
+    try:
+        return SystemOptions(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            "this option of the system is out of range",
+            field="--" + str(first["loc"][0]).replace("_", "-"),
+            got=first["input"],
+            expected=first["msg"],
+        ) from error
 
 
 def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> dict[str, Any]:
@@ -67,14 +98,15 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     """
     options = options or SystemOptions()
     raw = read_manifest(bundle)
+    options = options.model_copy(update={"prefix": _prefix(raw, options.prefix)})
+    raw, core = _core(bundle, raw, options.prefix)
     manifest = typed(raw, str(bundle))
     packed = options.elements == "packed"
     sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]
     records = (Record(sides[0]), Record(sides[1]))
     system = Bundle()
-    core = [file for file in raw["files"] if file.startswith("mem/")] + list(manifest.rtl)
-    for file in core:
-        system.add(file, read_file(bundle, raw, file))
+    for file, content in core.items():
+        system.add(file, content)
     _add_hardware(system, manifest, records, options)
     _add_software(system, manifest, records, options, _vectors(bundle, raw, manifest, records))
     system.manifest = {
@@ -90,6 +122,29 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     system.write(out)
     written: dict[str, Any] = json.loads(system.manifest_text())
     return written
+
+
+def _prefix(raw: Mapping[str, Any], asked: str) -> str:
+    """The prefix of a system: that of the bundle, or else the one that is asked for."""
+    has: str = raw.get("prefix", "")
+    if has and asked not in ("", has):
+        raise ConfigError(
+            "the modules of this bundle have another prefix",
+            field="prefix",
+            got=repr(asked),
+            expected=repr(has),
+            remedy="leave it out, or compile the bundle without one",
+        )
+    return has or asked
+
+
+def _core(bundle: Path, raw: dict[str, Any], prefix: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest of a bundle, and its RTL and memories, under a prefix."""
+    files = {
+        file: read_file(bundle, raw, file)
+        for file in (*raw["rtl"], *(file for file in raw["files"] if file.startswith("mem/")))
+    }
+    return (raw, files) if prefix == raw.get("prefix", "") else prefixed(raw, files, prefix)
 
 
 def _entries(record: Record, manifest: Manifest) -> list[dict[str, Any]]:
@@ -114,9 +169,10 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     library = with_dependences([f"system/{shell}.sv"])
     files = list(manifest.rtl)
     for name in library:
-        if f"rtl/{name}" not in files:
-            files.insert(len(files) - 1, f"rtl/{name}")
-            system.add(f"rtl/{name}", content(rtl_root() / name))
+        if (path := renamed(f"rtl/{name}", options.prefix)) not in files:
+            files.insert(len(files) - 1, path)
+            text = with_prefix(content(rtl_root() / name), path, library_modules().keys(), options.prefix)
+            system.add(path, text)
     widths = [("ADDR_WIDTH", options.address_bits)] if options.data == "memory" else []
     widths.append(("DATA_WIDTH", options.bus))
     bursts = [("BURST", options.burst), ("OUTSTANDING", options.outstanding)] if options.data == "memory" else []
@@ -129,7 +185,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
             version=__version__,
             name=name,
             core=manifest.top,
-            shell=shell,
+            shell=options.prefix + shell,
             memory=bool(manifest.parameters),
             parameters=[
                 *widths,
@@ -157,6 +213,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     if options.core_clock:
         for page in ("clocks.xdc", "clocks.sdc"):
             system.add(f"constraints/{page}", (rtl_root() / "system/constraints" / page).read_bytes())
+    add_vivado(system, manifest, name, options)
     for page in ("REGISTERS.md", "NOTICE"):
         system.add(page, (rtl_root() / "system" / page).read_bytes())
 
@@ -246,12 +303,19 @@ def _add_software(
         "inputs": vectors[0],
         "outputs": vectors[1],
     }
+    found = {}
     for path in sorted((rtl_root() / SOFTWARE).iterdir()):
         if path.suffix == ".j2":
             text = environment().get_template(f"{SOFTWARE}/{path.name}").render(context)
-            system.add(f"software/{path.stem}", text)
+            found[f"software/{path.stem}"] = text
         elif options.data == "memory" or not path.stem.startswith(OF_MEMORY):
-            system.add(f"software/{path.name}", path.read_bytes())
+            found[f"software/{path.name}"] = path.read_text(encoding="utf-8")
     if options.data == "memory":
-        for path in sorted((rtl_root() / SOC).glob("*.*")):
-            system.add(f"soc/{path.name}", path.read_bytes())
+        found |= {f"soc/{path.name}": path.read_text(encoding="utf-8") for path in (rtl_root() / SOC).glob("*.*")}
+    for file, text in found.items():
+        system.add(_renamed_symbols(file, options.prefix), _renamed_symbols(text, options.prefix))
+
+
+def _renamed_symbols(text: str, prefix: str) -> str:
+    """Text of the software, or the path of a file of it, with the prefix before every name that others may see."""
+    return _SYMBOL.sub(lambda found: (prefix.upper() if found[0].isupper() else prefix) + found[0], text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mase_hw.emit.bundle import MANIFEST
 from mase_hw.errors import ConfigError, ToolError
@@ -73,17 +74,17 @@ def run_selftest(system: Path, *, stalls: int = 0, interrupt: bool = False) -> S
     return SelfTest(done.returncode == 0 and done.stdout.startswith("PASS"), done.stdout.strip())
 
 
-def check_memory(system: Path) -> None:
-    """Refuse a folder that is no system, or one whose frames come as streams.
+def check_memory(system: Path) -> dict[str, Any]:
+    """The manifest of a system whose frames lie in memory.
 
     Raises:
         ConfigError: That says what was found.
     """
     try:
-        manifest = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
         data = manifest["options"]["data"] if manifest["kind"] == "system" else None
     except (OSError, ValueError, KeyError, TypeError):
-        data = None
+        manifest, data = {}, None
     if data != "memory":
         raise ConfigError(
             "this folder has no self-test that can be run",
@@ -92,3 +93,4 @@ def check_memory(system: Path) -> None:
             expected="a system made with data = 'memory'",
             remedy="make it with `mase-hw system BUNDLE --out DIR`",
         )
+    return manifest

@@ -1,11 +1,11 @@
-"""A LiteX SoC around a system: a VexRiscv runs the driver's self-test, all of it in Verilator."""
+"""A LiteX SoC around systems: a VexRiscv runs the drivers' self-tests, all of it in Verilator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mase_hw.errors import ToolError
+from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host.toolchain import require
 from mase_hw.simulate.build.tools import find_build_tools, first_errors, run_tool
 from mase_hw.system.selftest import SelfTest, check_memory
@@ -16,25 +16,38 @@ MOST_CYCLES = 1_000_000_000
 """Of the SoC; the driver's timeouts end a self-test long before."""
 
 
-def write_soc(system: Path, target: str = "sim") -> Path:
-    """Write a SoC with the self-test in its ROM; what it needs of the foreign tools is checked first.
+def write_soc(system: Path, target: str = "sim", beside: Sequence[Path] = ()) -> Path:
+    """Write a SoC with the self-tests in its ROM; what it needs of the foreign tools is checked first.
 
     Args:
-        system: Folder of the system.
+        system: Folder of the system, in which the SoC is written.
         target: A target of ``soc/mase_soc.py``.
+        beside: Folders of other systems in the same SoC.
 
     Returns:
         The folder with the Verilog, in which it is simulated: contents of memories are found from there.
 
     Raises:
         ToolError: If LiteX or a RISC-V compiler is missing, or one of them fails.
-        ConfigError: If the folder holds no system whose frames lie in memory.
+        ConfigError: If a folder holds no system whose frames lie in memory, or two systems have the same prefix.
     """
-    check_memory(system)
+    systems = (system, *beside)
+    prefixes = [check_memory(each)["options"]["prefix"] for each in systems]
+    if len(set(prefixes)) < len(prefixes):
+        raise ConfigError(
+            "systems in one SoC need different prefixes",
+            node=", ".join(map(str, systems)),
+            got=prefixes,
+            remedy="make them with `mase-hw system BUNDLE --out DIR --prefix TEXT`",
+        )
     python = require("litex", "riscv-gcc")["litex"].path
     out = system / "build" / target
-    script = system / "soc" / "mase_soc.py"
-    _run([str(python), str(script), target, str(system), str(out)], find_build_tools().env, "the SoC cannot be written")
+    script = system / "soc" / f"{prefixes[0]}mase_soc.py"
+    _run(
+        [str(python), str(script), target, str(out), *map(str, systems)],
+        find_build_tools().env,
+        "the SoC cannot be written",
+    )
     return out / "gateware"
 
 
@@ -61,14 +74,16 @@ def build_soc(gateware: Path) -> Path:
 
 
 def run_soc(simulator: Path, gateware: Path) -> SelfTest:
-    """Run the self-test that is in a SoC's ROM.
+    """Run the self-tests that are in a SoC's ROM.
 
     Args:
         simulator: What :func:`build_soc` returned.
         gateware: Folder of the SoC whose software is run, of the same hardware.
     """
     done = run_tool([str(simulator.resolve()), str(MOST_CYCLES)], find_build_tools().env, gateware)
-    return SelfTest(done.returncode == 0 and done.stdout.startswith("PASS"), done.stdout.strip())
+    said = done.stdout.splitlines()[:-1]  # the last one are the cycles
+    passed = done.returncode == 0 and bool(said) and all(line.startswith("PASS") for line in said)
+    return SelfTest(passed, done.stdout.strip())
 
 
 def _run(command: list[str], env: Mapping[str, str], what: str) -> None:

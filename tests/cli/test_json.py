@@ -109,7 +109,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Report, "reached", property(lambda _: True))
     monkeypatch.setattr("mase_hw.synth.synthesise.synthesise", lambda *_, **__: made)
     for name, found in (("write", Path("gateware")), ("build", Path("soc")), ("run", SelfTest(True, "PASS"))):
-        monkeypatch.setattr(f"mase_hw.system.soc.{name}_soc", lambda *_, found=found: found)
+        monkeypatch.setattr(f"mase_hw.system.soc.{name}_soc", lambda *_, found=found, **__: found)
 
 
 def one_object(text: str) -> dict[str, Any]:

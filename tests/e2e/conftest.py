@@ -48,7 +48,7 @@ class Workshop:
     def work(self, design: mase_hw.Design, folder: Path, name: str) -> Path:
         """A work folder for one test, with the simulator already in it: only the folder of the run is its own."""
         with self.alone():
-            dut, cache = watched(design.dut()), self.shared / "runtime-cache"
+            dut, cache = watched(design.dut(), self.shared), self.shared / "runtime-cache"
             built = build(dut, self.shared / name, cache_dir=cache, tools=self.tools, cycles=SHORT_RUN)
         target = folder / "work" / "build"
         target.mkdir(parents=True)

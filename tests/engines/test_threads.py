@@ -54,7 +54,7 @@ def design(work: Path) -> mase_hw.Design:
 
 
 def build(builder: Builder, design: mase_hw.Design, threads: int) -> Built:
-    return builder("batch", watched(design.dut()), f"branches{threads}", threads=threads)
+    return builder("batch", watched(design.dut(), design.path), f"branches{threads}", threads=threads)
 
 
 def run(design: mase_hw.Design, built: Built, folder: Path, **options: Any) -> SimResult:
@@ -147,7 +147,7 @@ def test_the_same_waves(builder: Builder, design: mase_hw.Design, tmp_path: Path
     """Byte for byte, but for the time at which the file was written."""
     found = []
     for threads in (1, THREADS):
-        built = builder("batch", watched(design.dut()), f"waves{threads}", waves=True, threads=threads)
+        built = builder("batch", watched(design.dut(), tmp_path), f"waves{threads}", waves=True, threads=threads)
         waves = run(design, built, tmp_path / str(threads), waves=True).raise_on_failure().waves
         assert waves is not None and threaded(built) == (threads > 1)
         content = waves.read_bytes()

@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--burst", type=int, default=64, metavar="N", help="beats of a burst at most (64)")
     parser.add_argument("--outstanding", type=int, default=4, metavar="N", help="bursts without an answer at most (4)")
     parser.add_argument("--core-clock", action="store_true", help="a clock of its own for the core")
+    parser.add_argument("--prefix", metavar="TEXT", help="before the names of modules, files and symbols")
     parser.add_argument("--selftest", action="store_true", help="run the driver's self-test on the Verilated model")
 
 
@@ -32,29 +33,18 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If something is wrong with the bundle, the tools or the arguments.
     """
-    from pydantic import ValidationError
+    from mase_hw.system import make_system, run_selftest, system_options
 
-    from mase_hw.errors import ConfigError
-    from mase_hw.system import SystemOptions, make_system, run_selftest
-
-    try:
-        options = SystemOptions(
-            data=arguments.data,
-            bus=arguments.bus,
-            elements="packed" if arguments.packed else "aligned",
-            address_bits=arguments.address_bits,
-            burst=arguments.burst,
-            outstanding=arguments.outstanding,
-            core_clock=arguments.core_clock,
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(
-            "this option of the system is out of range",
-            field="--" + str(first["loc"][0]).replace("_", "-"),
-            got=first["input"],
-            expected=first["msg"],
-        ) from error
+    options = system_options(
+        data=arguments.data,
+        bus=arguments.bus,
+        elements="packed" if arguments.packed else "aligned",
+        address_bits=arguments.address_bits,
+        burst=arguments.burst,
+        outstanding=arguments.outstanding,
+        core_clock=arguments.core_clock,
+        prefix=arguments.prefix or "",
+    )
     manifest = make_system(arguments.bundle, arguments.out, options)
     lines = [f"{manifest['top']}: written to {arguments.out}"]
     found = {"system": manifest, "selftest": None}

@@ -24,7 +24,10 @@ def other_hardware(manifest: Manifest, folder: Path) -> Iterator[str]:
     """
     text = (folder / f"rtl/{manifest.top}.sv").read_text(encoding="utf-8")
     yield from _ports(manifest, text)
-    built = {name: (node, module, dict(_PARAMETER.findall(said))) for node, module, said, name in _parts(text)}
+    built = {
+        name: (node, module.removeprefix(manifest.prefix), dict(_PARAMETER.findall(said)))
+        for node, module, said, name in _parts(text)
+    }
     yield from _instances(manifest, built)
     parameters = {name: said for name, (_, _, said) in built.items()}
     yield from _fifos(manifest, {name: parameters[name] for name, (_, module, _) in built.items() if module == _FIFO})

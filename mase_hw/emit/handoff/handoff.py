@@ -18,10 +18,11 @@ from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.emit.handoff.ports import HandoffPort, handoff_ports
 from mase_hw.emit.handoff.readme import readme_context
 from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
+from mase_hw.emit.prefix import prefixed, renamed, with_prefix
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
-from mase_hw.hardware.library import content, environment
+from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import graph_pass
@@ -91,18 +92,19 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
     Raises:
         ConfigError: If a module of the design has the name of one that would be added.
     """
-    manifest = bundle.manifest
+    _put_prefix(bundle, options.prefix)
+    manifest, prefix = bundle.manifest, options.prefix
     ports = handoff_ports(manifest)
     tops = _tops(manifest, options)
     _check_names(manifest, tops)
     if options.axis and options.registered:
-        bundle.add(f"rtl/{BOUNDARY}", content(rtl_root() / BOUNDARY))
+        _add_static(bundle, f"rtl/{BOUNDARY}", rtl_root() / BOUNDARY, prefix)
     context = _context(manifest, options, ports, tops)
     if options.axis:
         _render(bundle, f"rtl/{tops[-1].name}.v", "top/axis.v.j2", {**context, "name": tops[-1].name})
         bundle.add(f"rtl/{tops[-1].list}", "".join(f"{file}\n" for file in tops[-1].files))
     for file in BENCH:
-        bundle.add(f"sim/{file}", (sim_root() / "testbench" / file).read_bytes())
+        _add_static(bundle, f"sim/{file}", sim_root() / "testbench" / file, prefix)
     files = _checked_files(bundle, ports)
     for top in tops:
         bench = _bench(bundle, ports, top, files)
@@ -130,6 +132,34 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
     _render(bundle, "README.md", "synth/README.md.j2", {**context, **readme_context(manifest, ports)})
 
 
+def _put_prefix(bundle: Bundle, prefix: str) -> None:
+    """Give the RTL and the memories of a bundle the prefix that is asked for."""
+    has = bundle.manifest.get("prefix", "")
+    if prefix and not has:
+        hardware = {path: bundle.read(path) for path in bundle if path.startswith(("rtl/", "mem/"))}
+        bundle.manifest, files = prefixed(bundle.manifest, hardware, prefix)
+        for path in hardware:
+            bundle.remove(path)
+        for path, content in files.items():
+            bundle.add(path, content)
+        bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
+        _render(bundle, "sim/simulate.py", "top/simulate.py.j2", {"top": bundle.manifest["top"]})
+    elif prefix != has:
+        raise ConfigError(
+            "the modules of this bundle have another prefix",
+            field="prefix",
+            got=repr(prefix),
+            expected=repr(has),
+            remedy="run emit_verilog_top_transform_pass and those behind it again",
+        )
+
+
+def _add_static(bundle: Bundle, path: str, source: Path, prefix: str) -> None:
+    """Add a file with one module that is the same in every bundle, but for the prefix."""
+    names = library_modules().keys() | {source.stem}
+    bundle.add(renamed(path, prefix), with_prefix(content(source), path, names, prefix))
+
+
 def _tops(manifest: dict[str, Any], options: HandoffOptions) -> list[Top]:
     """The native top, and the wrapper if there is one."""
     files: list[str] = list(manifest["rtl"])
@@ -137,14 +167,19 @@ def _tops(manifest: dict[str, Any], options: HandoffOptions) -> list[Top]:
     if not options.axis:
         return [native]
     name = f"{native.name}_axis"
-    boundary = [f"rtl/{BOUNDARY}"] if options.registered and f"rtl/{BOUNDARY}" not in files else []
+    needed = renamed(f"rtl/{BOUNDARY}", options.prefix)
+    boundary = [needed] if options.registered and needed not in files else []
     delay = 2 if options.registered else 0
     return [native, Top(name, True, [*files, *boundary, f"rtl/{name}.v"], "files_axis.f", "aclk", delay)]
 
 
 def _check_names(manifest: dict[str, Any], tops: list[Top]) -> None:
     modules = {Path(file).stem for file in manifest["rtl"]}
-    added = {*(Path(file).stem for file in BENCH), f"{manifest['top']}_example", *(f"{top.name}_tb" for top in tops)}
+    added = {
+        *(manifest.get("prefix", "") + Path(file).stem for file in BENCH),
+        f"{manifest['top']}_example",
+        *(f"{top.name}_tb" for top in tops),
+    }
     added |= {top.name for top in tops if top.axis}
     clash = sorted(modules & added)
     if clash:
@@ -164,6 +199,7 @@ def _context(
     return {
         "version": __version__,
         "core": manifest["top"],
+        "prefix": options.prefix,
         "ports": ports,
         "inputs": [p for p in ports if p.into],
         "outputs": [p for p in ports if not p.into],
@@ -235,7 +271,7 @@ def _checked_files(bundle: Bundle, ports: list[HandoffPort]) -> list[dict[str, A
 def _entry(options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -> dict[str, Any]:
     """What the manifest says of the handoff."""
     return {
-        "options": options.model_dump(),
+        "options": options.model_dump(exclude={"prefix"}),
         "tops": [
             {"name": t.name, "axis": t.axis, "list": f"rtl/{t.list}", "clock": t.clock, "added_fill": t.delay}
             for t in tops

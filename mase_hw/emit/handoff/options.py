@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mase_hw.emit.prefix import PATTERN
+
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 """Names that go into scripts of other tools unquoted."""
 
@@ -13,6 +15,12 @@ class HandoffOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    prefix: str = Field(
+        default="",
+        pattern=PATTERN,
+        description="what the name of every module, package and memory file begins with, so that several designs, or "
+        "one with different settings, can be in one project",
+    )
     clock_mhz: float = Field(
         default=100.0,
         gt=0,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.emit.netlist import CONNECTORS, TOP, Net, Netlist
+from mase_hw.emit.prefix import renamed
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, MaseHwError, ResultsError
@@ -142,7 +143,7 @@ def diagnose(
         if divergence is None:
             divergence = _compare(edge, expected[edge.net.name], found, accepted)
             if divergence is not None:
-                divergence = _with_causes(graph, edge, divergence, named)
+                divergence = _with_causes(graph, edge, divergence, named, design.dut().prefix)
     fifos = [FifoState(f.instance, f.before, f.depth, **outcome["levels"][f.instance]) for f in netlist.fifos]
     lost = losses(states, {edge.net.name: edge.stream.frame_beats for edge in edges})
     found_out = Diagnosis(
@@ -235,17 +236,19 @@ def _compare(edge: Edge, expected: IntArray, found: IntArray, accepted: IntArray
     )
 
 
-def _with_causes(graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mapping[str, Tensor]) -> Divergence:
+def _with_causes(
+    graph: MaseGraph, edge: Edge, found: Divergence, inputs: Mapping[str, Tensor], prefix: str
+) -> Divergence:
     """With the module that drives the net, and what the element was computed from."""
     netlist: Netlist = graph.meta["netlist"]
     if edge.net.source.instance == TOP:
         return found
     instance, first = netlist.instance(edge.net.source.instance), found.mismatch
-    file = next(f"rtl/{file}" for file in netlist.files if Path(file).stem == instance.module)
+    file = renamed(next(f"rtl/{file}" for file in netlist.files if Path(file).stem == instance.module), prefix)
     if edge.parameter is not None:
         memory = netlist.memories.get(instance.name)
         line = first.beat_index % edge.stream.beats + 1
-        driver = Driver(instance.module, file, *((f"mem/{memory}", line) if memory else ()))
+        driver = Driver(instance.module, file, *((renamed(f"mem/{memory}", prefix), line) if memory else ()))
         return replace(found, driver=driver)
     driver = Driver(instance.module, file)
     if first.index is None:

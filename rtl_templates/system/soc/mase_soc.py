@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A LiteX SoC with a system of mase_hw and the self-test as its software; run by a Python that has LiteX.
+"""A LiteX SoC with systems of mase_hw and their self-tests as its software; run by a Python that has LiteX.
 
-``python mase_soc.py sim SYSTEM OUT`` writes the SoC for Verilator, ``python mase_soc.py ulx3s SYSTEM OUT`` that for a
-ULX3S 85F, from the plain Verilog ``OUT/plain.v`` of the system.
+``python mase_soc.py sim OUT SYSTEM...`` writes the SoC for Verilator, ``python mase_soc.py ulx3s OUT SYSTEM...`` that
+for a ULX3S 85F, from the plain Verilog ``OUT/TOP.v`` of every system. Several systems need different prefixes.
 """
 
 import argparse
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -39,14 +40,38 @@ IO = [
 ]
 
 
-def processor(system):
-    """What every SoC has: a processor with caches, the self-test in its ROM, a timer that counts cycles."""
-    design = (system / "software" / "mase_design.h").read_text()
-    elements = int(re.search(r"MASE_OUTPUT_SIZE (\d+)", design)[1])
-    vectors = (system / "software" / "mase_vectors.c").stat().st_size  # of it the ROM takes less than twice as much
+class System:
+    """The folder of a system.
+
+    Args:
+        folder: As ``mase-hw system`` writes it.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder.resolve()
+        manifest = json.loads((self.folder / "manifest.json").read_text())
+        self.top = manifest["top"]
+        self.name = manifest["options"]["prefix"] + "mase"
+        """In the SoC; files and symbols begin with it."""
+
+    def software(self, name):
+        """A file of the software."""
+        return self.folder / "software" / f"{self.name}_{name}"
+
+    def connect(self, soc, verilog=None):
+        """Add it to a SoC."""
+        MaseAccelerator(soc.platform, self.folder, verilog).connect(soc, self.name)
+
+
+def processor(systems):
+    """What every SoC has: a processor with caches, the self-tests in its ROM, a timer that counts cycles."""
+    designs = [system.software("design.h").read_text() for system in systems]
+    elements = sum(int(re.search(r"_OUTPUT_SIZE (\d+)", design)[1]) for design in designs)
+    # Of vectors the ROM takes less than twice as much.
+    vectors = sum(system.software("vectors.c").stat().st_size for system in systems)
     return {
         "cpu_type": "vexriscv",
-        "integrated_rom_size": power_of_two(2 * vectors + 0x8000),
+        "integrated_rom_size": power_of_two(2 * vectors + 0x8000 * len(systems)),
         "integrated_sram_size": power_of_two(0x1000 + 16 * elements),
         "timer_uptime": True,
     }
@@ -75,42 +100,51 @@ class VerilogPlatform(GenericPlatform):
 class SimulatedSoC(SoCCore):
     """For Verilator: SDRAM as a model, an L2 cache, and a console that takes a byte a cycle."""
 
-    def __init__(self, system):
+    def __init__(self, systems):
         platform = VerilogPlatform("SIM", IO, name="sim")
         frequency = int(100e6)
         self.crg = CRG(platform.request("sys_clk"))
-        super().__init__(platform, frequency, uart_name="sim", **processor(system))
+        super().__init__(platform, frequency, uart_name="sim", **processor(systems))
         module = modules.MT48LC16M16(frequency, "1:1")
         self.sdrphy = SDRAMPHYModel(module, data_width=32, clk_freq=frequency)
         self.add_sdram("sdram", phy=self.sdrphy, module=module, l2_cache_size=8192)
-        MaseAccelerator(platform, system).connect(self, "mase")
+        for system in systems:
+            system.connect(self)
 
 
-def board_soc(system, plain):
+def board_soc(systems, out):
     """The SoC of LiteX's own board file."""
     from litex_boards.targets.radiona_ulx3s import BaseSoC
 
-    soc = BaseSoC(device="LFE5U-85F", sys_clk_freq=int(50e6), **processor(system))
-    MaseAccelerator(soc.platform, system, plain).connect(soc, "mase")
+    soc = BaseSoC(device="LFE5U-85F", sys_clk_freq=int(50e6), **processor(systems))
+    for system in systems:
+        system.connect(soc, out / f"{system.top}.v")
     return soc
 
 
-def compile_selftest(soc, builder, system, program):
-    """The self-test for a SoC whose headers are written, as an ELF file and as a binary."""
+def compile_selftests(soc, builder, systems, program):
+    """The self-tests for a SoC whose headers are written, as an ELF file and as a binary."""
     software = Path(LITEX) / "software"
     cpu = Path(sys.modules[type(soc.cpu).__module__].__file__).parent
     include = [Path(builder.include_dir), software / "include", software / "libbase", cpu]
     common = [f"{TRIPLE}-gcc", *soc.cpu.gcc_flags.split(), "-Os", "-ffreestanding", "-ffunction-sections", "-g"]
     system_headers = [word for folder in include for word in ("-isystem", str(folder))]
-    own = system / "software"
-    strict = [*common, *WARNINGS, f"-I{own}"]
+    strict = [*common, *WARNINGS]
+    tests = " ".join(f"USE({system.name}_soc_selftest)" for system in systems)
+    main = [*strict, "-std=gnu99", f"-DSELFTESTS(USE)={tests}", *system_headers]
     program.mkdir(parents=True, exist_ok=True)
     sources = [
         *(
-            (own / f"{name}.c", [*strict, "-std=c99"])
-            for name in ("mase_driver", "mase_metal", "mase_selftest", "mase_vectors")
+            (system.software(f"{name}.c"), [*strict, "-std=c99"])
+            for system in systems
+            for name in ("driver", "metal", "selftest", "vectors")
         ),
-        *((path, [*strict, "-std=gnu99", *system_headers]) for path in (own / "mase_litex.c", HERE / "main.c")),
+        *(
+            (path, [*strict, f"-I{system.folder / 'software'}", "-std=gnu99", *system_headers])
+            for system in systems
+            for path in (system.software("litex.c"), system.folder / "soc" / f"{system.name}_soc.c")
+        ),
+        (HERE / "main.c", main),
         *((path, [*common, *system_headers]) for path in (software / "libbase" / "system.c", cpu / "crt0.S")),
     ]
     objects = []
@@ -134,12 +168,12 @@ def compile_selftest(soc, builder, system, program):
     return binary
 
 
-def build(soc, system, out, **options):
-    """Write a SoC into ``out``, with the self-test in its ROM."""
+def build(soc, systems, out, **options):
+    """Write a SoC into ``out``, with the self-tests in its ROM."""
     builder = Builder(soc, output_dir=str(out), compile_software=False, compile_gateware=False)
 
     def fill(**_):
-        binary = compile_selftest(soc, builder, system, out / "program")
+        binary = compile_selftests(soc, builder, systems, out / "program")
         soc.init_rom("rom", get_mem_data(str(binary), data_width=soc.bus.data_width, endianness="little"))
 
     soc.init_mems = fill  # called when the headers are there, and the gateware is not yet
@@ -150,18 +184,18 @@ def main():
     """Read the arguments and write what they ask for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", choices=("sim", "ulx3s"))
-    parser.add_argument("system", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("systems", type=Path, nargs="+")
     arguments = parser.parse_args()
-    system, out = arguments.system.resolve(), arguments.out.resolve()
+    systems, out = [System(folder) for folder in arguments.systems], arguments.out.resolve()
     if arguments.target == "sim":
-        build(SimulatedSoC(system), system, out)
+        build(SimulatedSoC(systems), systems, out)
         return
-    soc = board_soc(system, out / "plain.v")
+    soc = board_soc(systems, out)
     soc.finalize()
     # Tools in a sandbox see the folder alone.
     soc.platform.sources = [(*source[:3], True) for source in soc.platform.sources]
-    build(soc, system, out, build_name="ulx3s")
+    build(soc, systems, out, build_name="ulx3s")
 
 
 if __name__ == "__main__":
