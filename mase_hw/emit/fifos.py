@@ -216,16 +216,25 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
 
 def _with_delays(chosen: _Chosen, catalogue: Catalogue) -> _Chosen:
     """The same with FIFOs before forks, as long as they save block RAMs."""
+    refused: set[Delay] = set()
     while chosen.followed is not None and chosen.timeline.exact:
-        better = _apply(chosen, find_delays(chosen.timeline, chosen.depths, catalogue), catalogue)
+        delays = find_delays(chosen.timeline, chosen.depths, catalogue)
+        better = _apply(chosen, [delay for delay in delays if delay not in refused], catalogue, refused)
         if better is chosen:
             break
         chosen = better
     return chosen
 
 
-def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _Chosen:
-    """The same with these delays, or with those that make nothing slower and save what they promise."""
+def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue, refused: set[Delay]) -> _Chosen:
+    """The same with these delays, or with those that make nothing slower and save what they promise.
+
+    Args:
+        chosen: A design.
+        delays: What is tried.
+        catalogue: Where the modules are described.
+        refused: Those that did not do, each by itself, are added.
+    """
     if not delays:
         return chosen
     netlist, tight, late = chosen.timeline.netlist, chosen.tight, chosen.late
@@ -247,7 +256,10 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
     if made.blocks < chosen.blocks and made.no_slower(chosen):
         return made
     half = len(delays) // 2
-    return _apply(_apply(chosen, delays[:half], catalogue), delays[half:], catalogue) if half else chosen
+    if not half:
+        refused.update(delays)
+        return chosen
+    return _apply(_apply(chosen, delays[:half], catalogue, refused), delays[half:], catalogue, refused)
 
 
 def _depths(
