@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
@@ -27,6 +27,7 @@ from mase_hw.host.resources import Generated as Generated
 from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
+T = TypeVar("T")
 EXTERNAL = "external/"
 """Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
 SUPPORT = ("lib/unread.sv", "lib/invariant.sv")
@@ -132,8 +133,8 @@ class Memory:
     note: str = ""
 
 
-_TIMINGS = 64
-"""Timings of an op that are kept."""
+_TIMINGS, _PORTS = 64, 1024
+"""Timings of an op that are kept, and streams of a module, which are small."""
 Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
 SomeChannels = tuple[Arithmetic, dict[str, Tensor], int]
 """What a golden takes to give some output channels, and the dimension of the channels in its result."""
@@ -229,10 +230,12 @@ class Hardware:
     dependence_files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Name the file, and keep timings: a network asks again and again for those of equal modules."""
+        """Name the file, and keep timings and streams: a network asks again and again for those of equal modules."""
         object.__setattr__(self, "file", self.file or f"ops/{self.module}.sv")
         if callable(self.latency):  # what is no facet is refused by the catalogue
-            object.__setattr__(self, "latency", _kept(self.latency))
+            object.__setattr__(self, "latency", _kept(self.latency, _TIMINGS))
+        if callable(self.ports):
+            object.__setattr__(self, "ports", _kept(self.ports, _PORTS))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -252,12 +255,13 @@ class Hardware:
         return self.root / file.removeprefix(EXTERNAL)
 
 
-def _kept(latency: Callable[[Any], Latency]) -> Callable[[Any], Latency]:
-    remembered = functools.lru_cache(maxsize=_TIMINGS)(latency)
+def _kept(function: Callable[[Any], T], most: int) -> Callable[[Any], T]:
+    """A facet that follows from the parameters alone, so many of whose results are kept."""
+    remembered = functools.lru_cache(maxsize=most)(function)
 
-    @functools.wraps(latency)
-    def facet(params: Any) -> Latency:
-        return remembered(params) if isinstance(params, Hashable) else latency(params)
+    @functools.wraps(function)
+    def facet(params: Any) -> T:
+        return remembered(params) if isinstance(params, Hashable) else function(params)
 
     return facet
 

@@ -16,7 +16,7 @@ from mase_hw.errors import CatalogueError
 
 FEW = 3
 """Evaluations for every block up to which a frame is solved from another one; from nothing it takes about as many."""
-OFTEN = 64
+OFTEN = 16
 """Evaluations of a block after which it is asked whether the network stops."""
 
 

@@ -65,6 +65,8 @@ class NetlistBuilder:
         self._of_node: dict[tuple[str, str], _Source] = {}
         """What drives a result, by node and result."""
         self._taken: set[str] = set()
+        self._filed: set[str] = set()
+        """Ops whose files are in the netlist."""
 
     def build(self) -> Netlist:
         """Return the verified netlist.
@@ -126,10 +128,12 @@ class NetlistBuilder:
             else:
                 raise EmitError("an input stream has no producer", node=f"{node.name}.{port.name}")
         self.netlist.instances.append(instance)
-        for file in facets.files:
-            self._file(file)
-            if (path := facets.external(file)) is not None:
-                self._external(file, path)
+        if op.name not in self._filed:
+            self._filed.add(op.name)
+            for file in facets.files:
+                self._file(file)
+                if (path := facets.external(file)) is not None:
+                    self._external(file, path)
         if made is not None:
             file = f"ops/{made.module}.sv"
             self._file(file)

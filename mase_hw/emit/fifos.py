@@ -18,7 +18,7 @@ A design that is slower than its slowest module then gets FIFOs on plain streams
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
@@ -76,13 +76,11 @@ def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = Non
         netlist.memories = chosen.timeline.netlist.memories
     followed = chosen.followed
     wanted = {pin: depth for pin, depth in (chosen.depths | given).items() if depth}
-    taken = netlist.signals()
-    for pin, depth in wanted.items():
-        kind = "given" if pin in given else "rate" if pin in chosen.rate else "join"
-        name = _insert(netlist, chosen.timeline, pin, depth, kind, taken)
-        if followed is not None and pin in followed.edges:
-            followed.edges[Pin(name, "out_data")] = followed.edges[pin]
     if wanted:
+        names = _insert(netlist, chosen.timeline, wanted, given, chosen.rate)
+        if followed is not None:
+            known = followed.edges
+            known |= {Pin(name, "out_data"): known[pin] for pin, name in names.items() if pin in known}
         netlist.verify()
     return None if given else followed
 
@@ -218,16 +216,25 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
 
 def _with_delays(chosen: _Chosen, catalogue: Catalogue) -> _Chosen:
     """The same with FIFOs before forks, as long as they save block RAMs."""
+    refused: set[Delay] = set()
     while chosen.followed is not None and chosen.timeline.exact:
-        better = _apply(chosen, find_delays(chosen.timeline, chosen.depths, catalogue), catalogue)
+        delays = find_delays(chosen.timeline, chosen.depths, catalogue)
+        better = _apply(chosen, [delay for delay in delays if delay not in refused], catalogue, refused)
         if better is chosen:
             break
         chosen = better
     return chosen
 
 
-def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _Chosen:
-    """The same with these delays, or with those that make nothing slower and save what they promise."""
+def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue, refused: set[Delay]) -> _Chosen:
+    """The same with these delays, or with those that make nothing slower and save what they promise.
+
+    Args:
+        chosen: A design.
+        delays: What is tried.
+        catalogue: Where the modules are described.
+        refused: Those that did not do, each by itself, are added.
+    """
     if not delays:
         return chosen
     netlist, tight, late = chosen.timeline.netlist, chosen.tight, chosen.late
@@ -241,6 +248,7 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
         tight = frozenset(now[pin] for pin in (held, *tight) if pin in now)
         late = (*(now[pin] for pin in late if pin in now), queue)
         todo = [(f, tuple(now[p] for p in ps), now[h]) for f, ps, h in todo if all(p in now for p in ps)]
+    netlist.verify()
     try:
         made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late, other=chosen, like=chosen)
     except (CatalogueError, _NoBetter):  # if it stops, some input needs a FIFO of its own
@@ -248,7 +256,10 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue) -> _C
     if made.blocks < chosen.blocks and made.no_slower(chosen):
         return made
     half = len(delays) // 2
-    return _apply(_apply(chosen, delays[:half], catalogue), delays[half:], catalogue) if half else chosen
+    if not half:
+        refused.update(delays)
+        return chosen
+    return _apply(_apply(chosen, delays[:half], catalogue, refused), delays[half:], catalogue, refused)
 
 
 def _depths(
@@ -400,30 +411,47 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
     )
 
 
-def _insert(netlist: Netlist, timeline: Timeline, pin: Pin, depth: int, kind: str, taken: set[str]) -> str:
-    """Put a FIFO before a pin; its name."""
-    index, net = next((i, n) for i, n in enumerate(netlist.nets) if n.sink == pin)
-    bits, beats = net.stream.bits, timeline.beats(net.source)
-    name = netlist.free(f"{pin.instance}_{pin.port}_fifo", taken)
-    instance = Instance(
-        name,
-        "stream_fifo",
-        {"WIDTH": bits, "DEPTH": depth},
-        (_port("in", beats, bits), _port("out", beats, bits)),
-        netlist.instance(pin.instance).node,
-        "fifo",
-        unread={"count": depth.bit_length()},
-    )
-    netlist.instances.insert([i.name for i in netlist.instances].index(pin.instance), instance)
-    netlist.nets[index] = dataclasses.replace(net, sink=Pin(name, "in_data"))
-    queued = netlist.free(f"{net.name}_queued", taken)
-    netlist.nets.insert(index + 1, Net(queued, Pin(name, "out_data"), pin, net.stream))
+def _insert(
+    netlist: Netlist, timeline: Timeline, depths: Depths, given: Collection[Pin], rate: Collection[Pin]
+) -> dict[Pin, str]:
+    """Put a FIFO before every pin, some of which were asked for and some are for the rate; their names."""
+    taken = netlist.signals()
+    into = {net.sink: net for net in netlist.nets}
+    names: dict[Pin, str] = {}
+    queues: dict[str, list[Instance]] = {}
+    """By the name of the instance before which they stand."""
+    behind: dict[Pin, Net] = {}
+    for pin, depth in depths.items():
+        net, reader = into[pin], netlist.instance(pin.instance)
+        bits, beats = net.stream.bits, timeline.beats(net.source)
+        name = names[pin] = netlist.free(f"{pin.instance}_{pin.port}_fifo", taken)
+        instance = Instance(
+            name,
+            "stream_fifo",
+            {"WIDTH": bits, "DEPTH": depth},
+            (_port("in", beats, bits), _port("out", beats, bits)),
+            reader.node,
+            "fifo",
+            unread={"count": depth.bit_length()},
+        )
+        queues.setdefault(pin.instance, []).append(instance)
+        queued = netlist.free(f"{net.name}_queued", taken)
+        behind[pin] = Net(queued, Pin(name, "out_data"), pin, net.stream)
+        before = str(pin) if reader.op in CONNECTORS else f"{reader.node}.{pin.port}"
+        netlist.fifos.append(Fifo(name, before, str(net.source), depth, bits, pin in given, pin in rate))
+    netlist.instances[:] = [each for i in netlist.instances for each in (*queues.get(i.name, ()), i)]
+    netlist.nets[:] = [
+        each
+        for net in netlist.nets
+        for each in (
+            (dataclasses.replace(net, sink=Pin(names[net.sink], "in_data")), behind[net.sink])
+            if net.sink in behind
+            else (net,)
+        )
+    ]
     if "lib/stream_fifo.sv" not in netlist.files:
         netlist.files.append("lib/stream_fifo.sv")
-    reader = netlist.instance(pin.instance)
-    before = str(pin) if reader.op in CONNECTORS else f"{reader.node}.{pin.port}"
-    netlist.fifos.append(Fifo(name, before, str(net.source), depth, bits, kind == "given", kind == "rate"))
-    return name
+    return names
 
 
 def _port(direction: Direction, beats: int, bits: int) -> Stream:

@@ -13,7 +13,8 @@ def delayed(
 ) -> tuple[Netlist, Pin, dict[Pin, Pin]] | None:
     """A netlist in which one branch of a fork, divided once more, leads to inputs that others led to before.
 
-    What lies in between is copied. Where nothing else reads the original, the copy takes its place and its name.
+    What lies in between is copied. Where nothing else reads the original, the copy takes its place and its name. The
+    netlist is not verified, as several of these may follow each other.
 
     Args:
         netlist: A design without FIFOs; it stays as it is.
@@ -51,7 +52,6 @@ def delayed(
     gone = {name: twin for name, twin in copies.of.items() if name not in there}
     ends = {pin: _followed(pin, moved, gone) for pin in held}
     names = copies.take_places()
-    made.verify()
     sinks = {net.sink for net in made.nets}
     now = {pin: dataclasses.replace(end, instance=names.get(end.instance, end.instance)) for pin, end in ends.items()}
     there_now = {pin: end for pin, end in now.items() if end in sinks}
@@ -64,6 +64,7 @@ class _Copies:
     def __init__(self, netlist: Netlist, fork: str) -> None:
         self.netlist, self.fork = netlist, fork
         self.before = {net.sink: net for net in netlist.nets}
+        self.taken = netlist.signals()
         self.order = {instance.name: index for index, instance in enumerate(netlist.instances)}
         self.of: dict[str, str] = {}
         """Name of the copy, by instance."""
@@ -88,7 +89,7 @@ class _Copies:
         if name in self.of:
             return self.of[name]
         instance = self.netlist.instance(name)
-        twin = self.of[name] = self.netlist.free(f"{name}_late")
+        twin = self.of[name] = self.netlist.free(f"{name}_late", self.taken)
         # A fork has as many branches as are asked for.
         self.netlist.instances.append(dataclasses.replace(instance, name=twin, branches=0))
         if name in self.netlist.memories:
@@ -97,7 +98,7 @@ class _Copies:
             if port.direction == "in":
                 net = self.before[Pin(name, port.name)]
                 source = self._branch(name) if name == self.fork else self.source(net.source)
-                self.nets[net.name] = self.netlist.free(f"{net.name}_late")
+                self.nets[net.name] = self.netlist.free(f"{net.name}_late", self.taken)
                 self.netlist.nets.append(Net(self.nets[net.name], source, Pin(twin, port.name), net.stream))
         return twin
 
@@ -113,13 +114,13 @@ class _Copies:
         signal = {twin: old for old, twin in self.nets.items() if old not in nets}
         place = self.order | {twin: self.order[old] for old, twin in self.of.items()}
         netlist.instances[:] = sorted(
-            (dataclasses.replace(i, name=name.get(i.name, i.name)) for i in netlist.instances),
+            (dataclasses.replace(i, name=name[i.name]) if i.name in name else i for i in netlist.instances),
             key=lambda i: place[i.name],
         )
         netlist.memories = {name.get(i, i): file for i, file in netlist.memories.items()}
 
         def named(pin: Pin) -> Pin:
-            return dataclasses.replace(pin, instance=name.get(pin.instance, pin.instance))
+            return dataclasses.replace(pin, instance=name[pin.instance]) if pin.instance in name else pin
 
         netlist.nets[:] = [
             Net(signal.get(n.name, n.name), named(n.source), named(n.sink), n.stream) for n in netlist.nets

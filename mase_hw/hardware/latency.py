@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,7 @@ class Latency:
             return least
         return next((pace for pace in range(most, least, -1) if _keeps_up(self.steps[0], gaps[0], pace)), least)
 
-    @property
+    @functools.cached_property
     def fill(self) -> int:
         """Cycles from the first input beat accepted to the first output beat valid, one beat per cycle everywhere."""
         if not self.steps:

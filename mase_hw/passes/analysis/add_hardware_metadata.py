@@ -67,6 +67,8 @@ class _Mapper:
         self.timed: dict[str, tuple[Latency, list[int]]] = {}
         """The timing of every node, and the cycles at least between two beats of each of its inputs."""
         self.orders = Orders(graph)
+        self.files: dict[int, tuple[str, ...]] = {}
+        """Of every kind of hardware, by identity: its files, which are read to find out which others they need."""
         self.found: dict[str, dict[str, Any]] = {}
         self.wanted: dict[str, Wanted] = {}
 
@@ -177,7 +179,7 @@ class _Mapper:
             "toolchain": hardware.toolchain,
             "module": hardware.module,
             "device_id": self._asked(node, "device_id"),
-            "dependence_files": list(hardware.files),
+            "dependence_files": list(self._files(hardware)),
             "verilog_param": verilog_params(params),
             "max_parallelism": self._asked(node, "max_parallelism"),
             "parallelism": {s.name: list(s.lane_dims) for s in hardware.ports(params)},
@@ -185,6 +187,11 @@ class _Mapper:
             **self._fifo_depths(node),
             **recorded(layouts),
         }
+
+    def _files(self, hardware: Hardware) -> tuple[str, ...]:
+        if id(hardware) not in self.files:
+            self.files[id(hardware)] = hardware.files
+        return self.files[id(hardware)]
 
     def _gaps_before(self, node: fx.Node) -> list[int]:
         """Cycles at least between two beats of every input that is data, in the lanes of the node's result."""
