@@ -99,7 +99,7 @@ def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
 
 @graph_pass(TOP, args=TopArgs, needs=(HARDWARE,))
 def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, dict[str, Any]]:
-    """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv``, draw the graph, start the manifest.
+    """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv``, start the manifest.
 
     Raises:
         EmitError: If the netlist is broken or the folder cannot be written.
@@ -136,7 +136,6 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
     bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule, needed(netlist, graph.catalogue)))
-    bundle.add(PICTURE, render(graph))
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
     graph.meta.pop(VECTORS, None)  # what they show was measured on another netlist
     return graph, {**write_bundle(graph, args), "timing": bundle.manifest["timing"]}
@@ -144,7 +143,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
 
 @graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
 def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
-    """Copy the library and op modules the design instantiates, elaborate them, and write the ordered file list.
+    """Copy the library and op modules the design instantiates, elaborate them, list them in order; draw the graph.
 
     Raises:
         ConfigError: If a module is in none of the files of its op, or in two files.
@@ -160,6 +159,7 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
             bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
     texts = {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]}
     check_elaboration(netlist, texts, graph.catalogue)
+    bundle.add(PICTURE, render(graph))
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     return graph, write_bundle(graph, args)
 
