@@ -5,6 +5,7 @@ That includes ``sys.exit``: a program that ends in the middle of its caller's wo
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 import sysconfig
@@ -105,8 +106,13 @@ def is_users(file: str | None) -> bool:
     """Whether a file of source is the user's: none of Python, of an installed package or of this one."""
     if file is None:
         return True  # typed in
-    path = str(Path(file).absolute())
-    return not path.startswith((_PACKAGE, *_LIBRARIES)) and not file.startswith("<frozen")
+    return not file.startswith("<frozen") and _is_outside(str(Path(file).absolute()) if file[:1] != "/" else file)
+
+
+@functools.cache
+def _is_outside(path: str) -> bool:
+    """Whether an absolute path leads neither to an installed package nor to this one."""
+    return not str(Path(path)).startswith((_PACKAGE, *_LIBRARIES))
 
 
 def _folders(packages: tuple[str, ...]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.ops._functions import CODES
-from mase_hw.ops.arithmetic.where import beyond
+from mase_hw.ops.arithmetic.where import beyond, some_beyond
 from mase_hw.ops.rows.norms import GROUP, LAYER, epsilon, rows_of
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.transforms.integers.sums import Stored, sums_of
@@ -48,7 +49,9 @@ def known(module: Quantized) -> bool:
     return module.op.name in default_catalogue()
 
 
-def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> None:
+def compare(
+    name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: dict[str, Any] | None = None
+) -> None:
     """Refuse a node whose golden is not its float node.
 
     Args:
@@ -56,6 +59,7 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
         module: Its quantised module.
         wanted: What the float node gives.
         inputs: What both were given, values of the module's input formats.
+        kept: What earlier comparisons of the node have made of its parameters; filled here.
 
     Raises:
         GraphError: If they differ by more than floats do.
@@ -64,7 +68,8 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
         wanted = wanted[..., :STEPS, :]
         if not module.arithmetic.attributes.get("streaming"):  # what comes later changes nothing before
             inputs = [inputs[0][..., :STEPS, :], *inputs[1:]]
-    exact = _with_bits(module, wanted, inputs) if known(module) else None
+    kept = {} if kept is None else kept
+    exact = _with_bits(module, wanted, inputs, kept) if known(module) else None
     if exact is None:
         with torch.no_grad():
             found = module(*inputs)
@@ -75,8 +80,8 @@ def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor]) 
     if wanted.shape != found.shape:
         raise _parted(name, module, f"results of shape {list(wanted.shape)}", f"{list(found.shape)}")
     # Where a function has a pole, or a mask leaves elements out, hardware saturates.
-    finite = ~beyond(wanted)
-    a, b = (value.double() if bool(finite.all()) else value.double()[finite] for value in (wanted, found))
+    finite = ~beyond(wanted) if some_beyond(wanted) else None
+    a, b = (value.double() if finite is None else value.double()[finite] for value in (wanted, found))
     step = 0.0
     if exact is None:
         fmt = module.arithmetic.formats["data_out_0"]
@@ -121,7 +126,7 @@ def _saturates(module: Quantized) -> bool:
     return module.arithmetic.overflow is Overflow.SATURATE
 
 
-def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tensor | None:
+def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: dict[str, Any]) -> Tensor | None:
     """The golden with ample bits in parameters and result; None if it cannot have them."""
     formats = module.arithmetic.formats
     names = [name for name in module.parameter_names if getattr(module, name).dtype.is_floating_point]
@@ -148,8 +153,10 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor]) -> Tenso
                 result = op.exact_out({**formats, **ample}, inputs[0].shape, module.arithmetic.attributes) or result
             arithmetic = dataclasses.replace(module.arithmetic, formats={**formats, **ample, "data_out_0": result})
             parameters = {name: getattr(module, name) for name in module.parameter_names}
+            finer = Quantized(module.op, arithmetic, parameters)
+            vars(finer)["_kept"] = kept.setdefault(tuple(ample.values()), {})
             with torch.no_grad():
-                return Quantized(module.op, arithmetic, parameters).in_mantissas(inputs)
+                return finer.in_mantissas(inputs)
         except MaseHwError:
             continue
     return None
@@ -176,7 +183,7 @@ def _with_fine_weights(module: Quantized, data: ScaledFormat, inputs: list[Tenso
 
 def _covering(value: Tensor, bits: int, low: float, high: float) -> FixedFormat:
     """A format of a parameter; what leaves elements out is beyond all results, which have these ends."""
-    value = value.clamp(low, high) if bool(beyond(value).any()) else value
+    value = value.clamp(low, high) if some_beyond(value) else value
     least, most = (float(end) for end in torch.aminmax(value)) if value.numel() else (0.0, 0.0)
     return FixedFormat.covering(least, most, bits)
 
@@ -187,7 +194,7 @@ def _range(value: Tensor) -> tuple[float, float]:
         return 0.0, 0.0
     value = value if value.dtype.is_floating_point else value.double()
     low, high = (float(end) for end in torch.aminmax(value))
-    if bool(beyond(torch.tensor([low, high])).any()):
+    if some_beyond(torch.tensor([low, high])):
         value = value[~beyond(value)]
         low, high = (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
     return low, high
@@ -199,7 +206,7 @@ def _reach(module: Quantized, inputs: list[Tensor]) -> float:
     factor = 1.0
     for name in module.parameter_names:
         value = getattr(module, name).detach()
-        value = value.masked_fill(beyond(value), 0).abs()
+        value = (value.masked_fill(beyond(value), 0) if some_beyond(value) else value).abs()
         sums = value.flatten(1).sum(1, dtype=torch.float64) if value.dim() > 1 else value
         factor += float(sums.max()) if value.numel() else 0.0
     return largest * factor

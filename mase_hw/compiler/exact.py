@@ -23,13 +23,14 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
+from mase_hw.passes.analysis.quantisation_summary import Seen
 from mase_hw.user_code import user_code
 
 MOST_ELEMENTS = 1 << 24
 MOST_FRAMES = 8
 """Frames that are looked at, as long as all activations together have no more elements."""
 MOST_ROWS = 12
-"""Rows and columns of a picture of any values."""
+"""Rows and columns of a picture, or rows of a sequence, of any values."""
 
 
 class Exact:
@@ -48,17 +49,21 @@ class Exact:
         elements = max(1, sum(math.prod(t.shape) for found in tensors.values() for t in found))
         self._frames = max(1, min(MOST_FRAMES, MOST_ELEMENTS // elements))
 
-    def check(self, graph: MaseGraph, batches: Sequence[Mapping[str, Any]]) -> None:
+    def check(self, graph: MaseGraph, batches: Sequence[Mapping[str, Any]]) -> list[Seen]:
         """Compare the quantised graph with the float nodes.
 
         Args:
             graph: The quantised graph.
             batches: Inputs by name of the graph's input; the first rows of each are used.
 
+        Returns:
+            The inputs, and what every node of the quantised graph gave for them.
+
         Raises:
             GraphError: Names the first node that computes something else than the float node did.
         """
         found = {node.name: node for node in graph.nodes}
+        seen: list[Seen] = []
         for inputs in self._some(_different(batches)):
             values: dict[str, Any] = {}
 
@@ -68,6 +73,8 @@ class Exact:
             evaluate(graph.model, inputs, keep)
             for each in self.nodes:
                 self._check(graph, each, found.get(each.name), values)
+            seen.append((inputs, values))
+        return seen
 
     def _some(self, batches: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """The first frames of all batches together; one batch after the other if none has more frames than the example.
@@ -91,7 +98,8 @@ class Exact:
         module = graph.meta_of(node).module
         if isinstance(module, Quantized):
             sources = [arg for arg in node.args if isinstance(arg, fx.Node)]
-            self._alike(each, module, sources, [values[source.name] for source in sources], values)
+            kept: dict[str, Any] = {}
+            self._alike(each, module, sources, [values[source.name] for source in sources], values, kept)
             if known(module):
                 formats = [module.arithmetic.formats[f"data_in_{index}"] for index in range(len(sources))]
                 generator = torch.Generator().manual_seed(0)
@@ -103,7 +111,7 @@ class Exact:
                         for s, fmt in zip(sources, formats, strict=True)
                     }
                     try:
-                        self._alike(each, module, sources, [drawn[source] for source in sources], values)
+                        self._alike(each, module, sources, [drawn[source] for source in sources], values, kept)
                         break
                     except (MaseHwError, RuntimeError, ValueError, TypeError, IndexError):
                         if sizes is shapes:
@@ -118,6 +126,7 @@ class Exact:
         sources: Sequence[fx.Node],
         given: Sequence[Tensor],
         values: Mapping[str, Any],
+        kept: dict[str, Any],
     ) -> None:
         """Compare a node for certain inputs."""
         # What comes from a node that was left in float is on no grid yet.
@@ -131,7 +140,7 @@ class Exact:
         with user_code("a layer of the model cannot be run on values of its input format", node=each.name):
             wanted = first_tensor(each.run({**values, **read}))
         if wanted is not None:
-            compare(each.name, module, wanted, inputs)
+            compare(each.name, module, wanted, inputs, kept)
 
     def _origin(self, node: fx.Node) -> str:
         """The float node whose value a node stands for: quantisation puts casts and entries between nodes."""
@@ -147,12 +156,13 @@ def places(module: Quantized) -> int | None:
 
 
 def _corner(shape: torch.Size) -> torch.Size:
-    """A smaller picture of as many frames and channels; what is no picture stays as it is.
+    """A smaller picture of as many frames and channels, or fewer rows of a sequence; all else stays as it is.
 
-    Layers that work on pictures do the same at every place, so that any values in a few rows and columns say what any
-    values in all of them say. Not all do: what a smaller picture does not bear out is decided by the whole one.
+    Layers that work on pictures and sequences do the same at every place, so that any values in a few rows and columns
+    say what any values in all of them say. Not all do: what a smaller one does not bear out is decided by the whole.
     """
-    return torch.Size([*shape[:2], *(min(size, MOST_ROWS) for size in shape[2:])]) if len(shape) == 4 else shape
+    places = {4: (2, 3), 3: (1,)}.get(len(shape), ())
+    return torch.Size([min(size, MOST_ROWS) if dim in places else size for dim, size in enumerate(shape)])
 
 
 def _anything(like: Tensor, shape: torch.Size, fmt: FixedFormat, generator: torch.Generator) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.same_function import check_trace, run
 from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.inputs import check_inputs
-from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summarising, rows_of
+from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Seen, Summarising, rows_of
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.transforms.streaming import STREAMING
@@ -94,10 +94,13 @@ class _Beside:
         return graph, _UNCHANGED
 
     def quantised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
-        self._exact.check(graph, self._original.batches)
-        return self.summarised(graph, _)
+        seen = self._exact.check(graph, self._original.batches)
+        return self._summarised(graph, seen)
 
     def summarised(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:
-        summary = self._summarising.of(graph, self._calibrated, self._batches, self._rows)
+        return self._summarised(graph, ())
+
+    def _summarised(self, graph: MaseGraph, seen: Sequence[Seen]) -> tuple[MaseGraph, Info]:
+        summary = self._summarising.of(graph, self._calibrated, self._batches, self._rows, seen)
         graph.meta[SUMMARY] = summary
         return graph, {**_UNCHANGED, **summary.to_dict()}

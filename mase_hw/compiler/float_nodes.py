@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.faithful.same_function import in_evaluation
+from mase_hw.ir.paths import module_at
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class FloatNode:
         call: Any = None
         module = value = None
         if node.op == "call_module":
-            call = module = graph.model.get_submodule(str(node.target))
+            call = module = module_at(graph.model, str(node.target))
         elif node.op == "call_method":
             call = getattr(Tensor, str(node.target))
         elif node.op == "get_attr":

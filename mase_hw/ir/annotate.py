@@ -16,6 +16,7 @@ from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.inputs import STRUCTURAL, check_inputs, refuse_unknown
 from mase_hw.ir.metadata import CommonMetadata, MaseMetadata, TensorDict, TensorMetadata
+from mase_hw.ir.paths import module_at
 from mase_hw.ir.propagate import add_boundary, carry_formats
 
 
@@ -163,7 +164,7 @@ def arguments(
     op = graph.op_of(node)
     if op is None or node.op != "call_module":
         return args
-    module = graph.model.get_submodule(str(node.target))
+    module = module_at(graph.model, str(node.target))
     for name in op.parameters:
         parameter = getattr(module, name, None)
         if isinstance(parameter, Tensor):

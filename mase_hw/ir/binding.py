@@ -16,6 +16,7 @@ from torch import fx, nn
 from mase_hw.catalogue import Catalogue, OpDef
 from mase_hw.errors import GraphError
 from mase_hw.ir.metadata import TensorMetadata
+from mase_hw.ir.paths import module_at
 from mase_hw.ir.trace.derived import computes_as
 from mase_hw.ir.trace.signatures import Bound, bind, forward_of
 
@@ -50,7 +51,7 @@ def op_of(catalogue: Catalogue, model: nn.Module, node: fx.Node) -> OpDef | None
         return catalogue.of_function(node.target)  # type: ignore[arg-type]
     if node.op == "call_method":
         return catalogue.of_method(str(node.target))
-    return op_of_module(catalogue, model.get_submodule(str(node.target))) if node.op == "call_module" else None
+    return op_of_module(catalogue, module_at(model, str(node.target))) if node.op == "call_module" else None
 
 
 def op_of_module(catalogue: Catalogue, module: nn.Module) -> OpDef | None:
@@ -126,7 +127,7 @@ def arguments_of(model: nn.Module, node: fx.Node, results: Results) -> Bound:
         return [("results", node.args[0])]
     target: Any = node.target
     if node.op == "call_module":
-        target = forward_of(model.get_submodule(str(node.target)))
+        target = forward_of(module_at(model, str(node.target)))
 
     def is_tensor(value: Any) -> bool:
         return isinstance(value, fx.Node) and any(t.is_tensor for t in results[value].values())

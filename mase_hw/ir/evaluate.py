@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError, MaseHwError
+from mase_hw.ir.paths import module_at
 from mase_hw.user_code import first_line, place, reason
 
 OnNode = Callable[[fx.Node, Any], None]
@@ -128,7 +129,7 @@ def _value(
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     if node.op == "call_function":
         return node.target(*args, **kwargs)  # type: ignore[operator]
-    module = model.get_submodule(str(node.target))
+    module = module_at(model, str(node.target))
     if shadow is None:
         return module(*args, **kwargs)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}

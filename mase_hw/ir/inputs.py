@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.ir.paths import module_at
 from mase_hw.nn.on_host import OnHost
 from mase_hw.ops._no_hardware import reasons
 
@@ -66,7 +67,7 @@ def unknown_error(graph: AnnotatedGraph, unknown: Sequence[fx.Node]) -> Unsuppor
 
 def _target(graph: AnnotatedGraph, node: fx.Node) -> str:
     if node.op == "call_module":
-        cls = type(graph.model.get_submodule(str(node.target)))
+        cls = type(module_at(graph.model, str(node.target)))
         return f"{cls.__module__}.{cls.__qualname__}"
     return str(node._pretty_print_target(node.target))
 

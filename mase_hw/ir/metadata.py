@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 from torch import fx, nn
 
 from mase_hw.ir.hardware_branch import HardwareMetadata
+from mase_hw.ir.paths import module_at
 from mase_hw.ir.records import Branch, Record, record
 from mase_hw.ir.tensors import KNOWN_STORAGE, KNOWN_TOOLCHAIN, KNOWN_TYPES, TensorDict, TensorMetadata
 
@@ -150,7 +151,7 @@ class MaseMetadata(Tree):
         """The module of a ``call_module`` node, else None."""
         if self.node is None or self.model is None or self.node.op != "call_module":
             return None
-        return self.model.get_submodule(str(self.node.target))
+        return module_at(self.model, str(self.node.target))
 
     @property
     def graph(self) -> fx.Graph | None:

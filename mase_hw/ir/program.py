@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.ir.paths import module_at
 from mase_hw.nn.quantized import Quantized, QuantizeInput, Snapshot, plain
 from mase_hw.nn.values import OnValues, enter
 
@@ -64,7 +65,7 @@ class Program:
         for node in self.nodes:
             _check(graph, node)
             if node.op == "call_module":
-                self.modules[str(node.target)] = graph.model.get_submodule(str(node.target))
+                self.modules[str(node.target)] = module_at(graph.model, str(node.target))
         if not any(isinstance(module, Quantized) for module in self.modules.values()):
             raise NotStraight
         self._places = _places(graph.model, self.modules)
@@ -207,7 +208,7 @@ def use_program(graph: AnnotatedGraph) -> None:
 def _check(graph: AnnotatedGraph, node: fx.Node) -> None:
     """Refuse what could write to a tensor, or give other numbers than it is given."""
     if node.op == "call_module":
-        module = graph.model.get_submodule(str(node.target))
+        module = module_at(graph.model, str(node.target))
         if type(module) in (Quantized, QuantizeInput):
             if node.kwargs or not all(isinstance(arg, fx.Node) for arg in node.args):
                 raise NotStraight

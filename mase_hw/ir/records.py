@@ -144,6 +144,9 @@ class Record(Branch):
         object.__setattr__(self, name, value)
 
 
+_UNSET = object()
+
+
 class _Field:
     """A field as an attribute: its value, or the default of one that is not set."""
 
@@ -153,8 +156,9 @@ class _Field:
     def __get__(self, record: Record | None, owner: type[Record]) -> Any:
         if record is None:
             return self
-        if self.name in record:
-            return dict.__getitem__(record, self.name)
+        found = record.get(self.name, _UNSET)
+        if found is not _UNSET:
+            return found
         if self.factory is dataclasses.MISSING:
             return self.default
         # It becomes part of the record, so that what is put into it is not lost.

@@ -12,6 +12,7 @@ from torch import fx
 from mase_hw.emit.estimate import estimate, of_one
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became
+from mase_hw.ir.paths import module_at
 
 CONNECTORS = "(between layers)"
 """The row of what belongs to no layer: forks, repacks, reorders and FIFOs."""
@@ -71,7 +72,7 @@ def traced_layers(graph: MaseGraph) -> list[Traced]:
     found = []
     for node in graph.nodes:
         if node.op == "call_module":
-            found.append(Traced(node.name, type(graph.model.get_submodule(str(node.target))).__name__))
+            found.append(Traced(node.name, type(module_at(graph.model, str(node.target))).__name__))
         elif node.op in ("call_function", "call_method"):
             found.append(Traced(node.name, str(node._pretty_print_target(node.target)).rsplit(".", 1)[-1]))
     return found

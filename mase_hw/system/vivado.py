@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import Bundle
 from mase_hw.emit.handoff.options import HandoffOptions
-from mase_hw.emit.render import environment
+from mase_hw.hardware.library import environment
 from mase_hw.hardware.manifest import Manifest
 
 if TYPE_CHECKING:

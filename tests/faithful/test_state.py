@@ -316,3 +316,22 @@ def test_the_fingerprint_is_of_contents() -> None:
         model.fc.weight.view(torch.int32)[2, 4] ^= 1
     changed = {path for path, text in fingerprint(model).items() if before.get(path) != text}
     assert changed == {"model.fc.weight"}
+
+
+def test_the_fingerprint_runs_no_code_of_what_it_looks_at() -> None:
+    """A table of a class derived from dict may import a library when asked: what it and its attributes hold counts."""
+
+    class Lazy(dict[str, int]):
+        seen = 0
+
+        def items(self) -> Any:
+            raise AssertionError("asked")
+
+    model = Base()
+    model.table = Lazy(a=1)  # type: ignore[assignment]
+    before = fingerprint(model)
+    for change in (lambda: model.table.__setitem__("a", 2), lambda: setattr(model.table, "seen", 1)):  # type: ignore[operator, union-attr]
+        change()
+        after = fingerprint(model)
+        assert after != before
+        before = after

@@ -18,6 +18,7 @@ from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.export.program import export_model
 from mase_hw.ir.faithful.same_function import equal, run
+from mase_hw.ir.paths import module_at
 from mase_hw.ir.trace.huggingface import broadcast, is_model, plan, replaced
 from mase_hw.ir.trace.shapes import SPECIALISED
 from mase_hw.ir.trace.tracer import private_copy, trace_torch_module
@@ -71,7 +72,7 @@ def _in_doubt(model: nn.Module, traced: fx.GraphModule, known: Catalogue, exampl
     for node in traced.graph.nodes:
         if node.target in (operator.setitem, setitem):
             return True
-        own = node.op == "call_module" and not _of_torch(traced.get_submodule(str(node.target)))
+        own = node.op == "call_module" and not _of_torch(module_at(traced, str(node.target)))
         if node.op.startswith("call_") and not own and binding.op_of(known, traced, node) is None:
             return True
     twin = private_copy(model)  # it may keep something from one call to the next

@@ -87,8 +87,11 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
         yield from _module(path, value)
     elif isinstance(value, Mapping):
-        for index, (key, item) in enumerate(list(value.items())):
+        # Of a class derived from dict what it holds, not what its own code says: that may import a whole library.
+        items = dict.items(value) if isinstance(value, dict) else value.items()
+        for index, (key, item) in enumerate(list(items)):
             yield f"{path}[{key!r:.60}]" if isinstance(key, _PLAIN) else f"{path}[key {index}]", item
+        yield from _attributes(path, value)
     elif isinstance(value, _LISTS) or type(value).__name__ == "deque":
         for index, item in enumerate(value):
             yield f"{path}[{index}]", item
@@ -109,12 +112,15 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
         yield f"{path} (state)", repr(value.__reduce__())[:400]
     elif type(value).__module__.split(".")[0] not in _NOISY:
-        attributes = getattr(value, "__dict__", None)
-        for name, item in dict(attributes).items() if isinstance(attributes, dict) else ():
-            yield f"{path}.{name}", item
+        yield from _attributes(path, value)
         for cls in type(value).__mro__:
             yield from ((f"{path}.{name}", getattr(value, name, None)) for name in _slots(cls))
         yield f"class {type(value).__qualname__}", type(value)
+
+
+def _attributes(path: str, value: Any) -> list[tuple[str, Any]]:
+    attributes = getattr(value, "__dict__", None)
+    return [(f"{path}.{name}", item) for name, item in attributes.items()] if isinstance(attributes, dict) else []
 
 
 def _module(path: str, module: nn.Module) -> Iterator[tuple[str, Any]]:

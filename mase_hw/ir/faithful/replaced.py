@@ -15,6 +15,7 @@ from torch import fx, nn
 from torch.nn.modules import module as torch_modules
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.ir.paths import module_at
 from mase_hw.ir.trace.root import is_opaque
 
 CALL = ("_call_impl", "_wrapped_call_impl", "_slow_forward")
@@ -80,7 +81,7 @@ def refuse_replaced(model: nn.Module, graph: fx.Graph) -> None:
         layers = dict(list(model.named_modules())[1:])  # the graph calls the model itself
     else:
         called = dict.fromkeys(str(n.target) for n in graph.nodes if n.op == "call_module")
-        layers = {n: m for path in called for n, m in model.get_submodule(path).named_modules(prefix=path)}
+        layers = {n: m for path in called for n, m in module_at(model, path).named_modules(prefix=path)}
     for path, module in layers.items():
         _refuse(
             module,

@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import fx, nn
 
+from mase_hw.ir.paths import module_at
+
 
 def contents(result: Any) -> list[Any]:
     """Everything in a result but its containers and what is None, in order.
@@ -46,7 +48,7 @@ def open_results(graph: fx.Graph) -> None:
 def open_states(graph: fx.Graph, root: nn.Module) -> None:
     """Let what reads the pair of states of an LSTM as a whole (``state = cell(x, state)``) read both of them."""
     for node in list(graph.nodes):
-        kind = root.get_submodule(str(node.target)) if node.op == "call_module" else None
+        kind = module_at(root, str(node.target)) if node.op == "call_module" else None
         if isinstance(kind, nn.LSTMCell):
             _open(graph, node)
         for part in list(node.users) if isinstance(kind, nn.LSTM) else ():

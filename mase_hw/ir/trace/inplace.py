@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import fx
 
+from mase_hw.ir.paths import module_at
 from mase_hw.ir.trace.signatures import bind
 from mase_hw.ops.software import setitem
 
@@ -48,7 +49,7 @@ def written(node: fx.Node, root: Any) -> fx.Node | None:
     if first is None:
         return None
     if node.op == "call_module":
-        return first if getattr(root.get_submodule(str(node.target)), "inplace", False) is True else None
+        return first if getattr(module_at(root, str(node.target)), "inplace", False) is True else None
     if node.op == "call_method":
         writes = str(node.target).endswith("_") and not str(node.target).endswith("__")
     elif node.op == "call_function":

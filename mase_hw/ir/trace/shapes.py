@@ -17,6 +17,8 @@ from torch import Tensor, fx, nn
 from torch.fx.proxy import Attribute, Proxy, TraceError
 from torch.utils import _pytree as pytree
 
+from mase_hw.ir.paths import module_at
+
 _ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "device", "layout", "is_cuda", "requires_grad"})
 _METHODS = frozenset({"size", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "__len__"})
 _FUNCTIONS = (torch.numel, torch.is_floating_point, torch.is_complex)
@@ -30,19 +32,6 @@ _MAKING = ("zeros", "ones", "full", "empty", "arange", "eye")
 """Functions of torch that take a node as their first size only where they are told to."""
 _RESHAPING = ("expand", "repeat", "view", "reshape", "tile", "new_zeros", "new_ones", "new_full", "new_empty")
 """Methods of tensors, of which the same is true."""
-
-_CALL, _GETATTR = nn.Module.__call__, nn.Module.__getattr__
-
-
-@contextmanager
-def _untraced() -> Iterator[None]:
-    """Modules compute in this block, although a tracer follows what they are asked."""
-    traced = nn.Module.__call__, nn.Module.__getattr__
-    try:
-        nn.Module.__call__, nn.Module.__getattr__ = _CALL, _GETATTR  # type: ignore[method-assign]
-        yield
-    finally:
-        nn.Module.__call__, nn.Module.__getattr__ = traced  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -83,6 +72,8 @@ class ShapeAware(fx.Tracer):
     _values: tuple[dict[fx.Node, Any], dict[fx.Node, Any]] = ({}, {})
     specialised = False
     """Whether Python was given a number that is another one for more frames."""
+    _computing = False
+    """Whether modules compute although their calls are followed: a value of the graph is wanted."""
 
     def use(self, example: Mapping[str, Any]) -> None:
         """Take an example: tensors by name of the argument of ``forward``."""
@@ -95,6 +86,14 @@ class ShapeAware(fx.Tracer):
         """The graph of a model; tensors that it makes by the number of frames are nodes."""
         with recorded(self, torch, *_MAKING), recorded(self, torch.Tensor, *_RESHAPING):
             return super().trace(root, concrete_args)
+
+    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What a module gives, or a proxy of it."""
+        return forward(*args, **kwargs) if self._computing else super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """An attribute of a module, or a proxy of it."""
+        return attr_val if self._computing else super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def proxy(self, node: fx.Node) -> Proxy:
         """A proxy that Python may ask for what it knows."""
@@ -191,12 +190,16 @@ class ShapeAware(fx.Tracer):
     def _value(self, node: fx.Node, which: int) -> Any:
         values = self._values[which]
         if node not in values:
-            with torch.no_grad(), _untraced():
-                for each in self.graph.nodes:  # in order of execution, so that nothing is recursive
-                    if each not in values:
+            todo = [node]
+            while (before := todo[-1].prev) not in values and before.op != "root":
+                todo.append(before)
+            self._computing = True
+            try:
+                with torch.no_grad():
+                    for each in reversed(todo):  # in order of execution, so that nothing is recursive
                         values[each] = self._computed(each, which)
-                    if each is node:
-                        break
+            finally:
+                self._computing = False
         return values[node]
 
     def _computed(self, node: fx.Node, which: int) -> Any:
@@ -214,7 +217,7 @@ class ShapeAware(fx.Tracer):
             return value
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
         if node.op == "call_module":
-            return self.root.get_submodule(str(node.target))(*args, **kwargs)
+            return module_at(self.root, str(node.target))(*args, **kwargs)
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]

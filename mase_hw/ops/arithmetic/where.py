@@ -30,6 +30,13 @@ def beyond(values: Tensor) -> Tensor:
     return ~(values.abs() < _BEYOND) if values.is_floating_point() else torch.zeros_like(values, dtype=torch.bool)
 
 
+def some_beyond(values: Tensor) -> bool:
+    """Whether any of the numbers is no data: as :func:`beyond` of all of them, but read once."""
+    if not values.is_floating_point() or not values.numel():
+        return False
+    return not all(abs(float(end)) < _BEYOND for end in torch.aminmax(values))  # NaN if one is
+
+
 def stand_in(far: Tensor) -> Tensor:
     """What stands for numbers that leave elements out: so far beyond data that :func:`stood_for` gives them back.
 

@@ -17,7 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
 from mase_hw.ir.tensors import TensorDict
-from mase_hw.ops.arithmetic.where import beyond
+from mase_hw.ops.arithmetic.where import some_beyond
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 from mase_hw.passes.transforms.quantize_paths import attribute
 
@@ -209,7 +209,7 @@ def ends_of(value: Tensor, result: Mapping[str, Any] | None = None) -> tuple[flo
         result: What was observed where it is used: what leaves elements out is as far as that reaches.
     """
     value = value.detach()
-    if result is not None and bool(beyond(value).any()):
+    if result is not None and some_beyond(value):
         value = value.clamp(float(result["min"]), float(result["max"]))
     return (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
 

@@ -42,7 +42,7 @@ from torch import Tensor, fx
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import MAX_FRAC, FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ops.arithmetic.where import FAR, beyond, stood_for
+from mase_hw.ops.arithmetic.where import FAR, beyond, some_beyond, stood_for
 from mase_hw.passes.analysis.calibration.observers import Counts, Floats, Histogram, Points, exponent_for
 
 BINS = 2048
@@ -173,7 +173,7 @@ class Masked:
         for node in graph.nodes:
             if node.op == "get_attr":
                 value: object = attrgetter(str(node.target))(graph.model)
-                if not isinstance(value, Tensor) or not value.is_floating_point() or not bool(beyond(value).any()):
+                if not isinstance(value, Tensor) or not some_beyond(value):
                     continue
                 if len(node.users) == 1:
                     self.constants[node] = next(iter(node.users))
@@ -203,11 +203,9 @@ class Masked:
         Raises:
             FormatError: If it is the sum of what is left out, or data come near to the number that stands there.
         """
-        if node not in self._reached or not value.is_floating_point():
+        if node not in self._reached or not some_beyond(value):
             return value
         out = beyond(value)
-        if not bool(out.any()):
-            return value
         if node in self._summed:
             raise FormatError(
                 "elements that a mask leaves out are summed",
