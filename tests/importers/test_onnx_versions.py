@@ -203,6 +203,18 @@ def test_sequences_of_tensors() -> None:
     check(model(nodes, {"x": ROWS}, stored), ROWS)
 
 
+@pytest.mark.parametrize("place", [-2, -1, 0, 2])
+def test_a_place_in_a_sequence_counts_from_its_end_if_negative(place: int) -> None:
+    nodes = [
+        node("Neg", "x", "m"),
+        node("Abs", "x", "a"),
+        node("SequenceConstruct", "x m", "s"),
+        node("SequenceInsert", "s a at", "t"),
+        node("ConcatFromSequence", "t", axis=1),
+    ]
+    check(model(nodes, {"x": ROWS}, {"at": np.int64(place)}), ROWS)
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_a_reset_gate_before_the_product(direction: str) -> None:
     both = 2 if direction == "bidirectional" else 1
