@@ -325,6 +325,9 @@ PLACES = {
     "gather_elements where the largest are": lambda: model(
         [node("TopK", "x k", "v i", axis=2), node("Mul", "x x", "s"), node("GatherElements", "s i", axis=2)],
         {"x": ROWS}, {"k": ints(2)}),
+    "gather_elements from the end": lambda: model(
+        [node("TopK", "x k", "v i", axis=2), node("Sub", "i five", "j"), node("GatherElements", "x j", axis=2)],
+        {"x": ROWS}, {"k": ints(2), "five": np.int64(5)}),
     "rows written": lambda: model([node("Mul", "x x", "s"), node("Slice", "s a b c", "r"), node("ScatterND", "x p r")],
                                   {"x": ROWS}, {"a": ints(0), "b": ints(2), "c": ints(1),
                                                 "p": np.array([[[0, 2], [0, 0]]])}),
