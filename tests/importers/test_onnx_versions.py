@@ -203,6 +203,18 @@ def test_sequences_of_tensors() -> None:
     check(model(nodes, {"x": ROWS}, stored), ROWS)
 
 
+@pytest.mark.parametrize("place", [-2, -1, 0, 2])
+def test_a_place_in_a_sequence_counts_from_its_end_if_negative(place: int) -> None:
+    nodes = [
+        node("Neg", "x", "m"),
+        node("Abs", "x", "a"),
+        node("SequenceConstruct", "x m", "s"),
+        node("SequenceInsert", "s a at", "t"),
+        node("ConcatFromSequence", "t", axis=1),
+    ]
+    check(model(nodes, {"x": ROWS}, {"at": np.int64(place)}), ROWS)
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_a_reset_gate_before_the_product(direction: str) -> None:
     both = 2 if direction == "bidirectional" else 1
@@ -313,6 +325,9 @@ PLACES = {
     "gather_elements where the largest are": lambda: model(
         [node("TopK", "x k", "v i", axis=2), node("Mul", "x x", "s"), node("GatherElements", "s i", axis=2)],
         {"x": ROWS}, {"k": ints(2)}),
+    "gather_elements from the end": lambda: model(
+        [node("TopK", "x k", "v i", axis=2), node("Sub", "i five", "j"), node("GatherElements", "x j", axis=2)],
+        {"x": ROWS}, {"k": ints(2), "five": np.int64(5)}),
     "rows written": lambda: model([node("Mul", "x x", "s"), node("Slice", "s a b c", "r"), node("ScatterND", "x p r")],
                                   {"x": ROWS}, {"a": ints(0), "b": ints(2), "c": ints(1),
                                                 "p": np.array([[[0, 2], [0, 0]]])}),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.passes import lower_layers_transform_pass, verify_analysis_pass
+from mase_hw.passes import fold_constants_transform_pass, lower_layers_transform_pass, verify_analysis_pass
 from tests.unit.pipeline import annotated
 
 
@@ -210,6 +210,44 @@ def test_cells(cell: type[nn.RNNCellBase], bias: bool) -> None:
     assert len(info["lowered"]) == 2
     verify_analysis_pass(graph)
     torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-12)
+
+
+class Decoder(nn.Module):
+    """A cell whose first input, or whose first state, is the same for every frame and no data."""
+
+    def __init__(self, cell: nn.RNNCellBase, first: str, made: str) -> None:
+        super().__init__()
+        self.cell, self.first, self.made, self.long = cell, first, made, isinstance(cell, nn.LSTMCell)
+        self.back = nn.Linear(3, 2)
+        self.start = nn.Parameter(torch.randn(1, 3 if first == "state" else 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.made == "learned":
+            begin = self.start.expand(x.size(0), -1)
+        else:
+            made = x.new_zeros if self.made == "zeros" else x.new_ones
+            begin = made(x.size(0), self.start.shape[1])
+        h, y = (begin, x[:, :2]) if self.first == "state" else (x, begin)
+        c = h
+        for _ in range(2):
+            h, c = self.cell(y, (h, c)) if self.long else (self.cell(hx=h, input=y), c)
+            y = self.back(h)
+        return y
+
+
+@pytest.mark.parametrize("made", ["zeros", "ones", "learned"])
+@pytest.mark.parametrize("first", ["state", "input"])
+@pytest.mark.parametrize("cell", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
+def test_cells_whose_first_input_or_state_is_no_data(cell: type[nn.RNNCellBase], first: str, made: str) -> None:
+    model = Decoder(cell(2, 3), first, made).eval()  # type: ignore[call-arg]
+    x = torch.randn(1, 3, generator=torch.Generator().manual_seed(1))
+    graph, _ = fold_constants_transform_pass(annotated(model, x))
+    graph, _ = lower_layers_transform_pass(graph)
+    verify_analysis_pass(graph)
+    sources = [n.all_input_nodes[0] for n in graph.nodes if isinstance(graph.meta_of(n).module, nn.Linear)]
+    assert sources
+    assert all(source.op != "get_attr" for source in sources), "a layer of a stored tensor is a stored tensor"
+    torch.testing.assert_close(graph.model(x), model(x), rtol=0, atol=1e-6)
 
 
 class Projected(nn.Module):

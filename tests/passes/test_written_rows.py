@@ -185,6 +185,18 @@ def selected(self: Any, x: Tensor) -> Tensor:
     return torch.index_select(self.table[0], 0, x.mean(-1).argmax(1))
 
 
+def rows_from_the_end(self: Any, x: Tensor) -> Tensor:
+    return x[torch.arange(x.shape[0]), x.mean(-1).argmax(1) - 4]
+
+
+def of_a_table_from_the_end(self: Any, x: Tensor) -> Tensor:
+    return self.table[0][x.mean(-1).argmax(1) - 4]
+
+
+def in_order_from_the_end(self: Any, x: Tensor) -> Tensor:
+    return torch.take_along_dim(x * 2, x.argsort(-1) - 8, -1)
+
+
 PLACES = (
     largest,
     several,
@@ -197,6 +209,9 @@ PLACES = (
     of_a_table,
     of_a_stored_row,
     selected,
+    rows_from_the_end,
+    of_a_table_from_the_end,
+    in_order_from_the_end,
 )
 
 

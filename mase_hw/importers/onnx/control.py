@@ -76,17 +76,18 @@ def _sequence(s: Step) -> list[Any]:
     return found
 
 
-def _place(s: Step, index: int, count: int) -> int:
+def _place(s: Step, index: int, count: int, behind: int = 0) -> int:
+    """A place in a sequence, counted from its end if negative; so many places behind the last tensor are others."""
     place = s.numbers(index, "a place")[0]
-    if not -count <= place < count:
+    if not -count <= place < count + behind:
         raise Refused(f"the place {place} of {count} tensors")
-    return place % count
+    return place if place >= 0 else place + count
 
 
 def sequence_insert(s: Step) -> list[Any]:
     """``SequenceInsert``."""
     found = _sequence(s)
-    at = _place(s, 2, len(found) + 1) if s.has(2) else len(found)
+    at = _place(s, 2, len(found), behind=1) if s.has(2) else len(found)
     return [[*found[:at], s.any(1), *found[at:]]]
 
 

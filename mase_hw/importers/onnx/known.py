@@ -126,7 +126,7 @@ def gather_elements(s: Step) -> Ref:
     axis = s.axis(s.node.get("axis", 0), len(shape))
     s.frame_axis(axis)
     if not isinstance(places, Tensor):
-        return s.call(torch.gather, *s.writer.in_every_frame([s.any(0), places])[:1], axis, places)
+        return s.call(torch.take_along_dim, *s.writer.in_every_frame([s.any(0), places])[:1], places, axis)
     size = shape[axis]
     if not bool(((places >= -size) & (places < size)).all()):
         raise Refused(f"places that are not among the {size} of the axis {axis}")

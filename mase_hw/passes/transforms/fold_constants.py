@@ -42,7 +42,7 @@ BROADCAST = frozenset(
     | {"eq", "ne", "lt", "le", "gt", "ge"}
 )
 """Ops to which one number, or one frame, is as good as a tensor of them."""
-ROWS = frozenset({"slice_scatter", "select_scatter", "index_copy"})
+ROWS = frozenset({"slice_scatter", "select_scatter", "index_copy", "rnn_cell", "gru_cell", "lstm_cell"})
 """Ops to which one frame is as good as many of them, as a tensor with the dimension of the frames."""
 PLAIN = int | float | str | torch.dtype | torch.device | torch.Size
 """What a question about a tensor is answered by."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -75,8 +75,9 @@ def _picked(e: Expression) -> Body | None:
     if isinstance(places, tuple) and len(places) == 1:
         places = places[0]
     if isinstance(x, Tensor) and isinstance(places, fx.Node) and places in e.shapes and not e.truths:
+        counted = _counted(e, places, len(x))
         return formula(
-            lambda s, place: F.embedding(place, s.table.flatten(1)).reshape(-1, *e.shape[1:]), places, table=x
+            lambda s, place: F.embedding(counted(place), s.table.flatten(1)).reshape(-1, *e.shape[1:]), places, table=x
         )
     if not isinstance(x, fx.Node) or x not in e.shapes:
         return None
@@ -89,14 +90,32 @@ def _picked(e: Expression) -> Body | None:
     return _by_places(e, x, places[1], 1, rows, (*rows[:2], *shape[2:]))
 
 
+FOUND = frozenset({"argmax", "argmin", "argsort", "sort", "topk"})
+"""Ops whose places are none that count from the end."""
+
+
+def _counted(e: Expression, places: fx.Node, count: int) -> Callable[[Tensor], Tensor]:
+    """Places of so many elements without negative ones, which count from the end where PyTorch takes them."""
+    refuses = getattr(e.node.target, "__name__", e.node.target) in ("gather", "index_select")
+    if refuses or _origin(places).meta["mase"].common.mase_op in FOUND:
+        return lambda place: place
+    return lambda place: place + torch.mul(torch.lt(place, 0), count)
+
+
 def _each_frame(value: Operand) -> bool:
     """Whether a tensor numbers the frames, of which the example has one."""
     if isinstance(value, Tensor):
         return bool((value == 0).all())
-    source: Any = value
-    while isinstance(source, fx.Node) and source.target in (operator.getitem, torch.unsqueeze, "unsqueeze", "view"):
-        source = source.args[0]
-    return isinstance(source, fx.Node) and source.target is torch.arange
+    return isinstance(value, fx.Node) and _origin(value).target is torch.arange
+
+
+def _origin(value: fx.Node) -> fx.Node:
+    """Where the numbers of a tensor come from that has them in another shape."""
+    while value.target in (operator.getitem, torch.unsqueeze, "unsqueeze", "view") and isinstance(
+        value.args[0], fx.Node
+    ):
+        value = value.args[0]
+    return value
 
 
 def _gathered(e: Expression) -> Body | None:
@@ -158,11 +177,12 @@ def _by_places(
     order = [0, *several, dim, *alike]
     back = [order.index(d) for d in range(rank)]
     wide = (math.prod(sizes),) if several else ()
+    counted = _counted(e, places, shape[dim])
 
     def run(s: Any, values: Tensor, place: Tensor) -> Tensor:
         for d in (*several, *alike):
             values = values if made[d] == shape[d] else values.narrow(d, 0, made[d])
-        chosen = place.reshape(-1, *given[1:]).permute(order).reshape(-1, *wide, given[dim])
+        chosen = counted(place).reshape(-1, *given[1:]).permute(order).reshape(-1, *wide, given[dim])
         rows = values.permute(order).reshape(-1, *wide, shape[dim], math.prod(columns))
         found = torch.matmul(F.embedding(chosen, s.unit), rows)
         found = found.reshape(-1, *sizes, given[dim], *columns).permute(back)

@@ -18,7 +18,7 @@ from mase_hw.ir.annotate import annotate_node
 from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.nn.recurrence import GATES, Recurrence
 from mase_hw.ops.arithmetic.stored_result import stored_result
-from mase_hw.passes.transforms.fold_constants import compute
+from mase_hw.passes.transforms.fold_constants import compute, fold_constants
 from mase_hw.passes.transforms.quantize_paths import attribute
 
 RECURRENT = (nn.RNN, nn.GRU, nn.LSTM)
@@ -523,9 +523,12 @@ def lower_cell(graph: MaseGraph, node: fx.Node, module: nn.RNNCellBase) -> None:
     Raises:
         UnsupportedError: If the result of an LSTM cell is read in another way than by its two parts.
     """
-    sources = list(node.all_input_nodes)
+    source, states = _inputs(node)
     kind = next(cell for cell in CELLS if isinstance(module, cell))
-    made = BODIES[kind, len(sources) - 1](module, len(sources) - 1)
+    if all(state.op == "get_attr" and not attribute(graph.model, str(state.target)).any() for state in states):
+        states = []  # as without them
+    sources = [source, *states]
+    made = BODIES[kind, len(states)](module, len(states)).train(module.training)
     result = inlined(graph, node, sources, made)
     if isinstance(result, fx.Node):
         node.replace_all_uses_with(result)
@@ -536,5 +539,7 @@ def lower_cell(graph: MaseGraph, node: fx.Node, module: nn.RNNCellBase) -> None:
                 raise refused(node, "the whole result is read at once", user.name, "h, c = cell(...)")
             user.replace_all_uses_with(result[index])
             graph.fx_graph.erase_node(user)
-    graph.fx_graph.erase_node(node)
+    _drop(graph, node)
     annotated(graph, sources)
+    if any(each.op == "get_attr" for each in sources):
+        fold_constants(graph)
