@@ -44,8 +44,8 @@ class ScaledUse:
             by thresholds among the codes, so that the result is exact. ``slopes``: the data or its product with
             a parameter, exact, and requantised. ``shares``: shares of 1 at a scale that is a power of two.
             ``clamp``: what it takes between two ends, so that it becomes a requantisation. ``around``: its data are
-            integers as they are, and all else is fixed point, between requantisations. ``rows``: rows of a stored table,
-            whose numbers are those of the result. ``requantisation``: that.
+            integers as they are, and all else is fixed point, between requantisations. ``rows``: rows of a stored
+            table, whose numbers are those of the result. ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow
             "takes"; empty if they are right.
         sums: Of ``sums``, and of a ``product`` that adds: the narrowest format of every sum, from formats and shapes.

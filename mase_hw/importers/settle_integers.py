@@ -202,17 +202,20 @@ class Integers:
         for source in operands.inputs:
             if source in self.runs and not _of_one_value(op, operands):
                 raise Refused("nothing quantises what it reads", _BEFORE)
-        if len(operands.inputs) != 1:
+        if len(operands.inputs) != 1 or op.places is not None:
             return False
         source, before = self.runs.get(operands.inputs[0], (operands.inputs[0], []))
+        narrow = self.given.data(source).width <= TABLE_BITS
         if want is not None:
-            if before:
+            # A quotient by a number is a requantisation.
+            alone = op.scaled is None and narrow and _of_one_value(op, operands) and operands.constant is None
+            if before or alone:
                 self.given.table(node, source, self._values(source, [*before, node]), want, how)
                 self.given.spent.update(before)
-            return bool(before)
+            return bool(before) or alone
         readers = list(node.users)
         then = self.graph.op_of(readers[0]) if len(readers) == 1 else None
-        if then is None or not _of_one_value(op, operands) or self.given.data(source).width > TABLE_BITS:
+        if then is None or not _of_one_value(op, operands) or not narrow:
             return False
         if not _of_one_value(then, operands_of(self.graph, readers[0], then)):
             return False
@@ -380,7 +383,8 @@ def _of_one_value(op: OpDef, operands: Operands) -> bool:
         return False
     if operands.constant is not None:
         return bool(op.constant) and _number(operands) is not None
-    return op.scaled is not None and op.scaled.kind in ("function", "pieces", "steps", "clamp")
+    use = op.scaled
+    return op.oracle is not None if use is None else use.kind in ("function", "pieces", "steps", "clamp")
 
 
 def _within(have: FixedFormat, want: ScaledFormat) -> bool:

@@ -29,7 +29,16 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Multipliers, Overflow, Rounding, ScaledFormat, format_of_places, refuse_scaled, steps_of
+from mase_hw.formats import (
+    FixedFormat,
+    Multipliers,
+    Overflow,
+    Rounding,
+    ScaledFormat,
+    format_of_places,
+    refuse_scaled,
+    steps_of,
+)
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.numerics import quantize
