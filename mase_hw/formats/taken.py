@@ -24,6 +24,8 @@ Kind = Literal[
     "slopes",
     "shares",
     "clamp",
+    "around",
+    "rows",
     "requantisation",
 ]
 
@@ -41,10 +43,12 @@ class ScaledUse:
             beyond what a table takes, exact pieces that are then requantised. ``steps``: one of a few whole numbers,
             by thresholds among the codes, so that the result is exact. ``slopes``: the data or its product with
             a parameter, exact, and requantised. ``shares``: shares of 1 at a scale that is a power of two.
-            ``clamp``: what it takes between two ends, so that it becomes a requantisation. ``requantisation``: that.
+            ``clamp``: what it takes between two ends, so that it becomes a requantisation. ``around``: its data are
+            integers as they are, and all else is fixed point, between requantisations. ``rows``: rows of a stored
+            table, whose numbers are those of the result. ``requantisation``: that.
         wrong: What is wrong with formats of which one is scaled integers, given the attributes, in words that follow
             "takes"; empty if they are right.
-        sums: Of ``sums``: the narrowest format of every sum, from formats and shapes.
+        sums: Of ``sums``, and of a ``product`` that adds: the narrowest format of every sum, from formats and shapes.
         ends: Of ``clamp``: the smallest and the largest value, from the attributes.
         count: Of ``total``, and of an average, which is one with another divisor than that: numbers in a sum, from the
             shape of the data and the attributes.

@@ -20,12 +20,12 @@ from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded
 from mase_hw.opdef import OpDef
-from mase_hw.ops._functions import TABLE_BITS
+from mase_hw.ops._functions import TABLE_BITS, codes
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
 from mase_hw.passes.transforms.integers.sums import MEANS, Stored
 from mase_hw.passes.transforms.integers.thresholds import Requantizing
-from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of
+from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of, stored
 
 _BEHIND = f"quantise its result, so that the file says its scale, or {ON_HOST}"
 _ROUNDED = 2.0**-22
@@ -44,6 +44,8 @@ class Integers:
         self.entries: dict[str, Marker] = {}
         self.spent: dict[fx.Node, fx.Node] = {}
         """Markers that something before them does, and the node whose result they had."""
+        self.runs: dict[fx.Node, tuple[fx.Node, list[fx.Node]]] = {}
+        """Of nodes that end a run of functions of one value which nothing quantises: what the run reads, and it."""
         self.outside: set[str] = set()
         """Inputs of the model, and the same moved."""
 
@@ -72,8 +74,9 @@ class Integers:
         if node in self.spent:
             self.given.formats[node.name] = self.given.formats[data_inputs(self.graph, node)[0].name]
             return
-        for source in data_inputs(self.graph, node):
-            self._entered(node, source)
+        if op.places is None:
+            for source in data_inputs(self.graph, node):
+                self._entered(node, source)
         if node.name in self.markers:
             self._marker(node, self.markers[node.name])
         elif self.graph.is_implicit(node):
@@ -128,17 +131,24 @@ class Integers:
     def _computes(self, node: fx.Node, op: OpDef) -> None:
         if op.scaled is None and op.derive is not None:
             raise Refused("its numbers have no scale", "fold it into the layer before, and quantise that")
-        if op.scaled is None:
-            raise Refused(
-                "hardware has it in fixed point only, and its numbers have scales that are no powers of two",
-                f"quantise what it reads and gives with scales that are powers of two, or {ON_HOST}",
-            )
-        self._refuse_unquantised(node, op.scaled.kind)
+        self._refuse_unquantised(node, "fixed" if op.scaled is None else op.scaled.kind)
         marker = self._behind(node)
         want = None if marker is None else as_scaled(marker.fmt)
         how = None if marker is None else marker.requantizing
         operands = operands_of(self.graph, node, op)
-        if op.scaled.kind == "clamp":
+        number = _number(operands)
+        if self._run(node, op, operands, want, how):
+            pass
+        elif op.name == "div" and number is not None and number > 0 and not operands.reversed and want is not None:
+            self.given.requantize(node, want, how, 1 / number)
+        elif op.scaled is None or op.scaled.kind == "around":
+            if want is None:
+                raise Refused("nothing behind it quantises its result", _BEHIND)
+            parameters = parameters_of(self.graph, node, op)
+            if operands.constant is not None:
+                parameters[op.constant] = operands.constant
+            self.given.around(node, parameters, want, how)
+        elif op.scaled.kind == "clamp":
             assert op.scaled.ends is not None  # it clamps
             common = self.graph.meta_of(node).common.args
             ends = op.scaled.ends({k: v for k, v in common.items() if k not in common.tensors})
@@ -166,19 +176,81 @@ class Integers:
             self.given.shares(node, want, how)
         elif op.scaled.kind in ("sum", "product"):
             constant = None if operands.constant is None else self._constant(operands)
+            if constant is not None and not constant.values.any():
+                x = self.given.data(operands.inputs[0])  # zeros have any scale
+                constant = Stored(constant.values, ScaledFormat.make(2, x.scales))
             self.given.combination(node, constant, want, how)
         elif op.scaled.kind == "slopes":
             self.given.slopes(node, parameters_of(self.graph, node, op)["weight"], want, how)
         elif op.scaled.kind == "sums":
             self._sums(node, op, marker)
+        elif op.scaled.kind == "rows":
+            self.given.rows(node, self._table(node, op), want, how)
         else:
             raise Refused("no file says how it is rounded", ON_HOST)
         if marker is not None:
             self._as_the_file(node, marker)
 
+    def _run(
+        self, node: fx.Node, op: OpDef, operands: Operands, want: ScaledFormat | None, how: Requantizing | None
+    ) -> bool:
+        """Take a node as a part of a run of functions of one value, of which only the last is quantised: one table.
+
+        Returns:
+            Whether it is one.
+        """
+        for source in operands.inputs:
+            if source in self.runs and not _of_one_value(op, operands):
+                raise Refused("nothing quantises what it reads", _BEFORE)
+        if len(operands.inputs) != 1 or op.places is not None:
+            return False
+        source, before = self.runs.get(operands.inputs[0], (operands.inputs[0], []))
+        narrow = self.given.data(source).width <= TABLE_BITS
+        if want is not None:
+            # A quotient by a number is a requantisation.
+            alone = op.scaled is None and narrow and _of_one_value(op, operands) and operands.constant is None
+            if before or alone:
+                self.given.table(node, source, self._values(source, [*before, node]), want, how)
+                self.given.spent.update(before)
+            return bool(before) or alone
+        readers = list(node.users)
+        then = self.graph.op_of(readers[0]) if len(readers) == 1 else None
+        if then is None or not _of_one_value(op, operands) or not narrow:
+            return False
+        if not _of_one_value(then, operands_of(self.graph, readers[0], then)):
+            return False
+        self.runs[node] = source, [*before, node]
+        self.given.formats[node.name] = self.given.formats[source.name]
+        return True
+
+    def _values(self, source: fx.Node, run: Sequence[fx.Node]) -> Tensor:
+        """The results of a run for every code of what it reads, in float64."""
+        fmt = self.given.data(source)
+        found = {source: fmt.values(codes(fmt).double())}
+
+        def given(argument: fx.Node) -> Tensor:
+            if argument not in found:
+                chain: list[fx.Node] = []
+                value = stored(self.graph, argument, chain)
+                assert value is not None  # all else is data
+                found[argument] = value.double().reshape(-1)
+            return found[argument]
+
+        for node in run:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), given)
+            if node.op == "call_module":
+                found[node] = self.graph.model.get_submodule(str(node.target))(*args, **kwargs)
+            elif node.op == "call_method":
+                found[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            else:
+                assert callable(node.target)
+                found[node] = node.target(*args, **kwargs)
+        return found[run[-1]].detach()
+
     def _refuse_unquantised(self, node: fx.Node, kind: str) -> None:
         """Refuse sums that a node reads before they are quantised, if it takes no such numbers."""
-        given = [self.given.data(source) for source in data_inputs(self.graph, node) if source.op != "get_attr"]
+        read = [source for source in data_inputs(self.graph, node) if source.name in self.given.formats]
+        given = [self.given.data(source) for source in read if source.op != "get_attr"]
         if kind not in ("clamp", "steps") and any(fmt.per_channel for fmt in given):
             raise Refused("it reads sums that have a scale for each channel, which nothing has quantised", _BEFORE)
         widest = max((fmt.width for fmt in given), default=0)
@@ -199,10 +271,18 @@ class Integers:
             numbers = set(value.double().abs().reshape(-1).tolist())
             largest = max(numbers, default=0.0)
             single = len(numbers) == 1 and math.isfinite(largest) and largest > 0
-            fmt = ScaledFormat.make(2, largest) if single else as_scaled(exact_format(value))
+            fmt = ScaledFormat.make(2, largest) if single else self._made_of(value, channels=False)
+            fmt = as_scaled(exact_format(value)) if fmt is None else fmt
         if fmt.per_channel:
             raise Refused("a stored operand with a scale for each channel", "quantise it with one scale")
         return Stored(value, fmt)
+
+    def _table(self, node: fx.Node, op: OpDef) -> Stored:
+        values = parameters_of(self.graph, node, op)["weight"]
+        fmt = self.known.get(self._path(node, "weight"), Known()).integers or self._made_of(values, channels=False)
+        if fmt is None or fmt.per_channel:
+            raise Refused("its table has no integers of one scale", "quantise it with one scale")
+        return Stored(values, fmt)
 
     def _sums(self, node: fx.Node, op: OpDef, marker: Marker | None) -> None:
         parameters = parameters_of(self.graph, node, op)
@@ -223,12 +303,16 @@ class Integers:
             reader=self._requantising_reader(node),
         )
 
-    def _made_of(self, weight: Tensor) -> ScaledFormat | None:
-        """The format of weights that were made of stored integers, such as those of a transposed convolution.
+    def _made_of(self, weight: Tensor, *, channels: bool = True) -> ScaledFormat | None:
+        """The format of numbers that were made of stored integers, such as weights of a transposed convolution.
 
         Whatever scales of the file make integers of all of them are right, since they are the same numbers then.
+
+        Args:
+            weight: The numbers.
+            channels: Whether every index of the first dimension may have a scale of its own.
         """
-        rows = weight.detach().double().cpu().reshape(weight.shape[0], -1)
+        rows = weight.detach().double().cpu().reshape(weight.shape[0] if channels else 1, -1)
         for fmt in {k.integers: None for k in self.known.values() if k.integers is not None}:
             low, high = fmt.min_mantissa, fmt.max_mantissa
             scales = [0.0] * len(rows)
@@ -282,6 +366,25 @@ class Integers:
             if last.op == "output" or not (self.graph.is_implicit(last) or alone):
                 return None
         return None
+
+
+def _number(operands: Operands) -> Fraction | None:
+    """The one number of a stored operand; None if there is none, or several."""
+    value = operands.constant
+    if value is None or not value.numel() or not bool((value == value.reshape(-1)[0]).all()):
+        return None
+    number = float(value.reshape(-1)[0])
+    return Fraction(number) if math.isfinite(number) else None
+
+
+def _of_one_value(op: OpDef, operands: Operands) -> bool:
+    """Whether a result depends on one number of one input alone."""
+    if len(operands.inputs) != 1:
+        return False
+    if operands.constant is not None:
+        return bool(op.constant) and _number(operands) is not None
+    use = op.scaled
+    return op.oracle is not None if use is None else use.kind in ("function", "pieces", "steps", "clamp")
 
 
 def _within(have: FixedFormat, want: ScaledFormat) -> bool:

@@ -173,8 +173,10 @@ class Quantized(nn.Module):
 
     def _zero_point(self, name: str) -> int:
         """The zero point of the input that a parameter takes off the sums; 0 of all but a bias."""
-        given = self.arithmetic.formats.get("data_in_0")
-        return 0 if given is None or name != "bias" or "weight" not in self.parameter_names else given.zero_point
+        use = self.op.scaled
+        if name != "bias" or use is None or use.kind != "sums" or "weight" not in self.parameter_names:
+            return 0
+        return self.arithmetic.formats["data_in_0"].zero_point
 
     def _parts(self, name: str) -> list[Tensor]:
         """What the mantissa of a parameter is made of."""

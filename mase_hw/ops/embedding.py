@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, format_of_places
+from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, format_of_places
 from mase_hw.hardware.params import Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.numerics.observing import note_look_up
@@ -169,6 +169,14 @@ def _cases() -> list[Case]:
     ]
 
 
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of rows of scaled integers: ids, and a result that has the numbers of the table."""
+    if isinstance(formats["data_in_0"], ScaledFormat) or formats["data_out_0"].per_channel:
+        return "ids, and numbers of one scale"
+    same = formats.get("weight", formats["data_out_0"]) == formats["data_out_0"]
+    return "" if same else "a result in the format of its table; requantise it"
+
+
 OPS = (
     OpDef(
         name="embedding",
@@ -181,6 +189,7 @@ OPS = (
         formats=("data_in_0", "weight", "data_out_0"),
         places=lambda shapes: shapes["weight"][0],
         default_out=lambda formats: formats["weight"],
+        scaled=ScaledUse("rows", _scaled),
         check=_check,
         hardware=Hardware(
             module="fixed_embedding",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -160,11 +161,14 @@ def qlinear_conv(s: Step) -> Ref:
 
 
 def qlinear_matmul(s: Step) -> Ref:
-    """``QLinearMatMul`` with a stored matrix, likewise."""
-    x, weight = data_of(s, 0), s.known(3, "the second operand")
-    if weight.dim() != 2:
-        raise Refused(f"a product with stored numbers of the shape {list(weight.shape)}")
-    values = _values(s, weight, s.known(4, "a scale"), s.maybe_known(5, "the zero point"), 1)
+    """``QLinearMatMul`` with a stored matrix or another stream, likewise."""
+    x, weight = data_of(s, 0), s.any(3)
+    if isinstance(weight, Tensor):
+        if weight.dim() != 2:
+            raise Refused(f"a product with stored numbers of the shape {list(weight.shape)}")
+        values: Any = _values(s, weight, s.known(4, "a scale"), s.maybe_known(5, "the zero point"), 1)
+    else:
+        values = data_of(s, 3)
     made = layers.matmul(Step(s.node, [x, values], s.writer, s.opset, s.readers))
     return rounded_to(s, made, 6, zero_first=True)
 

@@ -221,7 +221,7 @@ def gather(s: Step) -> Ref:
             return _rows_of_frame(s, source, places)
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
-        return s.table(source.float(), places)
+        return s.table(source, places)
     if isinstance(source, fx.Node):
         s.frame_axis(axis)
     if places.dtype.is_floating_point or not bool(((places >= -given[axis]) & (places < given[axis])).all()):

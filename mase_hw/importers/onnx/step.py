@@ -133,12 +133,10 @@ class Step:
     def table(self, rows: Tensor, places: Ref) -> Ref:
         """Rows of a stored tensor at places that are data."""
         count, size = rows.shape
-        made = nn.Embedding(count, size, device="meta")
-        made.register_parameter("weight", nn.Parameter(rows))
-        return self.writer.layer(made, places)
+        return self.layer(nn.Embedding(count, size, device="meta"), places, weight=rows)
 
-    def layer(self, module: nn.Module, **parameters: Tensor | None) -> Ref:
-        """A layer on the first input, with these parameters in the place of its own."""
+    def layer(self, module: nn.Module, x: Ref | None = None, **parameters: Tensor | None) -> Ref:
+        """A layer on a tensor, the first input unless it is given, with these parameters in the place of its own."""
         for name, value in parameters.items():
             if value is None:
                 continue
@@ -149,7 +147,7 @@ class Step:
                 module.register_parameter(name, nn.Parameter(value.to(torch.float32).contiguous()))
             else:
                 module.register_buffer(name, value.to(torch.float32))
-        made = self.writer.layer(module, self.data())
+        made = self.writer.layer(module, self.data() if x is None else x)
         for name, value in parameters.items():
             if value is not None and isinstance(made, fx.Node):
                 self.writer.weights[f"{made.target}.{name}"] = self.writer.noted(value)

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse, steps_of
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_matmul
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._scaled import PRODUCT
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.streams import Stream
@@ -237,6 +238,19 @@ def _exact(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, .
     return FixedFormat(bound.bit_length() + 1, fx.frac_width + fy.frac_width)
 
 
+def _exact_integers(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
+    """The same of scaled integers, at the product of their scales."""
+    (x,), (y,) = (steps_of(formats[name]) for name in ("data_in_0", "data_in_1"))
+    return ScaledFormat.make(_exact(formats, shapes).width, x * y)
+
+
+def _integers(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of exact sums of products of two streams: numbers without a zero point, which would add up."""
+    if any(fmt.zero_point for fmt in formats.values()):
+        return "numbers without a zero point; requantise them"
+    return PRODUCT.wrong(formats, attributes)
+
+
 def build(r: Request) -> MatmulParams:
     """Parameters for a node; the lanes of the rows of ``data_in_1`` follow those of what they meet."""
     formats, shapes = r.arithmetic.formats, r.shapes
@@ -278,6 +292,7 @@ OPS = (
         attributes=("transposed", "causal"),
         golden=golden,
         exact=_exact,
+        scaled=ScaledUse("product", _integers, sums=_exact_integers, at_zero=lambda _: True),
         formats=("data_in_0", "data_in_1", "data_out_0"),
         hardware=Hardware(
             module="fixed_matmul",

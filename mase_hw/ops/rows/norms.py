@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
 from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
@@ -125,6 +125,24 @@ def epsilon(attributes: Mapping[str, Any]) -> float:
     return float(torch.finfo(torch.float32).eps if eps is None else eps)
 
 
+def _integer_epsilon(a: Arithmetic) -> float:
+    """The same in squared LSBs of scaled integers, whose last bit is 1, so that the norm is one of integers."""
+    fmt, eps = a.formats["data_in_0"], epsilon(a.attributes)
+    return eps / fmt.scale**2 if isinstance(fmt, ScaledFormat) else eps
+
+
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    """Of a norm, which does not depend on the scale of its data: fixed point in all other tensors."""
+    x, others = formats["data_in_0"], [fmt for name, fmt in formats.items() if name != "data_in_0"]
+    if x.per_channel or any(isinstance(fmt, ScaledFormat) for fmt in others):
+        return "data of one scale, and fixed point in all other tensors; requantise its result"
+    return ""
+
+
+def _scaled_rms(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+    return _scaled(formats, attributes) or ("data without a zero point" if formats["data_in_0"].zero_point else "")
+
+
 def rows_of(kind: str, a: Arithmetic, x: Tensor) -> Tensor:
     """The same elements as ``(..., rows, elements of a row)``."""
     if kind == GROUP:
@@ -155,7 +173,7 @@ def golden(kind: str) -> Golden:
         if symbolic(x):
             return {"data_out_0": as_carrier(x, dtype)}
         rows = rows_of(kind, a, x.detach())
-        plan = plan_of(a, rows.shape[-1], kind != RMS, epsilon(a.attributes))
+        plan = plan_of(a, rows.shape[-1], kind != RMS, _integer_epsilon(a))
         frac, wide = check_fits(a, plan)
         squares = plan.size * magnitude(a.formats["data_in_0"]) ** 2
         rows = as_carrier(rows, carrier(min(squares, (1 << 63) - 1)))
@@ -240,7 +258,7 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
         a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
         lanes = _whole_groups(lanes, shape[-1], groups)
-        plan = plan_of(a, shape[1] * shape[2] // groups, kind != RMS, epsilon(a.attributes))
+        plan = plan_of(a, shape[1] * shape[2] // groups, kind != RMS, _integer_epsilon(a))
         check_fits(a, plan)
         cut = fit(key_of(a))
         one = FixedFormat(1, 0, signed=False)
@@ -343,6 +361,8 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
         parameters=("weight",) if kind == RMS else ("weight", "bias"),
         golden=golden(kind),
         finest=_finest,
+        # A mean takes a zero point of the data off.
+        scaled=ScaledUse("around", _scaled_rms if kind == RMS else _scaled, at_zero=lambda _: kind == RMS),
         relayout=None if kind == GROUP else relayout,
         formats=tuple(n for n in ("data_in_0", "weight", "bias", "data_out_0") if n != "bias" or kind != RMS),
         hardware=Hardware(

@@ -29,10 +29,22 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Multipliers, Overflow, Rounding, ScaledFormat, refuse_scaled, steps_of
+from mase_hw.formats import (
+    FixedFormat,
+    Multipliers,
+    Overflow,
+    Rounding,
+    ScaledFormat,
+    format_of_places,
+    refuse_scaled,
+    steps_of,
+)
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.numerics import quantize
+from mase_hw.ops._functions import CODES
 from mase_hw.passes.base import GraphPass, Info, NoArgs
+from mase_hw.passes.transforms.integers.around import formats_around
 from mase_hw.passes.transforms.integers.combine import product_of, side_by_side, sum_of, total_of
 from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
 from mase_hw.passes.transforms.integers.sums import (
@@ -47,7 +59,7 @@ from mase_hw.passes.transforms.integers.sums import (
 from mase_hw.passes.transforms.integers.thresholds import MOST_BITS_OF_RESULT, Requantizing, exact_requantization
 from mase_hw.passes.transforms.quantize import DECISIONS, write_plans
 from mase_hw.passes.transforms.quantize_formats import Decision
-from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of
+from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, entry_of, operands_of
 from mase_hw.passes.transforms.quantize_plan import Plan
 
 SLOPE_BITS = 24
@@ -153,14 +165,24 @@ class GivenIntegers:
         formats, parameters = made.formats, made.parameters
         self._plan(node, op, formats, parameters, operands, attributes, result, how)
 
-    def requantize(self, node: fx.Node, result: FixedFormat, how: Requantizing | None = None) -> None:
-        """A node that only brings its input into another format, such as a clamp, becomes a requantisation."""
+    def requantize(
+        self, node: fx.Node, result: FixedFormat, how: Requantizing | None = None, times: Fraction = Fraction(1)
+    ) -> None:
+        """A node that only brings its input into another format, such as a clamp, becomes a requantisation.
+
+        Args:
+            node: The node.
+            result: Format behind it.
+            how: The requantisation.
+            times: The positive number by which the node multiplies.
+        """
         _, operands = self._op(node)
         how = Requantizing() if how is None else how
         source = operands.inputs[0].name
         how = dataclasses.replace(how, found=self.found.get(source))
-        arithmetic, parameters = how.between(self.formats[source], result)
+        arithmetic, parameters = how.between(self.formats[source], result, times)
         op = self.graph.catalogue["requantize"]
+        operands = dataclasses.replace(operands, constant=None)
         self.plans[node.name] = Plan(node, op, arithmetic, parameters, operands.inputs, operands)
         self.formats[node.name] = result
 
@@ -205,7 +227,10 @@ class GivenIntegers:
         op, operands = self._op(node)
         assert op.scaled is not None  # the caller looked
         how = Requantizing() if how is None else how
+        attributes = self._attributes(node, operands)
         have = [self.data(source) for source in operands.inputs]
+        if op.scaled.at_zero(attributes):
+            have = [fmt.centred for fmt in have]
         parameters: dict[str, Tensor] = {}
         if constant is not None:
             assert constant.fmt is not None
@@ -214,11 +239,14 @@ class GivenIntegers:
         x, y = have
         if op.scaled.kind == "product":
             made = product_of(x, y, constant=constant is not None)
+            if op.scaled.sums is not None:
+                shapes = {f"data_in_{i}": tuple(self.graph.tensor(node, f"data_in_{i}").shape) for i in range(2)}
+                made = Arithmetic({**made.formats, "data_out_0": op.scaled.sums(made.formats, shapes)})
         else:
             step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
             kinds = {"constant": constant is not None, "reversed": operands.reversed}
             made = sum_of(x, y, step, bits=how.bits, **kinds)
-        attributes = {**self._attributes(node, operands), **made.attributes}
+        attributes |= made.attributes
         self._plan(node, op, dict(made.formats), parameters, operands, attributes, result, how)
 
     def total(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
@@ -268,6 +296,25 @@ class GivenIntegers:
             formats, attributes = dict(made.formats), dict(made.attributes)
         self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
 
+    def table(
+        self, node: fx.Node, source: fx.Node, values: Tensor, result: ScaledFormat, how: Requantizing | None = None
+    ) -> None:
+        """Any function of one value, as a table over the codes of its input; rounded once.
+
+        Args:
+            node: The last node that computes it.
+            source: What the first one reads.
+            values: The exact results of all codes of that, in the order of :func:`mase_hw.ops._functions.codes`.
+            result: Format of its results.
+            how: Its rounding is that of the table.
+        """
+        how = Requantizing() if how is None else how
+        formats: dict[str, FixedFormat] = {"data_in_0": self.data(source), "data_out_0": result}
+        attributes = {CODES: tuple(quantize(values, result, how.rounding).long().tolist())}
+        operands = dataclasses.replace(self._op(node)[1], inputs=[source], constant=None)
+        op = self.graph.catalogue["table"]
+        self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
+
     def steps(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
         """A sign, or a comparison with a number: exact, by thresholds among the codes of its input.
 
@@ -311,6 +358,50 @@ class GivenIntegers:
         formats = slopes_of(self.data(operands.inputs[0]), weight, SLOPE_BITS)
         attributes, how = self._attributes(node, operands), Requantizing() if how is None else how
         self._plan(node, op, formats, {"weight": weight}, operands, attributes, result, how)
+
+    def rows(
+        self, node: fx.Node, table: Stored, result: FixedFormat | None = None, how: Requantizing | None = None
+    ) -> None:
+        """Rows of a table, by the places that it reads; an input of the model enters as these.
+
+        Args:
+            node: The node.
+            table: With a format of one scale.
+            result: Format behind it; None leaves the numbers of the table.
+            how: The requantisation.
+        """
+        op, operands = self._op(node)
+        assert op.places is not None and table.fmt is not None  # the caller looked
+        (source,), count = operands.inputs, len(table.values)
+        chain = entry_of(self.graph, source)
+        if chain is not None:
+            name = chain[-1].name
+            self.places[name] = min(count, self.places.get(name, count))
+            wide = max(count, 1 << self.entries[name].width if name in self.entries else 1)
+            self.enter(chain[-1], format_of_places(wide))
+            self.formats |= {each.name: self.entries[name] for each in chain}
+        formats: dict[str, FixedFormat] = {"data_in_0": self.formats[source.name]}
+        formats |= {"weight": table.fmt, "data_out_0": table.fmt}
+        how = Requantizing() if how is None else how
+        parameters = {"weight": table.values}
+        self._plan(node, op, formats, parameters, operands, self._attributes(node, operands), result, how)
+
+    def around(
+        self, node: fx.Node, parameters: dict[str, Tensor], result: ScaledFormat, how: Requantizing | None = None
+    ) -> None:
+        """An op that hardware has in fixed point only; see :mod:`mase_hw.passes.transforms.integers.around`.
+
+        Args:
+            node: The node.
+            parameters: Its stored tensors, a stored operand included.
+            result: Format of its results.
+            how: The requantisation behind it.
+        """
+        op, operands = self._op(node)
+        have = {f"data_in_{i}": self.formats[source.name] for i, source in enumerate(operands.inputs)}
+        formats = formats_around(op, have, parameters, result)
+        how = Requantizing() if how is None else how
+        self._plan(node, op, formats, parameters, operands, self._attributes(node, operands), result, how)
 
     def data(self, source: fx.Node) -> ScaledFormat:
         """The format of an input, as scaled integers."""

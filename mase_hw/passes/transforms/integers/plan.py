@@ -59,6 +59,10 @@ class Surroundings(Protocol):
         """What calibration recorded of a tensor."""
 
 
+_FROM_FILES = ("around", "rows")
+"""How ops take scaled integers of a file, and no others yet."""
+
+
 def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
     """Refuse, all at once, the nodes that are to take scaled integers and cannot.
 
@@ -70,7 +74,7 @@ def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
         op = graph.op_of(node)
         if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
             continue
-        if args.config_for(node.name, op.name)[0].scaled and op.scaled is None:
+        if args.config_for(node.name, op.name)[0].scaled and (op.scaled is None or op.scaled.kind in _FROM_FILES):
             found.setdefault(op.name, []).append(node.name)
     if found:
         first = next(iter(found.values()))[0]
@@ -246,6 +250,10 @@ class _Planner:
         result = None if kept else self.observed("data_out_0", self._out_width())
         if self.use.kind == "product":
             made = product_of(x, y, constant=stored)
+            if self.use.sums is not None:
+                graph, names = self.around.graph, ("data_in_0", "data_in_1")
+                shapes = {name: tuple(graph.tensor(self.node, name).shape) for name in names}
+                made = Arithmetic({**made.formats, "data_out_0": self.use.sums(made.formats, shapes)})
         else:
             step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
             made = sum_of(x, y, step, bits=self.config.multiplier_width, constant=stored, reversed=operands.reversed)

@@ -275,7 +275,7 @@ def refit(graph: MaseGraph, node: fx.Node, limit: int) -> None:
             reader.arithmetic = dataclasses.replace(reader.arithmetic, formats=formats)
 
 
-GUARD = 5
+GUARD = 8
 """Bits of shares beyond those of a result whose scale is no power of two."""
 
 

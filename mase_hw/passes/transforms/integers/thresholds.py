@@ -47,15 +47,25 @@ class Requantizing:
     twice: bool = False
     found: Multipliers | None = None
 
-    def between(self, have: FixedFormat, want: FixedFormat) -> tuple[Arithmetic, dict[str, Tensor]]:
+    def between(
+        self, have: FixedFormat, want: FixedFormat, times: Fraction = Fraction(1)
+    ) -> tuple[Arithmetic, dict[str, Tensor]]:
         """Arithmetic and parameters of the requantisation from one format to another.
+
+        Args:
+            have: Of the data.
+            want: Of the result, with one scale.
+            times: The positive number by which it multiplies besides.
 
         Raises:
             FormatError: Scales too far apart.
         """
         if self.found is not None:
             return requantization_by(have, want, self.found, self.rounding)
-        return requantization(have, want, bits=self.bits, rounding=self.rounding, exact=self.exact, twice=self.twice)
+        ratios = None if times == 1 else [times * each / steps_of(want)[0] for each in steps_of(have)]
+        return requantization(
+            have, want, bits=self.bits, rounding=self.rounding, exact=self.exact, twice=self.twice, ratios=ratios
+        )
 
 
 MOST_BITS_OF_RESULT = 12
