@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.hardware.library import with_dependences
+from mase_hw.hardware.library import content, with_dependences
 from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.synth.tools import run_yosys
@@ -120,7 +120,7 @@ def luts(name: str) -> dict[str, int]:
         files = []
         for file in with_dependences([f"system/{top}.sv"]):
             files.append(Path(file).name)
-            (folder / files[-1]).write_bytes((rtl_root() / file).read_bytes())
+            (folder / files[-1]).write_bytes(content(rtl_root() / file))
         values = " ".join(f"-G {key}={value}" for key, value in parameters.items())
         script = [
             f"read_slang -j 1 --top {top} --ignore-assertions {values} {' '.join(files)}",

@@ -105,8 +105,8 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]
     records = (Record(sides[0]), Record(sides[1]))
     system = Bundle()
-    for file, content in core.items():
-        system.add(file, content)
+    for file, data in core.items():
+        system.add(file, data)
     _add_hardware(system, manifest, records, options)
     _add_software(system, manifest, records, options, _vectors(bundle, raw, manifest, records))
     system.manifest = {
