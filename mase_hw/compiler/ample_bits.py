@@ -43,6 +43,9 @@ TINY = torch.finfo(torch.float32).tiny
 ROUGH = 0.3
 """The same in root mean squares where weights cannot have more bits, and for a user's own op, which may approximate."""
 
+Kept = dict[tuple[FixedFormat, ...], dict[str, Any]]
+"""Parameters of finer copies of a node, by their formats: made once for all comparisons."""
+
 
 def known(module: Quantized) -> bool:
     """Whether the op is one of the package, whose golden is exact; a user's own may be an approximation."""
@@ -50,7 +53,11 @@ def known(module: Quantized) -> bool:
 
 
 def compare(
-    name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: dict[str, Any] | None = None
+    name: str,
+    module: Quantized,
+    wanted: Tensor,
+    inputs: list[Tensor],
+    kept: Kept | None = None,
 ) -> None:
     """Refuse a node whose golden is not its float node.
 
@@ -126,7 +133,7 @@ def _saturates(module: Quantized) -> bool:
     return module.arithmetic.overflow is Overflow.SATURATE
 
 
-def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: dict[str, Any]) -> Tensor | None:
+def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Kept) -> Tensor | None:
     """The golden with ample bits in parameters and result; None if it cannot have them."""
     formats = module.arithmetic.formats
     names = [name for name in module.parameter_names if getattr(module, name).dtype.is_floating_point]

@@ -226,7 +226,7 @@ class Integers:
     def _values(self, source: fx.Node, run: Sequence[fx.Node]) -> Tensor:
         """The results of a run for every code of what it reads, in float64."""
         fmt = self.given.data(source)
-        found = {source: fmt.values(codes(fmt).double())}
+        found: dict[fx.Node, Tensor] = {source: fmt.values(codes(fmt).double())}
 
         def given(argument: fx.Node) -> Tensor:
             if argument not in found:

@@ -171,8 +171,8 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     for name in library:
         if (path := renamed(f"rtl/{name}", options.prefix)) not in files:
             files.insert(len(files) - 1, path)
-            text = with_prefix(content(rtl_root() / name), path, library_modules().keys(), options.prefix)
-            system.add(path, text)
+            module = content(rtl_root() / name)
+            system.add(path, with_prefix(module, path, library_modules().keys(), options.prefix))
     widths = [("ADDR_WIDTH", options.address_bits)] if options.data == "memory" else []
     widths.append(("DATA_WIDTH", options.bus))
     bursts = [("BURST", options.burst), ("OUTSTANDING", options.outstanding)] if options.data == "memory" else []
