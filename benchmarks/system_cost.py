@@ -1,7 +1,7 @@
 """What a system costs: code and instructions of the C driver on RV32, and LUTs of its RTL on xc7.
 
     python -m benchmarks.system_cost driver luts
-    python -m pytest tests/system/test_shells.py -m slow -k use_the_bus     # the bar of 95 %
+    python -m pytest tests/system/test_shells.py -m slow -k use_the_bus
 
 Counts, no times: they are the same on every machine. The driver is that of a design with two inputs and two outputs,
 compiled with ``-Os`` for RV32IM; an interpreter (``rv32.py``) counts what it executes.
