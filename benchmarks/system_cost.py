@@ -20,13 +20,12 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from benchmarks import rv32
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.synth.tools import run_yosys
 from mase_hw.system import make_system
-
-from . import rv32
 
 COMPILER = ("-march=rv32im", "-mabi=ilp32", "-Os", "-std=c99", "-ffreestanding", "-ffunction-sections", "-nostdlib")
 STEPS = {2: "open", 3: "load a frame", 4: "start", 5: "wait, when the job has ended", 6: "read a frame"}
