@@ -121,6 +121,18 @@ BENCHMARKS = (
     # Ends with 1 where a network is slower than its slowest stage, or a bit is wrong.
     Benchmark("rates", "-m benchmarks.rates", "vit_block --lanes 4 --simulate 2", ()),
     Benchmark(
+        "system",
+        "-m benchmarks.system_cost driver luts",
+        "",
+        (
+            Figure("driver on RV32: bytes", r"driver: (\d+) bytes", most=8192),
+            Figure("start of a job: instructions", r"\nstart: (\d+)"),
+            Figure("register block: LUT", r"the register block: (\d+) LUT", most=700),
+            Figure("reader of the bus: LUT", r"a reader of the bus: (\d+) LUT", most=600),
+            Figure("writer of the bus: LUT", r"a writer of the bus: (\d+) LUT", most=600),
+        ),
+    ),
+    Benchmark(
         "emission",
         "-m benchmarks.emission",
         "--layers 10",

@@ -1,7 +1,7 @@
 """What a system costs: code and instructions of the C driver on RV32, and LUTs of its RTL on xc7.
 
     python -m benchmarks.system_cost driver luts
-    python -m pytest tests/system/test_shells.py -m slow -k use_the_bus     # the bar of 95 %
+    python -m pytest tests/system/test_shells.py -m slow -k use_the_bus
 
 Counts, no times: they are the same on every machine. The driver is that of a design with two inputs and two outputs,
 compiled with ``-Os`` for RV32IM; an interpreter (``rv32.py``) counts what it executes.
@@ -20,13 +20,12 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from benchmarks import rv32
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.host.resources import rtl_root
 from mase_hw.host.toolchain import require
 from mase_hw.synth.tools import run_yosys
 from mase_hw.system import make_system
-
-from . import rv32
 
 COMPILER = ("-march=rv32im", "-mabi=ilp32", "-Os", "-std=c99", "-ffreestanding", "-ffunction-sections", "-nostdlib")
 STEPS = {2: "open", 3: "load a frame", 4: "start", 5: "wait, when the job has ended", 6: "read a frame"}

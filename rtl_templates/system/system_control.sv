@@ -2,7 +2,7 @@
 //
 // system_control: the registers of a system, its jobs, soft reset and interrupt.
 //
-// A job begins with `job_start` and ends with `job_done`. One that has no frames, an
+// A job begins with `job_start` and ends with `done`. One that has no frames, an
 // address that is not a multiple of the bus width or a buffer that is beyond ADDR_WIDTH
 // or outside the window is refused. IN_BEATS and OUT_BEATS are those of one frame.
 // MASTER 0 is a system whose frames come on streams: there are no jobs, and `done` is the
@@ -10,7 +10,7 @@
 //
 // A soft reset raises `halt` until everything outstanding has ended (`idle`), then
 // `flush` for a few cycles and until `held` says that the core has been reset, and ends
-// when `held` is over. So does `rst`, without waiting for anything outstanding.
+// when `held` is over. `rst` does the same, but waits for nothing outstanding.
 //
 // Latency:    none that matters; an event shows in a register after 1 cycle.
 // Throughput: one access of a register per 2 cycles.

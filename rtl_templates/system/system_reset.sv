@@ -8,7 +8,7 @@
 // its reset, and beats that the bus side loses are seen by nobody; and neither side leaves
 // its reset before the other was in its own.
 //
-// `rst` acts at once, also while `core_clk` stands still; `held` then waits for it.
+// `rst` acts at once, also while `core_clk` does not run; `held` then waits for it.
 //
 // Latency:    4 cycles of `core_clk` and 2 of `clk` until `held`, and again until it falls.
 // Throughput: one reset at a time.

@@ -139,14 +139,14 @@ MUTANTS: dict[str, Mutant] = {
         12,
     ),
     # system_reset
+    "reset_releases_the_bus_early": of(
+        SHORT, "p_second_leaves", "was_reset_q  <= core_rst;", "was_reset_q <= asked_q;", 24
+    ),
     "reset_holds_the_bus_at_once": of(
         SHORT, "p_first_enters", "held    <= rst || was_reset;", "held <= rst || flush || was_reset;", 30
     ),
     "reset_of_the_core_is_short": of(
         SHORT, "p_first_leaves", "core_rst     <= asked_seen_q[1];", "core_rst <= asked_seen_q[1] && !was_reset_q;", 30
-    ),
-    "reset_releases_the_bus_early": of(
-        SHORT, "p_second_leaves", "was_reset_q  <= core_rst;", "was_reset_q <= asked_q;", 24
     ),
     # system_registers
     "registers_withdraw_an_acknowledge": of(

@@ -24,6 +24,7 @@ from shell_bench import (
     IN_BEATS,
     INTERRUPT_STATUS,
     LATE,
+    OCCUPIED,
     OUT_BEATS,
     REFUSED,
     RESETTING,
@@ -32,6 +33,7 @@ from shell_bench import (
     STALLS,
     STALLS_OUT,
     START,
+    STATUS,
     STEP,
     Bench,
     frame,
@@ -217,6 +219,7 @@ async def stream_reader_that_never_reads(dut: Any) -> None:
     for each in given:
         bench.port.send(each)
     await ClockCycles(dut.clk, 1000)
+    assert await bench.get(STATUS) & OCCUPIED
     assert await bench.get(FRAMES_OUT) == (2 if CORE else 0) and await bench.get(STALLS_OUT) > 100
     bench.port.sink.pause = False
     for each in given:
