@@ -11,9 +11,10 @@ def module_at(model: nn.Module, path: str) -> nn.Module:
     Raises:
         AttributeError: If there is no such module.
     """
-    found: nn.Module | None = model
+    found = model
     for name in path.split("."):
-        found = found._modules.get(name)
-        if found is None:  # an attribute of another kind, or an error
+        inner = found._modules.get(name)
+        if inner is None:  # an attribute of another kind, or an error
             return model.get_submodule(path)
+        found = inner
     return found
