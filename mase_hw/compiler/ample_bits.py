@@ -44,14 +44,16 @@ ROUGH = 0.3
 """The same in root mean squares where weights cannot have more bits, and for a user's own op, which may approximate."""
 
 
+Kept = dict[tuple[FixedFormat, ...], dict[str, Any]]
+"""Mantissas of a node's parameters, by name, with certain formats of all of them."""
+
+
 def known(module: Quantized) -> bool:
     """Whether the op is one of the package, whose golden is exact; a user's own may be an approximation."""
     return module.op.name in default_catalogue()
 
 
-def compare(
-    name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: dict[str, Any] | None = None
-) -> None:
+def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Kept | None = None) -> None:
     """Refuse a node whose golden is not its float node.
 
     Args:
@@ -126,7 +128,7 @@ def _saturates(module: Quantized) -> bool:
     return module.arithmetic.overflow is Overflow.SATURATE
 
 
-def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: dict[str, Any]) -> Tensor | None:
+def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Kept) -> Tensor | None:
     """The golden with ample bits in parameters and result; None if it cannot have them."""
     formats = module.arithmetic.formats
     names = [name for name in module.parameter_names if getattr(module, name).dtype.is_floating_point]

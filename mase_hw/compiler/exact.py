@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from mase_hw.compiler.ample_bits import compare, known
+from mase_hw.compiler.ample_bits import Kept, compare, known
 from mase_hw.compiler.float_nodes import FloatNode, first_tensor
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
@@ -98,7 +98,7 @@ class Exact:
         module = graph.meta_of(node).module
         if isinstance(module, Quantized):
             sources = [arg for arg in node.args if isinstance(arg, fx.Node)]
-            kept: dict[str, Any] = {}
+            kept: Kept = {}
             self._alike(each, module, sources, [values[source.name] for source in sources], values, kept)
             if known(module):
                 formats = [module.arithmetic.formats[f"data_in_{index}"] for index in range(len(sources))]
@@ -126,7 +126,7 @@ class Exact:
         sources: Sequence[fx.Node],
         given: Sequence[Tensor],
         values: Mapping[str, Any],
-        kept: dict[str, Any],
+        kept: Kept,
     ) -> None:
         """Compare a node for certain inputs."""
         # What comes from a node that was left in float is on no grid yet.

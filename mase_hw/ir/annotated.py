@@ -160,7 +160,7 @@ class AnnotatedGraph:
 
     def node(self, name: str) -> fx.Node:
         """The node of that name, or a GraphError with what was probably meant."""
-        for node in self.model.graph.nodes:
+        for node in self.nodes:
             if node.name == name:
                 return node
         names = [n.name for n in self.nodes]
