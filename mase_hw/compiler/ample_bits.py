@@ -43,8 +43,9 @@ TINY = torch.finfo(torch.float32).tiny
 ROUGH = 0.3
 """The same in root mean squares where weights cannot have more bits, and for a user's own op, which may approximate."""
 
+
 Kept = dict[tuple[FixedFormat, ...], dict[str, Any]]
-"""Parameters of finer copies of a node, by their formats: made once for all comparisons."""
+"""Mantissas of a node's parameters, by name, with certain formats of all of them."""
 
 
 def known(module: Quantized) -> bool:
@@ -52,13 +53,7 @@ def known(module: Quantized) -> bool:
     return module.op.name in default_catalogue()
 
 
-def compare(
-    name: str,
-    module: Quantized,
-    wanted: Tensor,
-    inputs: list[Tensor],
-    kept: Kept | None = None,
-) -> None:
+def compare(name: str, module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Kept | None = None) -> None:
     """Refuse a node whose golden is not its float node.
 
     Args:

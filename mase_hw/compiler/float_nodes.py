@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ class FloatNode:
             return slice(*map(fill, (item.start, item.stop, item.step))) if isinstance(item, slice) else item
 
         args, kwargs = fill(self.args), fill(dict(self.kwargs))
-        with torch.no_grad(), in_evaluation(self.module if self.module is not None else nn.Module()):
+        with torch.no_grad(), in_evaluation(self.module) if self.module is not None else contextlib.nullcontext():
             return self.call(*args, **kwargs)
 
     def _given(self, value: Any) -> Any:

@@ -17,7 +17,6 @@ from mase_hw.emit.bundle import PICTURE, Bundle, check_target
 from mase_hw.emit.causality import needed
 from mase_hw.emit.checks.elaborate import check_elaboration
 from mase_hw.emit.constants import broadcast_values
-from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
@@ -27,6 +26,7 @@ from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
+from mase_hw.hardware.keywords import KEYWORDS
 from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph

@@ -154,7 +154,8 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         for module, flag in training:
-            module.training = flag
+            if module.training is not flag:
+                module.training = flag
 
 
 def _versions(value: Any) -> list[int]:

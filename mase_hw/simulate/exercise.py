@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mase_hw.emit.prefix import with_prefix
 from mase_hw.errors import EmitError
+from mase_hw.hardware.prefix import with_prefix
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.snapshot import checked, read_source

@@ -8,8 +8,8 @@ import pyslang
 import pytest
 
 import mase_hw
-from mase_hw.emit.prefix import modules, prefixed, with_prefix
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.prefix import modules, prefixed, with_prefix
 from mase_hw.host.lint import lint
 from mase_hw.simulate.build.tools import find_build_tools, run_tool
 from tests.handoff.designs import emit

@@ -18,11 +18,11 @@ from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.emit.handoff.ports import HandoffPort, handoff_ports
 from mase_hw.emit.handoff.readme import readme_context
 from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
-from mase_hw.emit.prefix import prefixed, renamed, with_prefix
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
 from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import graph_pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mase_hw.emit.prefix import PATTERN
+from mase_hw.hardware.prefix import PATTERN
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 """Names that go into scripts of other tools unquoted."""

@@ -85,12 +85,14 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
     """Run a block with all training flags off; they are then as before."""
     flags = [(module, module.training) for module in model.modules()]
     try:
-        for module, _ in flags:
-            module.training = False
+        for module, flag in flags:
+            if flag:  # to set an attribute of a module costs more than to ask for it
+                module.training = False
         yield
     finally:
         for module, flag in flags:
-            module.training = flag
+            if module.training is not flag:
+                module.training = flag
 
 
 def equal(wanted: Any, found: Any) -> bool:

@@ -70,7 +70,8 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Ca
             bound = signature.bind(*args, **kwargs)
         except TypeError:
             continue
-        if all(fits(signature.parameters[n], v, is_tensor) for n, v in bound.arguments.items()):
+        fit = (fits(signature.parameters[n], v, is_tensor) for n, v in bound.arguments.items())
+        if len(candidates) == 1 or all(fit):
             return _listed(bound)
         fallback = fallback or bound
     if fallback is not None:

@@ -34,7 +34,7 @@ def some_beyond(values: Tensor) -> bool:
     """Whether any of the numbers is no data: as :func:`beyond` of all of them, but read once."""
     if not values.is_floating_point() or not values.numel():
         return False
-    return not all(abs(float(end)) < _BEYOND for end in torch.aminmax(values))  # NaN if one is
+    return not all(abs(float(end)) < _BEYOND for end in torch.aminmax(values.detach()))  # NaN if one is
 
 
 def stand_in(far: Tensor) -> Tensor:

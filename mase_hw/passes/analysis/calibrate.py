@@ -86,7 +86,8 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
     state = given.begin(args.method, args.options)
     _check_state(graph, state)
     before = state.batches
-    state.weights = weights_digest(graph.model)
+    if args.state is not None:  # else nobody can go on with it
+        state.weights = weights_digest(graph.model)
     with user_code("calibration data cannot be counted", ConfigError, field="data"):
         total = len(args.data) if hasattr(args.data, "__len__") else None
     sample, masked = _sample(graph, state), Masked(graph)

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.emit.netlist import CONNECTORS, TOP, Net, Netlist
-from mase_hw.emit.prefix import renamed
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, MaseHwError, ResultsError
 from mase_hw.hardware.beats import decode
+from mase_hw.hardware.prefix import renamed
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn.quantized import Quantized

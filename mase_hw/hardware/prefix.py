@@ -12,8 +12,8 @@ from typing import Any
 
 import pyslang  # the module, not its classes: those that are still named when Python ends, it reports as leaks
 
-from mase_hw.emit.keywords import KEYWORDS
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.keywords import KEYWORDS
 
 PATTERN = r"^([A-Za-z][A-Za-z0-9_]{0,31})?$"
 """Prefixes that every language of a bundle takes; none is a prefix too."""
