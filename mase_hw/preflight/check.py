@@ -107,6 +107,7 @@ class _Search:
         self, model: nn.Module | MaseGraph | ExportedProgram, example_inputs: Inputs, batches: list[Any] | None
     ) -> None:
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
+        module: nn.Module
         try:
             if isinstance(model, MaseGraph):
                 module, nested = model.model, model.nested
