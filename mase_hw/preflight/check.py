@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.export import ExportedProgram
 
 from mase_hw.compiler.config import CompileConfig, load_config
-from mase_hw.compiler.quantised_graph import Tell, run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import Tell, entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.cost.devices import available
@@ -36,7 +37,7 @@ MOST = 64
 
 
 def check(
-    model: nn.Module | MaseGraph,
+    model: nn.Module | MaseGraph | ExportedProgram,
     example_inputs: Inputs,
     config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
     *,
@@ -102,10 +103,19 @@ class _Search:
         self.complete = True
         self.graph: MaseGraph | None = None
 
-    def run(self, model: nn.Module | MaseGraph, example_inputs: Inputs, batches: list[Any] | None) -> None:
-        module = model.model if isinstance(model, MaseGraph) else model
+    def run(
+        self, model: nn.Module | MaseGraph | ExportedProgram, example_inputs: Inputs, batches: list[Any] | None
+    ) -> None:
         catalogue = model.catalogue if isinstance(model, MaseGraph) else None
+        module: nn.Module
         try:
+            if isinstance(model, MaseGraph):
+                module, nested = model.model, model.nested
+                example_inputs = example_inputs if nested is None else nested.flat(example_inputs, "example_inputs")
+            else:
+                module, example_inputs, nested = entered(model, example_inputs, self.custom_ops)
+                model = module
+            batches = batches if nested is None or batches is None else list(nested.batches(batches))
             graph, example = traced(module, example_inputs, self.custom_ops, self.tell, catalogue)
         except MaseHwError as error:
             self._stop(error)

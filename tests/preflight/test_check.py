@@ -295,3 +295,37 @@ def test_command_of_a_refused_model(
     run = _command(tmp_path, monkeypatch)
     assert run("net.py:refused") == cli.FAILED
     assert "compile would refuse it" in capsys.readouterr().out
+
+
+class Held(nn.Module):
+    """Its inputs come in a dict that holds a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, given: dict[str, Any]) -> Tensor:
+        return self.linear(given["a"]) + self.linear(given["b"][0])
+
+
+class Star(nn.Module):
+    def forward(self, *given: Tensor) -> Tensor:
+        return given[0] * 2
+
+
+def test_whatever_compile_takes_is_checked() -> None:
+    """Exported programs, inputs by a star and in containers; an operation that no op computes is a problem of it."""
+    x = torch.randn(1, 4, generator=torch.Generator().manual_seed(1))
+    held = {"given": {"a": x, "b": [x]}}
+    assert mase_hw.check(torch.export.export(nn.Linear(4, 3).eval(), (x,)), x).passed
+    assert mase_hw.check(Star(), x).passed
+    assert mase_hw.check(Held().eval(), held, calibration=[held]).passed
+    program = torch.export.export(nn.Sequential(nn.Linear(4, 3), Angle()).eval(), (x,))
+    refused = mase_hw.check(program, x)
+    assert not refused.passed
+    assert "angle" in str(refused.problems[0].message)
+
+
+class Angle(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.angle(x)
