@@ -87,13 +87,9 @@ def test_compile_is_the_passes_in_order(emitted: Path, tmp_path: Path) -> None:
     """MASE's way of working: one pass after the other, the last one told where to write."""
     graph, _ = mapped(seeded(MLP), inputs(1, 6), config=CompileConfig().quantize, hardware=CONFIG["hardware"])
     graph, info = emit_verilog_top_transform_pass(graph, {"top_name": "top"})
-    assert (
-        info["files"] == ["report/network.svg", "rtl/top.sv"]
-        and info["project_dir"] is None
-        and info["timing"]["interval"] == 4
-    )
+    assert info["files"] == ["rtl/top.sv"] and info["project_dir"] is None and info["timing"]["interval"] == 4
     graph, info = emit_internal_rtl_transform_pass(graph)
-    assert "rtl/ops/fixed_linear.sv" in info["files"]
+    assert {"rtl/ops/fixed_linear.sv", "report/network.svg"} <= set(info["files"])
     graph, info = emit_bram_transform_pass(graph)
     assert info["words"]["mem/fc1_weight.mem"] == 4
     with pytest.raises(PassOrderError, match="no test vectors") as caught:
