@@ -15,8 +15,8 @@ UNLIMITED = 1 << 40
 """Room of a buffer that never fills."""
 MOST_BLOCKS = 8
 """Blocks of a frame, about."""
-LEAST_BEATS = 128
-"""Beats of a block, about."""
+LEAST_BEATS = 1024
+"""Beats of a block, about: shorter ones take as long, so a small frame is one block."""
 FINE_BLOCKS = 28
 """Blocks of a frame of very many beats: a FIFO that is full much earlier than a block ends makes all of it be solved
 again and again."""

@@ -63,9 +63,15 @@ def magnitude(fmt: FixedFormat) -> int:
     return max(abs(fmt.min_mantissa), fmt.max_mantissa)
 
 
+@functools.cache
+def _range(fmt: FixedFormat) -> tuple[int, int, torch.dtype]:
+    """Least and largest mantissa of a format, and its carrier."""
+    return fmt.min_mantissa, fmt.max_mantissa, carrier(magnitude(fmt))
+
+
 def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
     """Of two carriers the one that holds more."""
-    return max(a, b, key=[dtype for dtype, _ in _LIMITS].index)
+    return a if a == b else max(a, b, key=[dtype for dtype, _ in _LIMITS].index)
 
 
 def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
@@ -130,7 +136,7 @@ def settled(x: Tensor, fmt: FixedFormat, rounding: Rounding | None, overflow: Ov
         x = x.round_()
     elif rounding is not None:
         x, own = rounded(x, rounding, fmt.odd_ties), True
-    low, high, narrow = fmt.min_mantissa, fmt.max_mantissa, carrier(magnitude(fmt))
+    low, high, narrow = _range(fmt)
     if overflow is Overflow.SATURATE:
         # What the narrow carrier has to round is beyond the format's range, and stays there.
         small = as_carrier(x, narrow)
@@ -180,7 +186,7 @@ def cast(
 
 def _cast(mantissa: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, own: bool) -> Tensor:
     """:func:`cast` that nobody watches."""
-    narrow = carrier(magnitude(fmt))
+    narrow = _range(fmt)[2]
     dtype = wider(mantissa.dtype, narrow)
     given = as_carrier(mantissa, dtype)
     if dtype == torch.int64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -130,6 +131,20 @@ def test_every_module_of_the_catalogue() -> None:
         assert placed(BeatNetwork(), list(timing.steps)).settle() == timing.interval
         frames = [np.arange(beats, dtype=np.int64) for beats in timing.steps[0].beats_in]
         assert timing.departures(*frames)[0] == timing.fill
+
+
+def test_equal_modules_are_described_once() -> None:
+    """What follows from the parameters alone is the same object for a record that is equal, so it is not made again."""
+    seen = 0
+    for op in default_catalogue():
+        for case in op.hardware.cases()[:1] if op.hardware is not None else ():
+            assert op.hardware is not None
+            equal = msgspec.structs.replace(case.params)
+            assert equal is not case.params and equal == case.params
+            assert op.hardware.latency(equal) is op.hardware.latency(case.params), op.name
+            assert op.hardware.ports(equal) is op.hardware.ports(case.params), op.name
+            seen += 1
+    assert seen > 50
 
 
 def depth_by_beats(window: Window, steps: int) -> int:
