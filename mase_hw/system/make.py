@@ -6,14 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
-from mase_hw.emit.prefix import PATTERN, prefixed, renamed, with_prefix
+from mase_hw.emit.prefix import prefixed, renamed, with_prefix
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.emit.render import environment
 from mase_hw.errors import ConfigError
@@ -22,6 +21,7 @@ from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.system.frames import Frame, Record
+from mase_hw.system.options import SystemOptions
 from mase_hw.system.vivado import add_vivado
 
 SOFTWARE = "system/software"
@@ -36,49 +36,6 @@ MORE_FRAMES = 4
 
 _SYMBOL = re.compile(r"\b(?:(?:mase|model|MASE|MODEL)_(?!hw\b)|Vsystem)")
 """How every symbol, macro and file of the software begins that another program may have too."""
-
-
-class SystemOptions(BaseModel):
-    """Options of ``mase-hw system``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    data: Literal["memory", "stream"] = Field(
-        default="memory",
-        description="where frames come from: memory, over an AXI4 master, or AXI4-Stream for a DMA that is there",
-    )
-    bus: Literal[32, 64, 128] = Field(default=64, description="bits of a beat of the AXI4 master, or of the streams")
-    elements: Literal["aligned", "packed"] = Field(
-        default="aligned",
-        description="elements of a frame: aligned to 8, 16, 32 or 64 bits, or packed without gaps",
-    )
-    address_bits: int = Field(default=32, ge=13, le=64, description="address bits of the AXI4 master")
-    burst: int = Field(default=64, ge=1, le=256, description="beats of a burst at most")
-    outstanding: int = Field(default=4, ge=1, le=16, description="bursts that wait for an answer at most, a direction")
-    prefix: str = Field(
-        default="",
-        pattern=PATTERN,
-        description="what the names of modules, files and symbols of the software begin with, those of the core among "
-        "them; that of the bundle where it has one",
-    )
-
-
-def system_options(**given: Any) -> SystemOptions:
-    """Options, checked.
-
-    Raises:
-        ConfigError: If one has a value that it cannot have, with its name on the command line.
-    """
-    try:
-        return SystemOptions(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(
-            "this option of the system is out of range",
-            field="--" + str(first["loc"][0]).replace("_", "-"),
-            got=first["input"],
-            expected=first["msg"],
-        ) from error
 
 
 def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> dict[str, Any]:

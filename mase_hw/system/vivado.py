@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import Bundle
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.emit.render import environment
 from mase_hw.hardware.manifest import Manifest
-
-if TYPE_CHECKING:
-    from mase_hw.system.make import SystemOptions
+from mase_hw.system.options import SystemOptions
 
 FOLDER = "vivado"
 _PORT = re.compile(r"^ *(input|output) logic ((?:\[[^]]*\] )?)(\w+)", re.MULTILINE)
