@@ -9,7 +9,7 @@
 //
 // Latency:    1 cycle.
 // Throughput: does not affect anything.
-// Golden:     `memory_enable` in tests/system/shell_bench.py.
+// Golden:     `streams_that_are_disabled` in tests/system/shell_bench.py.
 module system_records #(
     parameter int INPUTS = 1,
     parameter int LOG2   = 8
