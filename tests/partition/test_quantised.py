@@ -65,14 +65,20 @@ def test_a_classifier(tmp_path: Path) -> None:
     compared_with_kernels(file, (8, 8, 3), tmp_path / "out", 30, 1)
 
 
-def attention() -> Qdq:
-    """Layers around what hardware has not, and what passes it by; functions of the host, which rounds them."""
+def attention(between: bool = True) -> Qdq:
+    """Layers around what hardware has not, and what passes it by; functions of the host, which rounds them.
+
+    Args:
+        between: Whether nothing quantises what a function in the middle reads.
+    """
     n = Qdq(3, (1, 6))
     n.quantise(0.013)
     weight, _ = n.weights(6, 5, channels=5, axis=1)
     n.add("MatMul", weight)
     kept = n.quantise(0.05)
     n.add("LogSoftmax", axis=-1)
+    if between:
+        n.add("Sin")
     n.quantise(0.03, I8(120))
     n.add("Mul", kept)
     n.quantise(0.02)
@@ -114,7 +120,7 @@ def test_onnx_in_hardware(tmp_path: Path) -> None:
 
 def test_fixed_point_keeps_what_it_has() -> None:
     """With scales that are powers of two, the softmax is hardware, and only the function at the end is not."""
-    net = attention()
+    net = attention(between=False)
     for name, value in net.stored.items():
         if value.dtype == np.float32:
             net.stored[name] = np.exp2(np.round(np.log2(value)))
