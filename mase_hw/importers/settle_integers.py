@@ -142,6 +142,11 @@ class Integers:
         elif op.name == "div" and number is not None and number > 0 and not operands.reversed and want is not None:
             self.given.requantize(node, want, how, 1 / number)
         elif op.scaled is None or op.scaled.kind == "around":
+            if op.inner is not None:
+                raise Refused(
+                    "hardware has it in fixed point only, and nothing says the formats of what it keeps",
+                    f"quantise what it reads and gives with scales that are powers of two, or {ON_HOST}",
+                )
             if want is None:
                 raise Refused("nothing behind it quantises its result", _BEHIND)
             parameters = parameters_of(self.graph, node, op)

@@ -85,6 +85,26 @@ def test_exact(write: Callable[[Qdq], None], low: float, op: str) -> None:
     assert op in ops and len(np.unique(wide)) > 60
 
 
+def test_a_product_of_integers() -> None:
+    """``QLinearMatMul`` of two streams reads and gives integers, and is the same product."""
+    net = Qdq(5, (1, TOKENS, SIZE))
+    net.quantise(0.02, I8(11))
+    codes, *names = net.nodes.pop().input
+    turned = net.add("Transpose", of=codes, perm=[0, 2, 1])
+    net.scale = np.float32(0.08)
+    result = net.store(net.scale), net.store(I8(-5))
+    net.add("QLinearMatMul", *names, turned, *names, *result, of=codes)
+    net.add("DequantizeLinear", *result)
+    x = tokens(1)
+    with torch.no_grad():
+        found = mase_hw.import_model(net.model()).model(torch.from_numpy(x[:, 0])).double().numpy()
+    step = float(net.stored["t0"])
+    given = np.clip(np.rint(x[:, 0].astype(np.float64) / step) + 11, -128, 127) - 11
+    real = np.rint(given @ given.swapaxes(1, 2) * step**2 / float(net.scale))
+    np.testing.assert_array_equal(np.rint(found / float(net.scale)), np.clip(real, -123, 132))
+    assert len(np.unique(real)) > 60
+
+
 @pytest.mark.parametrize("centred", [True, False], ids=["layer norm", "RMS norm"])
 def test_a_norm_is_that_of_integers(centred: bool) -> None:
     """Within 1/2 and 2**-10 of a step of the real function, whatever the scale and the zero point of its data."""

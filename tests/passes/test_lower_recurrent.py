@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -238,8 +239,10 @@ class Decoder(nn.Module):
 @pytest.mark.parametrize("made", ["zeros", "ones", "learned"])
 @pytest.mark.parametrize("first", ["state", "input"])
 @pytest.mark.parametrize("cell", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
-def test_cells_whose_first_input_or_state_is_no_data(cell: type[nn.RNNCellBase], first: str, made: str) -> None:
-    model = Decoder(cell(2, 3), first, made).eval()  # type: ignore[call-arg]
+def test_cells_whose_first_input_or_state_is_no_data(
+    cell: Callable[[int, int], nn.RNNCellBase], first: str, made: str
+) -> None:
+    model = Decoder(cell(2, 3), first, made).eval()
     x = torch.randn(1, 3, generator=torch.Generator().manual_seed(1))
     graph, _ = fold_constants_transform_pass(annotated(model, x))
     graph, _ = lower_layers_transform_pass(graph)

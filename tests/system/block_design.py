@@ -237,7 +237,8 @@ class BlockDesign:
         check(types[0] == types[1], f"{pins} are {types}")
         taken = {pin for pair in self.interfaces for pin in pair}
         check(taken.isdisjoint(pins), f"{pins}: connected twice")
-        self.interfaces.append(pins if modes[0] == "master" else pins[::-1])  # type: ignore[arg-type]
+        first, second = pins
+        self.interfaces.append((first, second) if modes[0] == "master" else (second, first))
 
     def get_bd_addr_spaces(self, _: dict[str, str], path: str) -> None:
         self._find("spaces", path)
