@@ -130,6 +130,7 @@ def _cases_2d() -> Sequence[Case]:
         _case("wide", (1, 2, 2, 130), 2, frames=3, kernel_size=2),
         _case("handed_over", (2, 3, 6, 5), 2, kernel_size=(3, 2), stride=(2, 1), ceil_mode=True),
         _case("cast", (2, 3, 4, 6), 3, 2, (wide, narrow), (Rounding.FLOOR, Overflow.WRAP), kernel_size=(1, 2)),
+        _case("coarser", (1, 2, 4, 6), 2, 2, (S8, FixedFormat(8, 3)), kernel_size=2),
     ]
 
 

@@ -98,6 +98,8 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("gru_stream", "gru", (1, 2, 5), 2, gru, frames=6, streaming=True),
         case("lstm_stream", "lstm", (2, 1, 4), 2, lstm, frames=6, streaming=True),
         case("lstm_stream_dense", "lstm", (1, 1, 11), 1, lstm | {"gate": "s8.3"}, floor, frames=4, streaming=True),
+        case("relu_floor", "rnn_relu", (1, 3, 4), 2, relu | {"data_out_0": "s8.5"}, floor),
+        case("gru_of_wide_inputs", "gru", (1, 3, 3), 1, formats("s20.10", "s4.3", "s5.3", bias="s8.10", gate="s9.6")),
     ]
 
 

@@ -321,6 +321,7 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("fine_bias", (3, 6), 2, ("s4.1", "s4.2", "s22.20", "s6.3"), (Rounding.FLOOR, Overflow.SATURATE)),
             case("one_element", (3, 1), 1, ("s8.4", "s8.6", "s8.6", "s8.4")),
             case("beyond_int64", (2, 12), 2, ("s32.16", "s24.20", "s22.18", "s24.19")),
+            case("large_bias", (2, 6), 2, ("s8.4", "s8.6", "s16.2", "s18.3")),
         ]
 
     def rms() -> list[Case]:
