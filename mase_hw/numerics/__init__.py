@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,14 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
 from mase_hw.numerics.integer_cast import cast_int, observed_cast
 from mase_hw.numerics.observing import cast_observer
+from mase_hw.numerics.wide import DTYPE as WIDE
+from mase_hw.numerics.wide import BITS, LIMIT, Wide
 
 _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.float32, 1 << 24),
     (torch.float64, 1 << 53),
     (torch.int64, (1 << 63) - 1),
+    (WIDE, LIMIT),
 )
 _FLOAT32_EXPONENT = 100
 """Exponents up to this are safely within float32, subnormal numbers and the shifts of a cast included."""
@@ -35,24 +39,25 @@ _FAR = 64
 """Shifts beyond this change nothing for a float carrier: all bits are already below a quarter or beyond the range."""
 
 
-def carrier(bound: int, *, name: str | None = None) -> torch.dtype:
+def carrier(bound: int, *, name: str | None = None, wide: bool = False) -> torch.dtype:
     """Return the narrowest dtype that holds every integer of magnitude up to ``bound`` exactly.
 
     Args:
         bound: Largest magnitude that can occur, partial sums included.
         name: What is being computed, for the error.
+        wide: Whether two tensors of int64 will do, a :class:`~mase_hw.numerics.wide.Wide`; its dtype is :data:`WIDE`.
 
     Raises:
-        FormatError: If even int64 is too narrow.
+        FormatError: If even int64, or two of them, is too narrow.
     """
     for dtype, limit in _LIMITS:
-        if bound <= limit:
+        if bound <= limit and (wide or dtype is not WIDE):
             return dtype
     raise FormatError(
         "the exact result does not fit the widest carrier",
         node=name,
         got=f"{bound.bit_length() + 1} bits",
-        expected="at most 64 bits (int64)",
+        expected=f"at most {BITS} bits (two int64)" if wide else "at most 64 bits (int64)",
         remedy="use narrower formats, or split the sum into parts that fit",
     )
 
@@ -76,6 +81,8 @@ def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
 
 def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
     """Move mantissas into a carrier; exact by the caller's choice of a carrier that holds them."""
+    if dtype is WIDE:
+        return typing.cast(Tensor, Wide.of(mantissa))  # with all that goldens do with a tensor
     return mantissa if mantissa.dtype == dtype else mantissa.to(dtype)
 
 
@@ -171,11 +178,15 @@ def cast(
         Mantissas of ``fmt``, same shape, in the carrier ``fmt`` needs. Gradients pass straight through rounding and
         are stopped by saturation.
     """
-    if mantissa.dtype not in (torch.float32, torch.float64):
-        mantissa = mantissa.to(torch.int64)
     if overflow is not Overflow.SATURATE and isinstance(fmt, ScaledFormat):
         raise FormatError("scaled integers saturate", field="overflow", got="wrap", expected="saturate")
     shift, zero = frac - fmt.frac_width, fmt.zero_point
+    if isinstance(mantissa, Wide):
+        # Of the bits that are dropped, two decide the rounding.
+        drop = min(max(shift - 2, 0), BITS)
+        mantissa, shift = mantissa.narrowed(drop, overflow is Overflow.SATURATE), shift - drop
+    elif mantissa.dtype not in (torch.float32, torch.float64):
+        mantissa = mantissa.to(torch.int64)
     fmt = fmt.centred
     observer = cast_observer()
     result = _cast(mantissa, shift, fmt, rounding, overflow, own and observer is None)

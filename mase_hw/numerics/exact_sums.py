@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from mase_hw.numerics import as_carrier, carrier
+from mase_hw.numerics import WIDE, as_carrier, carrier
 
 
 @contextmanager
@@ -47,13 +47,13 @@ def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -
     Returns:
         Integers of shape ``(..., out)`` in the carrier of ``bound``.
     """
-    dtype = carrier(bound, name=name)
+    dtype = carrier(bound, name=name, wide=True)
     if dtype == torch.float32 and reduced_matmul():
         dtype = torch.float64
     with full_precision(x.device):
-        if dtype != torch.int64:
+        if dtype.is_floating_point:
             return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
-        return _in_limbs(torch.nn.functional.linear, x.to(torch.int64), w.to(torch.int64))
+        return _in_limbs(torch.nn.functional.linear, x.to(torch.int64), w.to(torch.int64), dtype)
 
 
 def exact_matmul(x: Tensor, y: Tensor, bound: int, *, name: str | None = None) -> Tensor:
@@ -68,13 +68,13 @@ def exact_matmul(x: Tensor, y: Tensor, bound: int, *, name: str | None = None) -
     Returns:
         Integers of shape ``(..., rows, columns)`` in the carrier of ``bound``.
     """
-    dtype = carrier(bound, name=name)
+    dtype = carrier(bound, name=name, wide=True)
     if dtype == torch.float32 and reduced_matmul():
         dtype = torch.float64
     with full_precision(x.device):
-        if dtype != torch.int64:
+        if dtype.is_floating_point:
             return torch.matmul(as_carrier(x, dtype), as_carrier(y, dtype))
-        return _in_limbs(torch.matmul, x.to(torch.int64), y.to(torch.int64))
+        return _in_limbs(torch.matmul, x.to(torch.int64), y.to(torch.int64), dtype)
 
 
 MOST_PARTS = 8
@@ -169,15 +169,16 @@ def shifted_product(x: Tensor, y: Tensor, drop: int) -> Tensor:
     return (high << (62 - drop)) + ((rest + (1 << (drop - 1))) >> drop)
 
 
-def _in_limbs(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor) -> Tensor:
+def _in_limbs(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor, dtype: torch.dtype) -> Tensor:
     """Integer product beyond 53 bits from float64 products of limbs; no device needs an int64 matrix product."""
     inner = max(1, x.shape[-1])
     limb = (53 - (inner - 1).bit_length()) // 2
     total: Tensor | None = None
     for i, xi in enumerate(_limbs(x, limb)):
         for j, wj in enumerate(_limbs(w, limb)):
-            part = product(xi, wj).to(torch.int64) << min(63, limb * (i + j))
-            if limb * (i + j) < 64:
+            at = limb * (i + j)
+            if at < 64 or dtype is WIDE:
+                part = as_carrier(product(xi, wj).to(torch.int64), dtype) << at
                 total = part if total is None else total + part
     assert total is not None  # there is always limb 0
     return total

@@ -137,14 +137,14 @@ def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[
             frac = max(f.frac_width for f in formats)
             factors = [m << (frac - f.frac_width) for m, f in zip(multipliers_of(a), formats, strict=True)]
             bound = sum(m * factor for m, factor in zip(most, factors, strict=True))
-        dtype = carrier(bound)
+        dtype = carrier(bound, wide=True)
         x, y = (as_carrier(v, dtype) * factor for v, factor in zip(operands, factors, strict=True))
         if code in COMPARE:
             holds = as_carrier(COMPARE[code](x, y), torch.float32)
             return {"data_out_0": cast(holds, 0, a.formats["data_out_0"], a.rounding, a.overflow)}
         exact = EXACT[code](x, y)
         out = cast(exact, frac, a.formats["data_out_0"], a.rounding, a.overflow)
-        if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in operands):
+        if not dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in operands):
             wide = [v.double() * float(factor) for v, factor in zip(operands, factors, strict=True)]
             out = straight_through(out, _surrogate(EXACT[code](*wide), frac, a))
         return {"data_out_0": out}

@@ -131,14 +131,14 @@ def exact_conv(x: Tensor, w: Tensor, b: Tensor | None, bound: int, g: Geometry, 
     Returns:
         Integers of shape ``(N, O, OH, OW)`` in the carrier of ``bound``, or a wider float one.
     """
-    dtype = carrier(bound)
+    dtype = carrier(bound, wide=True)
     if dtype == torch.float32 and (reduced_matmul() or reduced_conv()):
         dtype = torch.float64
     padding = g.before
     if g.before != g.after:
         x = F.pad(x, (g.before[1], g.after[1], g.before[0], g.after[0]))
         padding = (0, 0)
-    if dtype == torch.int64 or x.device.type not in ("cpu", "cuda"):
+    if not dtype.is_floating_point or x.device.type not in ("cpu", "cuda"):
         acc = _by_patches(x, w, bound, padding, g)
         return acc if b is None else acc + as_carrier(b, acc.dtype).view(-1, 1, 1)
     if dtype == torch.float64 and largest is not None:

@@ -45,7 +45,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     product_frac = fx.frac_width + fw.frac_width
     frac = max(product_frac, fb.frac_width)
     shift, bias_shift = frac - product_frac, frac - fb.frac_width
-    dtype = carrier((magnitude(fx) * magnitude(fw) << shift) + (magnitude(fb) << bias_shift))
+    dtype = carrier((magnitude(fx) * magnitude(fw) << shift) + (magnitude(fb) << bias_shift), wide=True)
 
     def combine(to: torch.dtype) -> Tensor:
         x, w, b = (as_carrier(t[name], to) for name in ("data_in_0", "weight", "bias"))
@@ -53,7 +53,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     exact = combine(dtype)
     out = cast(exact, frac, a.formats["data_out_0"], a.rounding, a.overflow)
-    if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    if not dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         fmt = a.formats["data_out_0"]
         smooth = combine(torch.float64) * math.ldexp(1.0, fmt.frac_width - frac)
         if a.overflow is Overflow.SATURATE:

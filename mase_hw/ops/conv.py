@@ -158,7 +158,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         fb = a.formats["bias"]
         frac = max(product_frac, fb.frac_width)
         bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    carrier(bound)  # refuses what fits none, before anything is shifted
+    dtype = carrier(bound, wide=True)  # refuses what fits none, before anything is shifted
     g = geometry_of(a.attributes, tuple(w.shape[2:]))
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
     if fx.zero_point:
@@ -166,7 +166,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         (top, left), (bottom, right) = g.before, g.after
         images = F.pad(images, (left, right, top, bottom), value=float(fx.zero_point))
         g = dataclasses.replace(g, before=(0, 0), after=(0, 0))
-    if b is not None and shift is None and frac == product_frac and carrier(bound) != torch.int64:
+    if b is not None and shift is None and frac == product_frac and dtype.is_floating_point:
         # No bit below the products: the convolution itself adds the bias, exactly. Where the bias alone is beyond
         # floats, the products need not be computed as integers for it.
         aligned = b * (1 << (frac - a.formats["bias"].frac_width))
@@ -175,7 +175,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         acc = exact_conv(images, kernel, None, products, g, magnitude(fx))
         acc = _finish(acc, a, b, shift, frac, product_frac, bound)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
-    if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, images, frac, product_frac, g))
     # The rank that came in: without the images, without the height.
     if w.dim() == 3:
@@ -193,7 +193,7 @@ def _finish(
     acc: Tensor, a: Arithmetic, b: Tensor | None, shift: Tensor | None, frac: int, product_frac: int, bound: int | None
 ) -> Tensor:
     """Shift the sums channel by channel and add the bias, all aligned at ``frac``."""
-    dtype = acc.dtype if bound is None else wider(acc.dtype, carrier(bound))
+    dtype = acc.dtype if bound is None else wider(acc.dtype, carrier(bound, wide=True))
     acc = as_carrier(acc, dtype)
     if shift is not None:
         acc = shift_left(acc, shift.view(-1, 1, 1))

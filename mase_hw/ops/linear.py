@@ -85,7 +85,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         fb = a.formats["bias"]
         frac = max(product_frac, fb.frac_width)
         bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    dtype = carrier(bound)  # refuses what fits none, before anything is multiplied
+    dtype = carrier(bound, wide=True)  # refuses what fits none, before anything is multiplied
     acc = exact_linear(x, w, products)
     acc = as_carrier(acc, wider(acc.dtype, dtype))
     if shift is not None:
@@ -96,7 +96,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         acc = acc * (1 << (frac - product_frac)) if frac > product_frac else acc
         acc = acc + (b * (1 << (frac - fb.frac_width)) if frac > fb.frac_width else b)
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
-    if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, frac, product_frac))
     return {"data_out_0": out}
 

@@ -311,10 +311,10 @@ def golden(name: str) -> Golden:
         slopes = [s << (frac - source.frac_width - c.slope_frac) for s in c.slopes]
         offsets = [o << (frac - c.offset_frac) for o in c.offsets]
         bound = max(magnitude(source) * abs(s) + abs(o) for s, o in zip(slopes, offsets, strict=True))
-        dtype = carrier(max(bound, magnitude(source)))
+        dtype = carrier(max(bound, magnitude(source)), wide=True)
         m = as_carrier(x, dtype)
         out = cast(_straight(m, c, slopes, offsets), kept, target, a.rounding, a.overflow)
-        if dtype == torch.int64 and out.dtype != torch.int64 and x.requires_grad:
+        if not dtype.is_floating_point and out.dtype != torch.int64 and x.requires_grad:
             rough = _straight(x.double(), c, slopes, offsets) * math.ldexp(1.0, target.frac_width - kept)
             if a.overflow is Overflow.SATURATE:
                 rough = rough.clamp(target.min_mantissa, target.max_mantissa)

@@ -39,12 +39,12 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     source, factor, target = (a.formats[name] for name in ("data_in_0", "weight", "data_out_0"))
     up, down = max(0, factor.frac_width), max(0, -factor.frac_width)
     bound = max(magnitude(source) << up, (magnitude(source) * magnitude(factor)) << down)
-    dtype = carrier(bound)
+    dtype = carrier(bound, wide=True)
     frac = 0 if isinstance(target, ScaledFormat) else source.frac_width + up  # exact, at the finer of both scales
     if w.numel() > 1:
         w = w.reshape(-1, *[1] * (x.dim() - 2))
     out = cast(_either(as_carrier(x, dtype), as_carrier(w, dtype), up, down), frac, target, a.rounding, a.overflow)
-    if dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    if not dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         rough = _either(x.double(), w.double(), up, down) * math.ldexp(1.0, target.frac_width - frac)
         if a.overflow is Overflow.SATURATE:
             rough = rough.clamp(target.min_mantissa, target.max_mantissa)

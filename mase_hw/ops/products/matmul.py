@@ -218,7 +218,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     acc = exact_matmul(left, right, _bound(a, x.shape[-1]))
     acc = _by_token(torch.tril(acc, seen) if causal and transposed else acc, x.shape[2])
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
-    if acc.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, x, y, frac))
     return {"data_out_0": out}
 

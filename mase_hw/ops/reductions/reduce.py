@@ -152,7 +152,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[st
         return {"data_out_0": cast(found, source.frac_width, target, a.rounding, a.overflow)}
     count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
     bound = count * magnitude(source)
-    wide = as_carrier(x, carrier(bound))
+    wide = as_carrier(x, carrier(bound, wide=True))
     total = wide.cumsum(dims[0]) if operation == RUNNING else wide.sum(dims, keepdim=keep)
     if operation != MEAN:
         return {"data_out_0": cast(total, source.frac_width, target, a.rounding, a.overflow)}
