@@ -24,8 +24,8 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
 from mase_hw.numerics.integer_cast import cast_int, observed_cast
 from mase_hw.numerics.observing import cast_observer
-from mase_hw.numerics.wide import DTYPE as WIDE
 from mase_hw.numerics.wide import BITS, LIMIT, Wide
+from mase_hw.numerics.wide import DTYPE as WIDE
 
 _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.float32, 1 << 24),

@@ -121,36 +121,6 @@ def shift_left(acc: Tensor, shift: Tensor) -> Tensor:
     return acc * as_carrier(factor, acc.dtype)
 
 
-def exact_product(x: Tensor, y: Tensor, bound_x: int, bound_y: int) -> tuple[Tensor, int]:
-    """``x * y`` element by element, as exact as any rounding of it needs.
-
-    Args:
-        x: Integers.
-        y: Integers, broadcast against ``x``.
-        bound_x: Largest magnitude in ``x``, within int64.
-        bound_y: Largest magnitude in ``y``; with one bit more still within int64.
-
-    Returns:
-        The product in its carrier, and 0. Beyond 63 bits: the product without so many of its last bits, and their
-        number; the last bit then says whether any of those that it stands for was set, itself included (a sticky bit).
-        Every rounding that drops two bits more is the one of the exact product.
-    """
-    bound = bound_x * bound_y
-    excess = max(0, bound.bit_length() - 61)
-    if not excess or bound < 1 << 63:
-        dtype = carrier(bound)
-        return as_carrier(x, dtype) * as_carrier(y, dtype), 0
-    # x = high * 2**drop + low, low not negative.
-    drop = excess + 1
-    carrier((bound_y << drop) + bound_y)  # the part of low is within int64
-    x, y = x.to(torch.int64), y.to(torch.int64)
-    high, low = x >> drop, x & ((1 << drop) - 1)
-    part = low * y
-    kept = high * y + (part >> drop)
-    sticky = (part & ((1 << drop) - 1)) != 0
-    return (kept << 1) | sticky.to(torch.int64), drop - 1
-
-
 def shifted_product(x: Tensor, y: Tensor, drop: int) -> Tensor:
     """``x * y * 2**-drop`` element by element, rounded half up, however many bits the product has.
 

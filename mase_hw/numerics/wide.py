@@ -166,14 +166,16 @@ class Wide:
         Args:
             drop: How many bits, from 0. The last bit that stays then says whether any of them or itself was set (a
                 sticky bit), so that every rounding that drops two bits more is that of the exact integer.
-            saturate: Whether what int64 does not hold becomes the nearest it does, or is taken modulo ``2**64``.
+            saturate: Whether what int64 does not hold becomes the nearest that it does, or an integer of the same sign
+                that differs by a multiple of ``2**63``.
         """
         whole = self >> drop
         lost = (whole << drop) - self
-        x = (whole.high << LOW) | whole.low
+        x, negative, ends = (whole.high << LOW) | whole.low, whole.high < 0, torch.iinfo(torch.int64)
         if saturate:
-            ends = torch.iinfo(torch.int64)
-            x = torch.where(x >> LOW == whole.high, x, torch.where(whole.high < 0, ends.min, ends.max))
+            x = torch.where(x >> LOW == whole.high, x, torch.where(negative, ends.min, ends.max))
+        else:
+            x = torch.where(negative, x | ends.min, x & ends.max)
         return x | ((lost.high | lost.low) != 0).to(torch.int64)
 
 

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
+from mase_hw.numerics import WIDE, as_carrier, carrier, cast, magnitude, rounded, settled
 from mase_hw.numerics.observing import CastObserver, cast_observer
+from mase_hw.numerics.wide import Wide
 
 _WHOLE = ((torch.float32, 1 << 23), (torch.float64, 1 << 52))
 """Below these, a numerator has a quotient that a correctly rounded division leaves on its side of every half.
@@ -89,7 +90,7 @@ def divide_cast(
         Mantissas of ``fmt``; gradients as in :func:`mase_hw.numerics.cast`, divided by the divisor.
 
     Raises:
-        FormatError: If a scaled numerator or divisor does not fit 63 bits.
+        FormatError: If no carrier holds a scaled numerator or divisor.
     """
     bound, largest = limits
     shift = fmt.frac_width - frac
@@ -97,7 +98,10 @@ def divide_cast(
     shift = max(shift, -(bound.bit_length() + 2))
     numerator = bound << max(shift, 0)
     # In integers the remainder is doubled.
-    carrier(2 * max(numerator, (largest << max(-shift, 0)) << 1))
+    most = 2 * max(numerator, (largest << max(-shift, 0)) << 1)
+    if carrier(most, wide=True) is WIDE:
+        carrier(2 * most, wide=True)  # two bits more decide the rounding
+        return cast(_beyond(mantissa, divisor, shift), fmt.frac_width + 2, fmt, rounding, overflow)
     dtype = _dtype(mantissa, numerator, largest)
     given, by = mantissa.to(dtype), divisor.to(mantissa.device, dtype)
     observer = cast_observer()
@@ -113,6 +117,17 @@ def divide_cast(
     if observer is not None:
         quotient = _observed(observer, quotient, mantissa, divisor, shift, rounding)
     return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)
+
+
+def _beyond(mantissa: Tensor, divisor: Tensor, shift: int) -> Tensor:
+    """``n * 2**(shift + 2) / d``, whose last bit is set as well where there is a remainder, from Python integers."""
+    found = []
+    up, down = max(0, shift + 2), max(0, -shift - 2)
+    divisors = torch.broadcast_to(divisor, mantissa.shape).flatten().tolist()
+    for n, d in zip(Wide.of(mantissa).integers(), divisors, strict=True):
+        quotient, rest = divmod(n << up, d << down)
+        found.append(quotient | (rest != 0))
+    return as_carrier(Wide.listed(found, mantissa.shape, mantissa.device), WIDE)
 
 
 def _dtype(mantissa: Tensor, numerator: int, divisor: int) -> torch.dtype:

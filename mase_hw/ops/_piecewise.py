@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
-from mase_hw.numerics import cast
+from mase_hw.numerics import as_carrier, carrier, cast, wider
 from mase_hw.numerics.observing import cast_observer
 from mase_hw.opdef import Memory
 from mase_hw.ops._functions import Key, entry, values
@@ -93,6 +93,12 @@ class Piecewise:
         """Bits of a shift."""
         return max(1, self.step.bit_length())
 
+    @functools.cached_property
+    def bound(self) -> int:
+        """Above every magnitude of the quadratic and of its products."""
+        widths = self.widths
+        return (1 << max(widths[0], widths[1] + 1, widths[2] + 1)) << self.step
+
     def with_coefficients(self, stored: Memory) -> Piecewise:
         """The same with the coefficients of a memory like that of :meth:`memories`."""
         rows, at = [], 0
@@ -131,7 +137,7 @@ def fit(key: Key) -> Piecewise:
     """Cut a function into segments.
 
     Raises:
-        FormatError: If overflow wraps, the function needs too many segments, or a sum would not fit 64 bits.
+        FormatError: If overflow wraps, the function needs too many segments, or a sum fits no carrier.
     """
     found = _fitted(key)
     if isinstance(found, FormatError):
@@ -182,13 +188,7 @@ def _fit(key: Key) -> Piecewise:
         max(part.worst for part in parts),
         all(octave.exhaustive for octave in found),
     )
-    widths = result.widths
-    if max(widths[1], widths[2]) + 1 + step > 61 or widths[0] + step > 61:
-        raise FormatError(
-            f"{name} of these formats does not fit 64 bits",
-            got=f"{source} to {target}",
-            remedy="use narrower formats",
-        )
+    carrier(result.bound, name=name, wide=True)
     return result
 
 
@@ -307,13 +307,22 @@ class _Octave:
         else:
             whole = place[None] + np.arange(begin, begin + c.shape[1], dtype=np.int64)[:, None] * width
             exact = self._values(whole.reshape(-1).astype(np.float64)).reshape(whole.shape)
-        inner = ((c[2][:, None] * place) >> (width.bit_length() - 1)) + c[1][:, None]
-        got = (c[0][:, None] + inner * place / width) * math.ldexp(1.0, -(self.key[3].frac_width + GUARD))
+        inner = _floor(c[2][:, None], place, width.bit_length() - 1) + c[1][:, None]
+        got = (c[0][:, None] + inner * (place / width)) * math.ldexp(1.0, -(self.key[3].frac_width + GUARD))
         off = np.abs(got - exact)
         if self.low < exact.min() and exact.max() < self.high:
             return float(off.max()) * math.ldexp(1.0, self.key[3].frac_width)
         saturated = ((got >= self.high) & (exact >= self.high)) | ((got <= self.low) & (exact <= self.low))
         return float(off.max(where=~saturated, initial=0.0)) * math.ldexp(1.0, self.key[3].frac_width)
+
+
+def _floor(c: Ints, place: Ints, bits: int) -> Ints:
+    """``c * place >> bits`` with a place of so many bits; by halves of it where the product would leave int64."""
+    if int(np.abs(c).max()).bit_length() + bits < 63:
+        return c * place >> bits
+    half = bits // 2
+    low: Ints = c * (place & ((1 << half) - 1)) >> half
+    return (c * (place >> half) + low) >> (bits - half)
 
 
 def evaluate(key: Key, mantissas: Tensor, given: Piecewise | None = None) -> Tensor:
@@ -348,6 +357,7 @@ def _computed(key: Key, mantissas: Tensor, plan: Piecewise) -> Tensor:
     place = magnitude << stored(plan.left, octave)
     segment = (stored(plan.base, octave) + (place >> plan.step)) & ((1 << plan.address) - 1)
     t = place & ((1 << plan.step) - 1)
-    c0, c1, c2 = (stored(row, segment) for row in plan.coefficients)
+    wide = wider(torch.int64, carrier(plan.bound, wide=True))
+    c0, c1, c2 = (as_carrier(stored(row, segment), wide) for row in plan.coefficients)
     inner = (c2.mul_(t) >> plan.step).add_(c1)
     return cast((c0 << plan.step).add_(inner.mul_(t)), plan.frac + plan.step, target, rounding, overflow, own=True)

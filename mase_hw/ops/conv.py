@@ -140,6 +140,15 @@ def cases_2d() -> Sequence[Case]:
         case(
             "unrolled_depthwise", (1, 5, 5, 6), (5, 1, 3, 2), (2, 2), groups=5, dilation=(1, 3), padding=2, unroll=True
         ),
+        case(
+            "beyond_int64",
+            (1, 3, 4, 5),
+            (4, 3, 2, 3),
+            (2, 2),
+            ("s34.20", "s34.28", "s40.30", "s30.46"),
+            (half_up, Overflow.WRAP),
+            padding=1,
+        ),
     ]
 
 

@@ -33,8 +33,8 @@ from mase_hw.formats import (
     steps_of,
 )
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
-from mase_hw.numerics import carrier, cast, magnitude, straight_through
-from mase_hw.numerics.exact_sums import exact_product, shift_left
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.numerics.exact_sums import shift_left
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
 from mase_hw.ops._scaled import blocks
@@ -54,17 +54,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     frac, first = fx.frac_width + int(a.attributes["shift"]), int(a.attributes.get("first", 0))
     centred = x.double() - fx.zero_point if fx.zero_point else x  # exact: data is within 53 bits
     bound = magnitude(fx.centred) * magnitude(fm)
-    product, dropped = exact_product(centred, m, magnitude(fx.centred), magnitude(fm))
-    frac -= dropped
-    least = frac - fy.frac_width - (0 if align is None else a.formats["multiplier_shift"].max_mantissa)
-    if dropped and (first or least < 2):
-        carrier(bound)  # refuses what no integer holds
+    dtype = carrier(bound, wide=True)
+    product = as_carrier(centred, dtype) * as_carrier(m, dtype)
     if first:
         # Both drop bits of the whole product; what is left has the rest of the shift to go.
         product = cast(product, first, FixedFormat(max(2, bound.bit_length() + 2 - first), 0), Rounding.HALF_UP)
         frac -= first
     out = _cast(product, frac, align, a)
-    if product.dtype == torch.int64 and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    if not product.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         smooth = (x.double() - fx.zero_point) * m.double()
         smooth = smooth if align is None else shift_left(smooth, align)
         smooth = smooth * math.ldexp(1.0, fy.frac_width - fx.frac_width - int(a.attributes["shift"])) + fy.zero_point

@@ -211,4 +211,15 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             fast=True,
         ),
         case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
+        # Sums of 71 and 77 bits; the second drops two bits of them, so that a quarter lies on a tie.
+        case("beyond_int64", (1, 6), 4, (3, 2), ("s34.20", "s34.28", "s40.30", "s32.8"), (half_up, Overflow.SATURATE)),
+        case(
+            "beyond_int64_ties",
+            (2, 5),
+            3,
+            (2, 3),
+            ("u33.28", "s34.24", None, "s32.50"),
+            (floor, Overflow.WRAP),
+            shift_width=3,
+        ),
     ]

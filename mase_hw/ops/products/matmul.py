@@ -113,6 +113,16 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("sums_causal_held", (1, 9, 2, 9), (2, 4), (2, 4), transposed=False, causal=True, frames=6),
         case("sums_causal_held_short", (2, 14, 1, 16), (1, 6), (1, 3), transposed=False, causal=True),
         case("sums_causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), transposed=False, causal=True),
+        case(
+            "rows_causal_beyond_int64",
+            (2, 5, 2, 6),
+            (1, 5),
+            (3, 2),
+            (FixedFormat(35, 20), FixedFormat(34, 28), FixedFormat(32, 46)),
+            (Rounding.HALF_AWAY, Overflow.WRAP),
+            transposed=True,
+            causal=True,
+        ),
     ]
 
 

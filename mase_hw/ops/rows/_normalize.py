@@ -29,8 +29,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import carrier, magnitude
-from mase_hw.numerics.exact_sums import exact_product
+from mase_hw.numerics import carrier, magnitude, wider
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._functions import Key, entry
 from mase_hw.ops._piecewise import evaluate
@@ -229,15 +228,13 @@ def carrier_of(plan: Plan, bound: int) -> torch.dtype:
     return torch.float64 if max(bound, plan.largest, 1 << bits) <= 1 << 53 else torch.int64
 
 
-def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype | None]:
+def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype]:
     """The fraction of the exact result, with weight and bias, and the carrier in which it is computed.
 
-    That is None of a result that no carrier holds: :func:`~mase_hw.numerics.exact_sums.exact_product` then has all of
-    it that the cast needs.
-
     Raises:
-        FormatError: If that does not fit 64 bits either.
+        FormatError: If no carrier holds it.
     """
+    carrier(1 << (plan.centred_width - plan.drop))  # an element by itself
     frac, bound = plan.frac, plan.largest
     if "weight" in a.formats:
         frac, bound = frac + a.formats["weight"].frac_width, bound * magnitude(a.formats["weight"])
@@ -246,19 +243,4 @@ def check_fits(a: Arithmetic, plan: Plan) -> tuple[int, torch.dtype | None]:
         both = max(frac, bias.frac_width)
         bound = (bound << (both - frac)) + (magnitude(bias) << (both - bias.frac_width))
         frac = both
-    if bound < 1 << 63:
-        return frac, carrier_of(plan, bound)
-    zero = torch.zeros((), dtype=torch.int64)
-    _, dropped = exact_product(zero, zero, *sorted(factors_of(a, plan), reverse=True))
-    kept = plan.frac + (a.formats["weight"].frac_width if "weight" in a.formats else 0) - dropped
-    bias = a.formats.get("bias", FixedFormat(1, 0))
-    if kept < max(bias.frac_width, a.formats["data_out_0"].frac_width + 2):
-        carrier(bound)
-    carrier((1 << 62) + (magnitude(bias) << kept - bias.frac_width))
-    return kept, None
-
-
-def factors_of(a: Arithmetic, plan: Plan) -> tuple[int, int]:
-    """The largest magnitudes of what is multiplied: that of an element, and that of its row with the weight."""
-    weight = magnitude(a.formats["weight"]) if "weight" in a.formats else 1
-    return 1 << (plan.centred_width - plan.drop), weight << (plan.scale + 1)
+    return frac, wider(carrier_of(plan, bound), carrier(bound, wide=True))

@@ -24,12 +24,11 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
 from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, port
 from mase_hw.layouts import Layout
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
-from mase_hw.numerics.exact_sums import exact_product
+from mase_hw.numerics import WIDE, as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.rows._normalize import Plan, check_fits, factors_of, key_of, normalise, plan_of
+from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
 from mase_hw.ops.rows._rows import relayout, row_shape
 from mase_hw.steps import Steps
 
@@ -177,15 +176,11 @@ def golden(kind: str) -> Golden:
         frac, wide = check_fits(a, plan)
         squares = plan.size * magnitude(a.formats["data_in_0"]) ** 2
         rows = as_carrier(rows, carrier(min(squares, (1 << 63) - 1)))
-        if wide is None:
-            exact, have = _beyond(kind, a, plan, rows, t), frac
-            wide = torch.int64
-        else:
-            exact, row = normalise(plan, key_of(a), rows, wide)
-            exact, have = exact.mul_(row).reshape(x.shape), plan.frac
-            if "weight" in t:
-                exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
-                have += a.formats["weight"].frac_width
+        element, row = normalise(plan, key_of(a), rows, torch.int64 if wide is WIDE else wide)
+        exact, have = as_carrier(element, wide).mul_(as_carrier(row, wide)).reshape(x.shape), plan.frac
+        if "weight" in t:
+            exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
+            have += a.formats["weight"].frac_width
         if frac > have:
             exact = exact.mul_(1 << (frac - have))
         if "bias" in t:
@@ -197,18 +192,6 @@ def golden(kind: str) -> Golden:
         return {"data_out_0": out}
 
     return compute
-
-
-def _beyond(kind: str, a: Arithmetic, plan: Plan, rows: Tensor, t: Mapping[str, Tensor]) -> Tensor:
-    """Products of more than 63 bits, with the weight, as exact as the cast needs."""
-    x = t["data_in_0"]
-    elements, row = normalise(plan, key_of(a), rows.to(torch.int64))
-    row = row.expand(rows.shape).reshape(x.shape)
-    if "weight" in t:
-        row = row * _spread(kind, as_carrier(t["weight"].detach(), torch.int64), x.ndim)
-    pairs = sorted(zip(factors_of(a, plan), (elements.reshape(x.shape), row), strict=True), key=lambda pair: -pair[0])
-    (bound_x, first), (bound_y, second) = pairs
-    return exact_product(first, second, bound_x, bound_y)[0]
 
 
 def _surrogate(kind: str, a: Arithmetic, t: Mapping[str, Tensor]) -> Tensor:

@@ -20,7 +20,8 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import port
 from mase_hw.layouts import Layout
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic, wider
+from mase_hw.numerics.wide import Wide
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._elementwise import ElementwiseParams
@@ -142,7 +143,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
     source, target, size = a.formats["data_in_0"], a.formats["data_out_0"], x.shape[-1]
     width, correction = moment_width(source, size, function), correction_of(a.attributes)
     grow, _ = root_bits(a, width)
-    carrier((1 << (width + 2 * grow)) * 4)
+    x = as_carrier(x, wider(torch.int64, carrier((1 << (width + 2 * grow)) * 4, wide=True)))
     moment, divisor = (x * x).sum(-1), 1
     if function != NORM:
         total = x.sum(-1)
@@ -151,12 +152,22 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
         limits = ((1 << width) - 1, divisor)
         frac = 2 * source.frac_width
         return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.rounding, a.overflow)
+    frac = source.frac_width + grow + 1
+    if isinstance(moment, Wide):
+        roots = Wide.listed([_root(v << 2 * grow, divisor) for v in moment.integers()], moment.shape, moment.device)
+        return cast(roots, frac, target, a.rounding, a.overflow)
     whole = (moment << 2 * grow) // divisor
     root = torch.sqrt(whole.double()).to(torch.int64)
     root = torch.where(root * root > whole, root - 1, root)
     root = torch.where((root + 1) * (root + 1) <= whole, root + 1, root)
     left = root * root * divisor != moment << 2 * grow
-    return cast(2 * root + left.to(torch.int64), source.frac_width + grow + 1, target, a.rounding, a.overflow)
+    return cast(2 * root + left.to(torch.int64), frac, target, a.rounding, a.overflow)
+
+
+def _root(moment: int, divisor: int) -> int:
+    """Twice the root of a quotient, and whether it is more than that."""
+    root = math.isqrt(moment // divisor)
+    return 2 * root + (root * root * divisor != moment)
 
 
 def _surrogate(function: int, a: Arithmetic, x: Tensor) -> Tensor:
@@ -247,18 +258,27 @@ def _cases(function: int) -> Callable[[], list[Case]]:
         return [
             case("one_lane", (3, 7), 1, (s8, FixedFormat(12, 5, signed=False))),
             case("fold", (2, 3, 10), 4, (u8, FixedFormat(12, 2)), (Rounding.FLOOR, Overflow.SATURATE), correction=0),
+            case(
+                "beyond_int64",
+                (3, 6),
+                4,
+                (FixedFormat(36, 28), FixedFormat(40, 26)),
+                (Rounding.HALF_AWAY, Overflow.WRAP),
+            ),
         ]
 
     def std() -> list[Case]:
         return [
             case("uneven_fold", (2, 3, 7), 3, (s8, FixedFormat(10, 6, signed=False))),
             case("one_beat", (9, 4), 4, (u8, FixedFormat(8, 1)), (Rounding.HALF_UP, Overflow.SATURATE), correction=0),
+            case("beyond_int64", (3, 5), 2, (FixedFormat(34, 28), FixedFormat(34, 28, signed=False))),
         ]
 
     def norm() -> list[Case]:
         return [
             case("fold", (3, 6), 2, (s8, FixedFormat(10, 4, signed=False)), correction=0),
             case("one_element", (5, 1), 1, (s8, FixedFormat(9, 5)), (Rounding.TRUNC, Overflow.SATURATE), correction=0),
+            case("beyond_int64", (3, 6), 4, (FixedFormat(36, 30), FixedFormat(40, 30)), correction=0),
         ]
 
     return {VAR: var, STD: std, NORM: norm}[function]
