@@ -1,11 +1,65 @@
-"""The header of an RTL module, written from the record of its parameters and aligned as Verible does it."""
+"""The header of an RTL module and its checks of single parameters, laid out as Verible does it."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.params import Params, parameter_defaults, port_names
+
+_LIMITS = re.compile(r"([\w\[\]]+(?:, [\w\[\]]+)*): (-?\d+)(?: (?:(up)|to (-?\d+)))?")
+_COLUMNS = 98
+"""Of 100, without the indentation of what stands in a module."""
+
+
+def limits(module: str, *texts: str) -> str:
+    """Checks of parameters that have bounds of their own: each stops elaboration with a message.
+
+    Args:
+        module: The name of the module.
+        texts: Such as ``"WIDTH, DEPTH: 1 up; SIGNED: 0 to 1; LANES_[12]: 1"``: from 1, 0 or 1, and 1 alone, of both.
+
+    Raises:
+        ValueError: If a text is written in another way.
+    """
+    checks = []
+    for text in (part.strip() for part in "; ".join(texts).split(";")):
+        if (found := _LIMITS.fullmatch(text)) is None:
+            raise ValueError(f"limits of parameters are such as `WIDTH, DEPTH: 1 up; SIGNED: 0 to 1`, not {text!r}")
+        least = int(found[2])
+        most = None if found[3] else int(found[4] or least)
+        names = [name for pattern in found[1].split(", ") for name in _names(pattern)]
+        checks += [_limit(module, name, least, most) for name in names]
+    return "\n".join(checks)
+
+
+def _names(pattern: str) -> list[str]:
+    before, bracket, rest = pattern.partition("[")
+    choices, _, after = rest.partition("]")
+    return [before + choice + name for choice in choices for name in _names(after)] if bracket else [pattern]
+
+
+def _limit(module: str, name: str, least: int, most: int | None) -> str:
+    if least == most:
+        condition, said, refused, taken = f"{name} != {least}", f"{least}", [least + 1], []
+    elif most is None:
+        condition, said, refused, taken = f"{name} < {least}", f"at least {least}", [least - 1], [least]
+    else:
+        condition, refused, taken = f"{name} < {least} || {name} > {most}", [least - 1, most + 1], [least, most]
+        said = f"{least} {'or' if most == least + 1 else 'to'} {most}"
+    sets = [f"{name}={value}" for value in refused] + [f"takes {name}={value}" for value in taken]
+    lines = [f"if ({condition}) begin : g_bad_{name.lower()}"]
+    if len(lines[0]) > _COLUMNS:
+        lines = lines[0].replace(" begin", "\nbegin").splitlines()
+    lines += [f"  // {line}" for line in textwrap.wrap(f"Refuses {'; '.join(sets)}", _COLUMNS - len("  // "))]
+    message = f'"{module}: {name} must be {said}, got %0d"'
+    whole, inner = f"  $fatal(1, {message}, {name});", f"      1, {message}, {name}"
+    if len(whole) > _COLUMNS:
+        parts = [inner] if len(inner) <= _COLUMNS else ["      1,", f"      {message},", f"      {name}"]
+        whole = "\n".join(["  $fatal(", *parts, "  );"])
+    return "\n".join([*lines, whole, "end"])
 
 
 class Header:

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 
 from mase_hw.errors import ConfigError
-from mase_hw.hardware.headers import Header
+from mase_hw.hardware.headers import Header, limits
 from mase_hw.hardware.params import Params
 from mase_hw.host.resources import rtl_root
 
@@ -95,10 +95,12 @@ def _rendered(path: Path, _: int) -> bytes:
     template, module = template_of(path), path.stem
     jinja = environment()
     try:
-        rtl = jinja.get_template(MACROS).make_module({"module": module})
+        known: dict[str, object] = {"module": module, "limits": functools.partial(limits, module)}
+        known["rtl"] = jinja.get_template(MACROS).make_module(known)
+        known["record"] = functools.partial(_header, template=str(template))
         written = _OWN_LINE.sub(_indented, template.read_text(encoding="utf-8"))
-        return jinja.from_string(written).render(rtl=rtl, record=lambda name: _header(name, str(template))).encode()
-    except (jinja2.TemplateError, TypeError) as error:
+        return jinja.from_string(written).render(known).encode()
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise ConfigError(
             "a template of a module cannot be rendered",
