@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.params import Params, parameter_defaults, port_names
@@ -62,6 +63,35 @@ def _limit(module: str, name: str, least: int, most: int | None) -> str:
     return "\n".join([*lines, whole, "end"])
 
 
+def streams(taken: str, given: str, *flags: str) -> str:
+    """The declarations of clock, reset and two streams, ``in`` and ``out``.
+
+    Args:
+        taken: The packed dimensions of ``in_data``, such as ``"LANES-1:0, WIDTH-1:0"``.
+        given: Those of ``out_data``.
+        flags: Further bits of a beat of ``out``.
+    """
+    rows: list[Row] = [("input", (), "clk"), ("input", (), "rst")]
+    rows += [("input", taken.split(", "), "in_data"), ("input", (), "in_valid"), ("output", (), "in_ready")]
+    rows += [("output", given.split(", "), "out_data"), *(("output", (), f"out_{flag}") for flag in flags)]
+    return _aligned([*rows, ("output", (), "out_valid"), ("input", (), "out_ready")])
+
+
+Row = tuple[str, Sequence[str], str]
+"""A port: its direction, its packed dimensions and its name."""
+
+
+def _aligned(rows: Sequence[Row]) -> str:
+    columns = itertools.zip_longest(*(ranges for _, ranges, _ in rows), fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+
+    def packed(ranges: Sequence[str]) -> str:
+        texts = zip([*ranges, *[""] * len(widths)], widths, strict=False)
+        return "".join(f"[{text:>{width}}]" if text else " " * (width + 2) for text, width in texts)
+
+    return ",\n".join(f"{direction:6} logic {packed(ranges)} {name}" for direction, ranges, name in rows)
+
+
 class Header:
     """What a template of a module prints of its record.
 
@@ -108,20 +138,14 @@ class Header:
         carried = {name: name for name in fields} | dict(also or {})
         self._check(lanes, carried, "port")
         names = sorted(carried, key=lambda name: name.startswith("data_out"))
-        rows = [("input", ("", ""), "clk"), ("input", ("", ""), "rst")]
+        rows: list[Row] = [("input", (), "clk"), ("input", (), "rst")]
         for name in names:
             forward, backward = ("output", "input") if name.startswith("data_out") else ("input", "output")
             count = lanes.get(name, "Lanes")
             outer = "0:0" if count == "1" else f"{count}-1:0"
             rows.append((forward, (outer, f"{carried[name].upper()}_PRECISION_0-1:0"), name))
-            rows += [(forward, ("", ""), f"{name}_valid"), (backward, ("", ""), f"{name}_ready")]
-        widths = [max(len(ranges[i]) for _, ranges, _ in rows) for i in (0, 1)]
-
-        def packed(ranges: tuple[str, str]) -> str:
-            texts = (f"[{r:>{w}}]" if r else " " * (w + 2) for r, w in zip(ranges, widths, strict=True))
-            return "".join(texts)
-
-        return ",\n".join(f"{direction:6} logic {packed(ranges)} {name}" for direction, ranges, name in rows)
+            rows += [(forward, (), f"{name}_valid"), (backward, (), f"{name}_ready")]
+        return _aligned(rows)
 
     def _check(self, named: Mapping[str, object], known: Mapping[str, object], kind: str) -> None:
         for name in named:
