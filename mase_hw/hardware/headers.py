@@ -1,11 +1,95 @@
-"""The header of an RTL module, written from the record of its parameters and aligned as Verible does it."""
+"""The header of an RTL module and its checks of single parameters, laid out as Verible does it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.params import Params, parameter_defaults, port_names
+
+_LIMITS = re.compile(r"([\w\[\]]+(?:, [\w\[\]]+)*): (-?\d+)(?: (?:(up)|to (-?\d+)))?")
+_COLUMNS = 98
+"""Of 100, without the indentation of what stands in a module."""
+
+
+def limits(module: str, *texts: str) -> str:
+    """Checks of parameters that have bounds of their own: each stops elaboration with a message.
+
+    Args:
+        module: The name of the module.
+        texts: Such as ``"WIDTH, DEPTH: 1 up; SIGNED: 0 to 1; LANES_[12]: 1"``: from 1, 0 or 1, and 1 alone, of both.
+
+    Raises:
+        ValueError: If a text is written in another way.
+    """
+    checks = []
+    for text in (part.strip() for part in "; ".join(texts).split(";")):
+        if (found := _LIMITS.fullmatch(text)) is None:
+            raise ValueError(f"limits of parameters are such as `WIDTH, DEPTH: 1 up; SIGNED: 0 to 1`, not {text!r}")
+        least = int(found[2])
+        most = None if found[3] else int(found[4] or least)
+        names = [name for pattern in found[1].split(", ") for name in _names(pattern)]
+        checks += [_limit(module, name, least, most) for name in names]
+    return "\n".join(checks)
+
+
+def _names(pattern: str) -> list[str]:
+    before, bracket, rest = pattern.partition("[")
+    choices, _, after = rest.partition("]")
+    return [before + choice + name for choice in choices for name in _names(after)] if bracket else [pattern]
+
+
+def _limit(module: str, name: str, least: int, most: int | None) -> str:
+    if least == most:
+        condition, said, refused, taken = f"{name} != {least}", f"{least}", [least + 1], []
+    elif most is None:
+        condition, said, refused, taken = f"{name} < {least}", f"at least {least}", [least - 1], [least]
+    else:
+        condition, refused, taken = f"{name} < {least} || {name} > {most}", [least - 1, most + 1], [least, most]
+        said = f"{least} {'or' if most == least + 1 else 'to'} {most}"
+    sets = [f"{name}={value}" for value in refused] + [f"takes {name}={value}" for value in taken]
+    lines = [f"if ({condition}) begin : g_bad_{name.lower()}"]
+    if len(lines[0]) > _COLUMNS:
+        lines = lines[0].replace(" begin", "\nbegin").splitlines()
+    lines += [f"  // {line}" for line in textwrap.wrap(f"Refuses {'; '.join(sets)}", _COLUMNS - len("  // "))]
+    message = f'"{module}: {name} must be {said}, got %0d"'
+    whole, inner = f"  $fatal(1, {message}, {name});", f"      1, {message}, {name}"
+    if len(whole) > _COLUMNS:
+        parts = [inner] if len(inner) <= _COLUMNS else ["      1,", f"      {message},", f"      {name}"]
+        whole = "\n".join(["  $fatal(", *parts, "  );"])
+    return "\n".join([*lines, whole, "end"])
+
+
+def streams(taken: str, given: str, *flags: str) -> str:
+    """The declarations of clock, reset and two streams, ``in`` and ``out``.
+
+    Args:
+        taken: The packed dimensions of ``in_data``, such as ``"LANES-1:0, WIDTH-1:0"``.
+        given: Those of ``out_data``.
+        flags: Further bits of a beat of ``out``.
+    """
+    rows: list[Row] = [("input", (), "clk"), ("input", (), "rst")]
+    rows += [("input", taken.split(", "), "in_data"), ("input", (), "in_valid"), ("output", (), "in_ready")]
+    rows += [("output", given.split(", "), "out_data"), *(("output", (), f"out_{flag}") for flag in flags)]
+    return _aligned([*rows, ("output", (), "out_valid"), ("input", (), "out_ready")])
+
+
+Row = tuple[str, Sequence[str], str]
+"""A port: its direction, its packed dimensions and its name."""
+
+
+def _aligned(rows: Sequence[Row]) -> str:
+    columns = itertools.zip_longest(*(ranges for _, ranges, _ in rows), fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+
+    def packed(ranges: Sequence[str]) -> str:
+        texts = zip([*ranges, *[""] * len(widths)], widths, strict=False)
+        return "".join(f"[{text:>{width}}]" if text else " " * (width + 2) for text, width in texts)
+
+    return ",\n".join(f"{direction:6} logic {packed(ranges)} {name}" for direction, ranges, name in rows)
 
 
 class Header:
@@ -54,20 +138,14 @@ class Header:
         carried = {name: name for name in fields} | dict(also or {})
         self._check(lanes, carried, "port")
         names = sorted(carried, key=lambda name: name.startswith("data_out"))
-        rows = [("input", ("", ""), "clk"), ("input", ("", ""), "rst")]
+        rows: list[Row] = [("input", (), "clk"), ("input", (), "rst")]
         for name in names:
             forward, backward = ("output", "input") if name.startswith("data_out") else ("input", "output")
             count = lanes.get(name, "Lanes")
             outer = "0:0" if count == "1" else f"{count}-1:0"
             rows.append((forward, (outer, f"{carried[name].upper()}_PRECISION_0-1:0"), name))
-            rows += [(forward, ("", ""), f"{name}_valid"), (backward, ("", ""), f"{name}_ready")]
-        widths = [max(len(ranges[i]) for _, ranges, _ in rows) for i in (0, 1)]
-
-        def packed(ranges: tuple[str, str]) -> str:
-            texts = (f"[{r:>{w}}]" if r else " " * (w + 2) for r, w in zip(ranges, widths, strict=True))
-            return "".join(texts)
-
-        return ",\n".join(f"{direction:6} logic {packed(ranges)} {name}" for direction, ranges, name in rows)
+            rows += [(forward, (), f"{name}_valid"), (backward, (), f"{name}_ready")]
+        return _aligned(rows)
 
     def _check(self, named: Mapping[str, object], known: Mapping[str, object], kind: str) -> None:
         for name in named:

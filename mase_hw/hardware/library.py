@@ -1,6 +1,7 @@
 """The RTL library: the text of a module, rendered where it is a template, and the files that it needs besides.
 
-A module is a file ``NAME.sv``, or a template ``NAME.sv.j2`` whose header is written from the record of its parameters.
+A module is a file ``NAME.sv``, or a template ``NAME.sv.j2`` in which the header and what modules have in common is
+written for it.
 Everything else speaks of ``NAME.sv`` and reads it with :func:`source`; a bundle holds what that gives.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 import jinja2
 
 from mase_hw.errors import ConfigError
-from mase_hw.hardware.headers import Header
+from mase_hw.hardware.headers import Header, limits, streams
 from mase_hw.hardware.params import Params
 from mase_hw.host.resources import rtl_root
 
@@ -29,6 +30,8 @@ _INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|\w+\s*(?:\[[^\]]*\]\s*)?\()", re.
 """Also what only looks like an instance: the names that count are those of modules."""
 _OWN_LINE = re.compile(r"^( +)\{\{ (.+?) \}\}", re.MULTILINE | re.DOTALL)
 """An expression that begins a line of a template: all its lines are indented like the first."""
+
+_OF_A_MODULE = re.compile(r"= record\(|\b(?:limits|streams|rtl\.\w+)\(")
 
 
 def environment() -> jinja2.Environment:
@@ -95,10 +98,12 @@ def _rendered(path: Path, _: int) -> bytes:
     template, module = template_of(path), path.stem
     jinja = environment()
     try:
-        rtl = jinja.get_template(MACROS).make_module({"module": module})
+        known: dict[str, object] = {"module": module, "limits": functools.partial(limits, module), "streams": streams}
+        known["rtl"] = jinja.get_template(MACROS).make_module(known)
+        known["record"] = functools.partial(_header, template=str(template))
         written = _OWN_LINE.sub(_indented, template.read_text(encoding="utf-8"))
-        return jinja.from_string(written).render(rtl=rtl, record=lambda name: _header(name, str(template))).encode()
-    except (jinja2.TemplateError, TypeError) as error:
+        return jinja.from_string(written).render(known).encode()
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise ConfigError(
             "a template of a module cannot be rendered",
@@ -201,7 +206,8 @@ def library_modules() -> dict[str, str]:
 
 def modules_below(folder: Path) -> list[str]:
     """The modules in a folder and in those below it, as files and as templates: ``NAME.sv``, seen from there."""
-    # A template that names no record is made for a design.
-    templates = [path for path in folder.rglob("*.sv.j2") if "= record(" in path.read_text(encoding="utf-8")]
+    # A template that calls none of these is made for a design.
+    made = (path for path in folder.rglob("*.sv.j2") if path.name != MACROS)
+    templates = [path for path in made if _OF_A_MODULE.search(path.read_text(encoding="utf-8"))]
     found = (path.relative_to(folder).as_posix() for path in (*folder.rglob("*.sv"), *templates))
     return sorted({name.removesuffix(".j2") for name in found})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class Guard:
         begin: Offset of the label in the file.
         end: Offset at which ``$fatal`` ends.
         refused: Parameters that must stop elaboration here.
-        taken: Parameters that are just legal.
+        taken: Parameters that are just legal here.
     """
 
     module: str
@@ -46,6 +47,10 @@ class Guard:
     def id(self) -> str:
         """What its test is called."""
         return f"{self.module}.{self.label}"
+
+    def messages(self, path: Path, fatal: Mapping[tuple[str, int], str]) -> list[str]:
+        """What this check says, of all that stops an elaboration: messages by file and offset; ``path`` is its file."""
+        return [m for (file, at), m in fatal.items() if Path(file) == path and self.begin < at < self.end]
 
 
 def guards_of(path: Path, text: str | None = None) -> list[Guard]:

@@ -53,15 +53,11 @@ def test_guard(guard: Guard, tools: BuildTools) -> None:
     files = paths(guard.module)
     for refused in guard.refused:
         fatal = elaborate(files, guard.module, refused, reached=False).fatal
-        own = [
-            message
-            for (file, offset), message in fatal.items()
-            if Path(file) == files[-1] and guard.begin < offset < guard.end
-        ]
-        assert own, f"{refused} is not refused; what is: {list(fatal.values())}"
+        assert (own := guard.messages(files[-1], fatal)), f"{refused} is not refused; what is: {list(fatal.values())}"
         assert all(re.match(rf"{guard.module}\b.*: ", message) for message in own)
     for taken in guard.taken:
-        assert (found := elaborate(files, guard.module, taken, reached=False)).accepted, f"{taken}: {found}"
+        found = elaborate(files, guard.module, taken, reached=False)
+        assert not guard.messages(files[-1], found.fatal) and not found.errors, f"{taken}: {found}"
     relative = with_dependences([library_modules()[guard.module]])
     code, output = verilate(tools, LIBRARY, guard.module, relative, guard.refused[0])
     # It may stop at a consequence before it comes to the guard.

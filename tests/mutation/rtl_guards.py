@@ -31,11 +31,10 @@ def judge_guard(mutant: Mutant, trials: Sequence[Trial]) -> Outcome:
     # The label of a block follows its condition.
     guard = next(guard for guard in guards_of(path, text) if guard.begin > mutant.edit.start)
     for refused in guard.refused:
-        places = elaborate(changed, path.stem, refused, reached=False).fatal
-        if not any(file == str(path) and guard.begin < at < guard.end for file, at in places):
+        if not guard.messages(path, elaborate(changed, path.stem, refused, reached=False).fatal):
             return Outcome("killed", f"takes {refused}")
     for taken in guard.taken:
-        if not elaborate(changed, path.stem, taken, reached=False).accepted:
+        if guard.messages(path, elaborate(changed, path.stem, taken, reached=False).fatal):
             return Outcome("killed", f"refuses {taken}")
     for trial in trials:
         if path in trial.dut.sources:

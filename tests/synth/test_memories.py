@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from mase_hw.emit.yosys import MAPPERS
+from mase_hw.hardware.library import write_module
+from mase_hw.host.resources import rtl_root
 from mase_hw.synth.checks import check_elaborated
 from mase_hw.synth.replay import model_files, without_model
 from mase_hw.synth.report import MappedMemory, Report, read_memories
@@ -38,12 +40,12 @@ BLOCKS = {
 }
 
 
-def prepare(folder: Path, root: Path, unclocked: int) -> list[str]:
+def prepare(folder: Path, unclocked: int) -> list[str]:
     """Copy the sources, make the tables; the command that reads them."""
     (folder / "mem").mkdir(parents=True)
     files = [f"{name}.sv" for name in (*INSIDE["u_window"], *LIBRARY)]
     for file in files:
-        shutil.copy(root / "rtl_templates/lib" / file, folder)
+        write_module(rtl_root() / "lib" / file, folder / file)
     shutil.copy(Path(__file__).with_name("memories.sv.txt"), folder / "memories.sv")
     rng = random.Random(1)
     for name, width, depth in (("lookup", 4, 4096), ("rom", 36, 512), ("wide", 72, 512)):
@@ -62,28 +64,28 @@ def elaborate(folder: Path, read: list[str]) -> Elaborated:
     return read_elaborated(folder / "e.json", TOP)
 
 
-def test_what_cannot_be_block_ram_is_named_before_mapping(root: Path, tmp_path: Path) -> None:
-    found = elaborate(tmp_path, prepare(tmp_path, root, 1))
+def test_what_cannot_be_block_ram_is_named_before_mapping(tmp_path: Path) -> None:
+    found = elaborate(tmp_path, prepare(tmp_path, 1))
     assert {memory.instance for memory in found.memories if memory.clocked} == LARGE
     warnings = check_elaborated(found, {"top": TOP, "instances": []}, TARGETS["xc7"])
     assert len(warnings) == 1
     assert re.match(r"\S*u_unclocked\S* \(1024 x 18 bits\) cannot be block RAM: it is read without", warnings[0])
 
 
-def mapped(family: str, folder: Path, root: Path) -> None:
+def mapped(family: str, folder: Path) -> None:
     """Map the design of good memories as far as the memories, to ``m.stat`` and ``m.log``."""
     last = MAPPERS[family].commands[-1].format(top=TOP).partition(" -run")[0]
     command = f"{last} {MAPPERS[family].without_pads} -run begin:map_ffram"
-    read = prepare(folder, root, 0)
+    read = prepare(folder, 0)
     run_yosys([*read, command, "opt_clean", "tee -q -o m.stat stat"], folder, "m.log", lambda _: None)
 
 
 @pytest.mark.parametrize(
     "family", ["gowin", "ecp5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xc7", "xcup", "ice40"))]
 )
-def test_large_memories_become_block_ram(family: str, root: Path, tmp_path: Path) -> None:
+def test_large_memories_become_block_ram(family: str, tmp_path: Path) -> None:
     assert set(BLOCKS) == set(MAPPERS)
-    mapped(family, tmp_path, root)
+    mapped(family, tmp_path)
     log = (tmp_path / "m.log").read_text()
     where = dict(re.findall(r"^mapping memory memories\.(\w+)\.\S+ via (\S+)", log, re.MULTILINE))
     assert set(where) == LARGE and "using FF mapping" not in log

@@ -109,6 +109,7 @@ def test_a_file_is_what_it_is(tmp_path: Path) -> None:
         ('{{ record("mase_hw.opdef:Hardware") }}', "no record of parameters", "it is none"),
         ('{{ record("mase_hw.opdef:Hardwares") }}', "no record of parameters", "Hardwares"),
         ('{{ record("tests") }}', "no record of parameters", ""),
+        ('{{ limits("WIDTH at least 1") }}', "cannot be rendered", "'WIDTH at least 1'"),
     ],
 )
 def test_a_wrong_template(tmp_path: Path, text: str, said: str, got: str) -> None:
