@@ -126,6 +126,8 @@ class BlockDesign:
         self.addresses: list[tuple[str, str, int, int]] = []
         self.done: list[str] = []
         self.copied: dict[str, str] = {}
+        self.scoped: dict[str, str] = {}
+        """The cell that a file of constraints is read for."""
 
     def play(self, calls: list[list[str]]) -> None:
         """Replay calls, which were recorded with what they return."""
@@ -164,7 +166,8 @@ class BlockDesign:
                 cell.properties[key] = value
             else:
                 known = KNOWN["properties"].get(key)
-                check(known and known["of"] == target, f"{target} has no property {key}")
+                kind = "xdc" if target in self.scoped else target
+                check(known and known["of"] == kind, f"{target} has no property {key}")
                 self.settings[key] = value
         if "board_part" in pairs:
             self.board = {"part": self.project[0], "board_part": self.settings["board_part"]}
@@ -323,8 +326,31 @@ class BlockDesign:
         )
         self.settings.pop("top", None)
 
+    def read_xdc(self, options: dict[str, str], file: str) -> None:
+        check(Path(file).is_file(), f"there is no {file}")
+        cell = options["-ref"].removeprefix("module_")
+        check(cell in self.cells and cell != options["-ref"], f"no module {options['-ref']}")
+        ports = set(re.findall(r"\[get_ports (\w+)\]", Path(file).read_text(encoding="utf-8")))
+        check(ports and ports <= self.cells[cell].ip["pins"].keys(), f"{cell} has not the ports {sorted(ports)}")
+        self.scoped[file] = cell
+
+    def _validate_crossings(self) -> None:
+        """Two clocks of an IP of ours are different ones, and constraints for it are read when both are known."""
+        driver = {load: source for source, load in self.nets}
+        for name, cell in self.cells.items():
+            if cell.vlnv == self.package["vlnv"]:
+                pins = [pin for pin, entry in cell.ip["pins"].items() if entry["kind"] == "clock in"]
+                clocks = sorted({driver[f"{name}/{pin}"] for pin in pins})
+                check(len(clocks) == len(pins), f"{name}: {pins} are the same clock {clocks}")
+                read = list(self.scoped.values()).count(name)
+                check(read == len(pins) - 1, f"{name}: {read} files of constraints for the crossings of {clocks}")
+        if self.scoped:
+            order = (self.settings.get("PROCESSING_ORDER"), self.settings.get("USED_IN_SYNTHESIS"))
+            check(order == ("LATE", "false"), f"constraints of crossings are read {order}")
+
     def launch_runs(self, options: dict[str, str], run: str) -> None:
         check(self.settings.get("top") == f"{self.done[0]}_wrapper", "the top is not the wrapper")
+        self._validate_crossings()
         check((run, options["-to_step"]) == ("impl_1", "write_bitstream"), f"{run} to {options['-to_step']}")
         self.done.append("launched")
 

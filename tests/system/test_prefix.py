@@ -51,10 +51,14 @@ int main(void)
 
 @pytest.fixture(scope="module")
 def systems(bundle: mase_hw.Design, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of a bundle without a prefix, and of another design whose bundle has one."""
+    """Of a bundle without a prefix, and of another design whose bundle has one, with a clock for its core."""
     folder = tmp_path_factory.mktemp("two")
     make_system(bundle.path, folder / "p", system_options(prefix="p_"))
-    make_system(emit(folder / "bundle", prefix="q_").path, folder / "q", system_options(bus=32, elements="packed"))
+    make_system(
+        emit(folder / "bundle", prefix="q_").path,
+        folder / "q",
+        system_options(bus=32, elements="packed", core_clock=True),
+    )
     return folder / "p", folder / "q"
 
 
@@ -147,7 +151,10 @@ def test_both_drivers_in_one_program(systems: tuple[Path, Path], tiny: str, tmp_
 @pytest.mark.slow
 @pytest.mark.skipif(bool(find("litex").problem or find("riscv-gcc").problem), reason="no LiteX, or no RISC-V compiler")
 def test_two_accelerators_in_one_soc(systems: tuple[Path, Path]) -> None:
-    """Each at its own address, with its own interrupt and driver; a wrong vector of the second is its failure alone."""
+    """Each at its own address, with its own interrupt and driver, the second core in another clock domain.
+
+    A wrong vector of the second is its failure alone.
+    """
     p, q = systems
     gateware = write_soc(p, beside=[q])
     generated = gateware.parent / "software/include/generated"

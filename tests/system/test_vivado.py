@@ -20,6 +20,7 @@ from tests.system.block_design import KNOWN, Refused, TclError, packaged, replay
 from tests.unit.pipeline import inputs, seeded
 
 BOARDS = tuple(KNOWN["boards"])
+CLOCKS = (("FCLK_CLK0", "FCLK_CLK1"), ("pl_clk0", "pl_clk1"), ("pl_clk0", "pl_clk1"))
 NAME = "v_pair_system"
 
 
@@ -38,6 +39,14 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
     design = mase_hw.compile(seeded(lambda: nn.Linear(4, 2)), inputs(1, 4), out=folder / "bundle", vectors=inputs(3, 4))
     make_system(design.path, folder / "system", system_options(data="stream", bus=32))
     return folder / "system"
+
+
+@pytest.fixture(scope="module")
+def clocked(system: Path) -> Path:
+    """A system whose core has a clock of its own."""
+    folder = system.parent / "clocked"
+    make_system(system.parent / "bundle", folder, system_options(core_clock=True))
+    return folder
 
 
 def entries(table: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -77,6 +86,35 @@ def test_streams_have_a_dma(board: str, streams: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("board", "clocks"), list(zip(BOARDS, CLOCKS, strict=True)))
+def test_the_core_has_a_clock(board: str, clocks: tuple[str, str], clocked: Path, tmp_path: Path) -> None:
+    """Another output of the processor, with the frequency that is asked for, and constraints where both meet."""
+    design = replay(clocked / "vivado/build.tcl", tmp_path, board, str(tmp_path / "out"), "80", "150.5")
+    for clock, pin in zip(clocks, ("clk", "core_clk"), strict=True):
+        assert (f"ps/{clock}", f"accelerator/{pin}") in design.nets
+    speeds = [value for key, value in design.cells["ps"].properties.items() if key.endswith("FREQMHZ")]
+    assert speeds == ["80", "150.5"]
+    assert design.scoped == {str(clocked / "constraints/clocks.xdc"): "accelerator"}
+
+
+CLOCK_MUTANTS = {
+    "one clock": ("set core_clock ps/FCLK_CLK1", "set core_clock $clock", "are the same clock ['ps/FCLK_CLK0']"),
+    "no clock": ("connect_bd_net [get_bd_pins $core_clock]", "# ", "accelerator/core_clk is not connected"),
+    "a clock that is off": ("CONFIG.PCW_EN_CLK1_PORT {1}", "CONFIG.PCW_EN_CLK1_PORT {0}", "no pin ps/FCLK_CLK1"),
+    "no constraints": ("read_xdc -ref", "# ", "has no property PROCESSING_ORDER"),
+    "constraints of another module": (
+        "CONFIG.Component_Name [get_bd_cells accelerator]",
+        "CONFIG.Component_Name [get_bd_cells reset]",
+        "reset has not the ports ['clk', 'core_clk']",
+    ),
+    "no constraints at all": (
+        "set crossings [file join $system constraints clocks.xdc]",
+        "launch_runs impl_1 -to_step write_bitstream\nset crossings [file join $system constraints clocks.xdc]",
+        "0 files of constraints for the crossings of",
+    ),
+    "constraints before the clocks": ("PROCESSING_ORDER LATE", "PROCESSING_ORDER EARLY", "are read ('EARLY', 'false')"),
+    "constraints of a synthesis": ("USED_IN_SYNTHESIS false", "USED_IN_SYNTHESIS true", "are read ('LATE', 'true')"),
+}
 STREAM_MUTANTS = {
     "a stream": (
         "connect_bd_intf_net [get_bd_intf_pins dma0/M_AXIS_MM2S]",
@@ -162,6 +200,12 @@ def test_what_is_wrong_is_refused(name: str, system: Path, tmp_path: Path) -> No
 def test_what_is_wrong_with_a_dma_is_refused(name: str, streams: Path, tmp_path: Path) -> None:
     """The same of what systems with streams have besides."""
     refused(streams, tmp_path, *STREAM_MUTANTS[name])
+
+
+@pytest.mark.parametrize("name", CLOCK_MUTANTS)
+def test_what_is_wrong_with_a_clock_is_refused(name: str, clocked: Path, tmp_path: Path) -> None:
+    """The same of what systems with a clock for the core have besides."""
+    refused(clocked, tmp_path, *CLOCK_MUTANTS[name])
 
 
 def refused(system: Path, tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -3,6 +3,7 @@
 #
 #   read_xdc -ref <top> clocks.xdc; set_property PROCESSING_ORDER LATE [get_files clocks.xdc]
 #
+# as vivado/build.tcl does, for the module that a block design makes of it.
 # Both clocks exist by then and are not the same one. Every crossing is bounded by the shorter period, without regard to
 # the phase of the clocks; so the bits of a Gray pointer are less than a period of their clock apart. What crosses beside
 # the pointers stands still for two cycles before it is read.

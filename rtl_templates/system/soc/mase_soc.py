@@ -17,6 +17,7 @@ from litedram import modules
 from litedram.phy.model import SDRAMPHYModel
 from litex.build.generic_platform import GenericPlatform, Pins, Subsignal
 from litex.build.io import CRG
+from litex.gen import ClockDomain
 from litex.soc.integration.builder import Builder
 from litex.soc.integration.builder import soc_directory as LITEX
 from litex.soc.integration.common import get_mem_data
@@ -28,6 +29,7 @@ TRIPLE = "riscv64-unknown-elf"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 IO = [
     ("sys_clk", 0, Pins(1)),
+    ("core_clk", 0, Pins(1)),
     (
         "serial",
         0,
@@ -53,14 +55,16 @@ class System:
         self.top = manifest["top"]
         self.name = manifest["options"]["prefix"] + "mase"
         """In the SoC; files and symbols begin with it."""
+        self.clocked = manifest["options"]["core_clock"]
+        """Whether its core has a clock of its own."""
 
     def software(self, name):
         """A file of the software."""
         return self.folder / "software" / f"{self.name}_{name}"
 
-    def connect(self, soc, verilog=None):
+    def connect(self, soc, verilog=None, core_domain="sys"):
         """Add it to a SoC."""
-        MaseAccelerator(soc.platform, self.folder, verilog).connect(soc, self.name)
+        MaseAccelerator(soc.platform, self.folder, verilog, core_domain).connect(soc, self.name)
 
 
 def processor(systems):
@@ -85,6 +89,9 @@ def power_of_two(size):
 class VerilogPlatform(GenericPlatform):
     """Writes the Verilog and the list of all files: LiteX's own platform for Verilator comes with its own simulator."""
 
+    options = ()
+    """For Verilator, behind the files."""
+
     def build(self, fragment, build_dir, **_):
         """Called by LiteX."""
         fragment = fragment.get_fragment()
@@ -92,7 +99,7 @@ class VerilogPlatform(GenericPlatform):
         written = self.get_verilog(fragment, name="sim")
         with contextlib.chdir(build_dir):  # contents of memories are written where it is
             written.write("sim.v")
-        files = [str(file) for file, *_ in self.sources] + [str(Path(build_dir, "sim.v"))]
+        files = [str(file) for file, *_ in self.sources] + [str(Path(build_dir, "sim.v")), *self.options]
         Path(build_dir, "files.f").write_text("".join(f"{file}\n" for file in files))
         return written.ns
 
@@ -104,12 +111,16 @@ class SimulatedSoC(SoCCore):
         platform = VerilogPlatform("SIM", IO, name="sim")
         frequency = int(100e6)
         self.crg = CRG(platform.request("sys_clk"))
+        if any(system.clocked for system in systems):
+            self.cd_core = ClockDomain(reset_less=True)
+            self.comb += self.cd_core.clk.eq(platform.request("core_clk"))
+            platform.options = ("-CFLAGS -DCORE_CLOCK",)
         super().__init__(platform, frequency, uart_name="sim", **processor(systems))
         module = modules.MT48LC16M16(frequency, "1:1")
         self.sdrphy = SDRAMPHYModel(module, data_width=32, clk_freq=frequency)
         self.add_sdram("sdram", phy=self.sdrphy, module=module, l2_cache_size=8192)
         for system in systems:
-            system.connect(self)
+            system.connect(self, core_domain="core" if system.clocked else "sys")
 
 
 def board_soc(systems, out):
