@@ -328,6 +328,13 @@ PLACES = {
     "gather_elements from the end": lambda: model(
         [node("TopK", "x k", "v i", axis=2), node("Sub", "i five", "j"), node("GatherElements", "x j", axis=2)],
         {"x": ROWS}, {"k": ints(2), "five": np.int64(5)}),
+    "rows of a table from the end": lambda: model(
+        [node("ArgMax", "x", "i", axis=2, keepdims=0), node("Sub", "i five", "j"), node("Gather", "t j", axis=0)],
+        {"x": ROWS}, {"five": np.int64(5), "t": arr(5, 4)}),
+    "a row that data names from the end": lambda: model(
+        [node("ReduceMax", "x", "m", axes=[2], keepdims=0), node("ArgMax", "m", "i", axis=1, keepdims=0),
+         node("Flatten", "x", "f", axis=2), node("Sub", "i z", "p"), node("Gather", "f p", axis=0)],
+        {"x": ROWS}, {"z": ints(3)}),
     "rows written": lambda: model([node("Mul", "x x", "s"), node("Slice", "s a b c", "r"), node("ScatterND", "x p r")],
                                   {"x": ROWS}, {"a": ints(0), "b": ints(2), "c": ints(1),
                                                 "p": np.array([[[0, 2], [0, 0]]])}),

@@ -221,7 +221,7 @@ def gather(s: Step) -> Ref:
             return _rows_of_frame(s, source, places)
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
-        return s.table(source, places)
+        return s.table(source, _counted(s, places, given[0]))
     if isinstance(source, fx.Node):
         s.frame_axis(axis)
     if places.dtype.is_floating_point or not bool(((places >= -given[axis]) & (places < given[axis])).all()):
@@ -233,12 +233,26 @@ def gather(s: Step) -> Ref:
     return s.writer.reshape(row, (*given[:axis], *places.shape, *given[axis + 1 :]))
 
 
+_MOVED = frozenset({operator.getitem, torch.reshape, torch.permute, "expand", "to"})
+_FOUND = frozenset({torch.argmax, torch.argmin, torch.topk})
+
+
+def _counted(s: Step, places: fx.Node, rows: int) -> Ref:
+    """Places of a table without negative ones, which count from the end; those that are inputs are ids."""
+    origin: Any = places
+    while origin.target in _MOVED:
+        origin = origin.args[0]
+    if origin.op == "placeholder" or origin.target in _FOUND:
+        return places
+    return s.call(torch.add, places, s.call(torch.mul, s.call(torch.lt, places, 0), rows))
+
+
 def _rows_of_frame(s: Step, source: Ref, places: Ref) -> Ref:
     """``x[arange(frames), places]`` as PyTorch's older exporter writes it: rows of all frames, those of one counted."""
     rows, *inner = s.shape()
     count, width = math.prod(s.shape(1)), math.prod(inner)
     at = s.writer.method("expand", s.writer.reshape(places, (1, count, 1)), -1, -1, width)
-    found = s.call(torch.gather, s.writer.reshape(source, (1, rows, width)), 1, at)
+    found = s.call(torch.take_along_dim, s.writer.reshape(source, (1, rows, width)), at, 1)
     return s.writer.reshape(found, (*s.shape(1), *inner))
 
 
