@@ -18,8 +18,10 @@ from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms import sign_weights as signs
-from mase_hw.passes.transforms.integers.plan import plan_scaled
-from mase_hw.passes.transforms.integers.plan import refuse as refuse_scaled_nodes
+from mase_hw.passes.transforms.integers.around import OWN_GUARD, data_around, fixed_for
+from mase_hw.passes.transforms.integers.formats import from_statistics as scale_from_statistics
+from mase_hw.passes.transforms.integers.formats import of_weights
+from mase_hw.passes.transforms.integers.plan import in_fixed_point, plan_scaled
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import (
@@ -96,7 +98,6 @@ class Planner:
         own = {name: op.name for name, op in found if op is not None and not op.implicit}
         self.args.check(own, known_tensors(self.graph.catalogue), lambda name: gone(self.graph, name))
         refuse_without_hardware(self.graph, self.args)
-        refuse_scaled_nodes(self.graph, self.args)
         signs.refuse(self.graph, self.args)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
@@ -128,7 +129,7 @@ class Planner:
         inputs = operands.inputs
         check_data(self.graph, node, op, inputs)
         self.spent.update(operands.chain)
-        if config.scaled:
+        if config.scaled and not in_fixed_point(op):
             self._plan_scaled(node, op, config, operands, attributes)
             return
         formats: dict[str, FixedFormat] = {}
@@ -152,6 +153,8 @@ class Planner:
                 fmt, reason = weights[name]
             elif op.places is not None and config.of(name)[1] is None and _only_truths(parameters[name]):
                 fmt, reason = TRUTH, "zeros and ones"
+            elif op.places is not None and config.scaled:
+                fmt, reason = self._table_of_scaled(node, config, parameters[name])
             elif limit is not None and config.of(name)[0] is None:
                 fmt, reason = self._as_wide_as_needed(node, name, config, ends, limit)
             else:
@@ -169,10 +172,13 @@ class Planner:
                 width = config.of(name)[0] or op.inner.width(name, formats["data_out_0"].width)
                 given = config.model_copy(update={f"{name}_width": width})
                 formats[name], reasons[name] = self._format(node, name, given)
-        shape = self.graph.tensor(node, "data_in_0").shape
+        shape, behind = self.graph.tensor(node, "data_in_0").shape, None
         exact = op.exact_out(formats, shape, attributes) if op.exact_out is not None else None
         if exact is not None:
             formats["data_out_0"], reasons["data_out_0"] = exact, "exact"
+        elif op.inner is None and config.scaled and op.places is None:
+            behind, reasons["data_out_0"] = self._observed_scaled(node, config, specific)
+            formats["data_out_0"] = fixed_for(behind, OWN_GUARD)
         elif op.inner is None:
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         bias, finest = parameters.get("bias"), formats["data_out_0"].frac_width
@@ -185,9 +191,10 @@ class Planner:
         for name, fmt in formats.items():
             made = decided.get(name)
             decided[name] = dataclasses.replace(made or Decision(fmt, ""), fmt=fmt, reason=reasons[name])
-        arithmetic = Arithmetic(formats, config.rounding, config.overflow, attributes)
-        self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons)
-        self.formats[node.name] = formats["data_out_0"]
+        overflow = Overflow.SATURATE if config.scaled else config.overflow
+        arithmetic = Arithmetic(formats, config.rounding, overflow, attributes)
+        self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons, behind)
+        self.formats[node.name] = formats["data_out_0"] if behind is None else behind
 
     def _plan_scaled(
         self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Mapping[str, Any]
@@ -203,6 +210,25 @@ class Planner:
         behind = None if made.result == made.arithmetic.formats["data_out_0"] else made.result
         self.plans[node.name] = Plan(node, made.op, made.arithmetic, made.parameters, inputs, operands, reasons, behind)
         self.formats[node.name] = made.result
+
+    def _observed_scaled(self, node: fx.Node, config: NodeConfig, specific: set[str]) -> tuple[ScaledFormat, str]:
+        """Scaled integers for a result, from what was observed."""
+        width, _, signed = config.of("data_out_0")
+        if width is None:
+            self._format(node, "data_out_0", config)  # refuses it
+        assert width is not None
+        if "data_out_width" not in specific and leaves(self.graph, self.args, node):
+            width = max(width, self.args.output_width or 0)
+        return scale_from_statistics(self.statistics(node, "data_out_0"), width, signed, config.data_affine)
+
+    def _table_of_scaled(self, node: fx.Node, config: NodeConfig, table: Tensor) -> tuple[FixedFormat, str]:
+        """One scale for the rows of a table."""
+        width = config.of("weight")[0]
+        if width is None:
+            return self._format(node, "weight", config)  # which refuses it
+        method = (self._observed(node, "weight") or {}).get("method", "min_max")
+        given: dict[str, Any] = {"affine": False, "narrow": config.weight_narrow, "method": method}
+        return of_weights(node.name, table, width, channels=False, **given)
 
     def _constant(
         self, node: fx.Node, op: OpDef, config: NodeConfig, value: Tensor, number: bool
@@ -261,7 +287,8 @@ class Planner:
             frac = signs.checked(node.name, signs.given(self.args, node.name, op.name), config.signs)
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         asked = "weight_granularity" in specific
-        if config.weight_granularity == "tensor" or ("weight" not in parameters and not asked):
+        for_all = config.scaled and "weight_shift" not in op.parameters
+        if config.weight_granularity == "tensor" or (not asked and ("weight" not in parameters or for_all)):
             return {}
         if "weight" not in parameters or "weight_shift" not in op.parameters:
             raise UnsupportedError(
@@ -293,7 +320,10 @@ class Planner:
             self.places[name] = min(count, self.places.get(name, count))
             return format_of_places(count), f"{count} places"
         have = self.formats.get(source.name)
-        have = None if isinstance(have, ScaledFormat) else have  # a cast follows
+        if isinstance(have, ScaledFormat):
+            if config.scaled and op.inner is None:
+                return data_around(op, have, OWN_GUARD), f"as {source.name} gives it"
+            have = None  # a cast follows
         if have == TRUTH and frac is None and signed is not True:
             return have, f"as {source.name} gives it"
         truth = self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool
