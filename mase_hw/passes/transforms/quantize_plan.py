@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -12,13 +13,13 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places
+from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms import sign_weights as signs
-from mase_hw.passes.transforms.integers.around import OWN_GUARD, data_around, fixed_for
+from mase_hw.passes.transforms.integers.around import OWN_GUARD, data_around, fixed_for, in_steps, steps_out
 from mase_hw.passes.transforms.integers.formats import from_statistics as scale_from_statistics
 from mase_hw.passes.transforms.integers.formats import of_weights
 from mase_hw.passes.transforms.integers.plan import in_fixed_point, plan_scaled
@@ -146,8 +147,15 @@ class Planner:
         if op.inner is not None:  # the result is a state, which the op multiplies with its weights
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         weights = self._weights(node, op, config, specific, parameters)
+        behind: ScaledFormat | None = None
+        step: Fraction | None = None
+        if config.scaled and op.scaled is not None and op.scaled.kind == "around" and "weight" in parameters:
+            behind, reasons["data_out_0"] = self._observed_scaled(node, config, specific)
+            formats["data_out_0"], (step,) = steps_out(behind), steps_of(behind)
         for name in parameters:
-            ends = ends_of(parameters[name]) if op.derive is not None else None
+            ends = ends_of(parameters[name]) if op.derive is not None or step is not None else None
+            if step is not None and ends is not None:
+                ends = ends[0] / float(step), ends[1] / float(step)
             limit = op.finest(name, formats) if op.finest is not None else None
             if name in weights:
                 fmt, reason = weights[name]
@@ -172,10 +180,12 @@ class Planner:
                 width = config.of(name)[0] or op.inner.width(name, formats["data_out_0"].width)
                 given = config.model_copy(update={f"{name}_width": width})
                 formats[name], reasons[name] = self._format(node, name, given)
-        shape, behind = self.graph.tensor(node, "data_in_0").shape, None
+        shape = self.graph.tensor(node, "data_in_0").shape
         exact = op.exact_out(formats, shape, attributes) if op.exact_out is not None else None
         if exact is not None:
             formats["data_out_0"], reasons["data_out_0"] = exact, "exact"
+        elif step is not None:
+            pass  # decided above
         elif op.inner is None and config.scaled and op.places is None:
             behind, reasons["data_out_0"] = self._observed_scaled(node, config, specific)
             formats["data_out_0"] = fixed_for(behind, OWN_GUARD)
@@ -187,12 +197,15 @@ class Planner:
             if limit is None or limit >= finest:
                 formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)
                 reasons["bias"] = "zeros, as fine as the result"
+        if step is not None:
+            formats |= {name: in_steps(fmt, step) for name, fmt in formats.items() if name != "data_in_0"}
         decided = self.decisions.setdefault(node.name, {})
         for name, fmt in formats.items():
             made = decided.get(name)
             decided[name] = dataclasses.replace(made or Decision(fmt, ""), fmt=fmt, reason=reasons[name])
         overflow = Overflow.SATURATE if config.scaled else config.overflow
         arithmetic = Arithmetic(formats, config.rounding, overflow, attributes)
+        behind = None if behind == formats["data_out_0"] else behind
         self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons, behind)
         self.formats[node.name] = formats["data_out_0"] if behind is None else behind
 

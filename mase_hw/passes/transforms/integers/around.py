@@ -66,6 +66,16 @@ def formats_around(
     return {**formats, "data_out_0": out}
 
 
+def in_steps(fmt: FixedFormat, step: Fraction) -> ScaledFormat:
+    """A format that counts steps, as one of the numbers that these are."""
+    return ScaledFormat.make(fmt.width, step / Fraction(2) ** fmt.frac_width, signed=fmt.signed)
+
+
+def steps_out(want: ScaledFormat) -> FixedFormat:
+    """The format of results counted in steps, to which a zero point is added behind the op."""
+    return want.centred.mantissas
+
+
 def data_around(op: OpDef, fmt: FixedFormat, guard: int = GUARD) -> FixedFormat:
     """The format in which an op takes data: as it comes where the op takes scaled integers.
 
