@@ -19,7 +19,7 @@ from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms import sign_weights as signs
-from mase_hw.passes.transforms.integers.around import OWN_GUARD, data_around, fixed_for, in_steps, steps_out
+from mase_hw.passes.transforms.integers.around import OWN_GUARD, counts_steps, data_around, fixed_for, in_steps, steps_out
 from mase_hw.passes.transforms.integers.formats import from_statistics as scale_from_statistics
 from mase_hw.passes.transforms.integers.formats import of_weights
 from mase_hw.passes.transforms.integers.plan import in_fixed_point, plan_scaled
@@ -149,7 +149,7 @@ class Planner:
         weights = self._weights(node, op, config, specific, parameters)
         behind: ScaledFormat | None = None
         step: Fraction | None = None
-        if config.scaled and op.scaled is not None and op.scaled.kind == "around" and "weight" in parameters:
+        if config.scaled and counts_steps(op, parameters):
             behind, reasons["data_out_0"] = self._observed_scaled(node, config, specific)
             formats["data_out_0"], (step,) = steps_out(behind), steps_of(behind)
         for name in parameters:

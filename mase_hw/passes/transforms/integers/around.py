@@ -8,7 +8,7 @@ once to ``2**-GUARD`` of the step that is wanted, and then to that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from torch import Tensor
@@ -69,6 +69,15 @@ def formats_around(
 def in_steps(fmt: FixedFormat, step: Fraction) -> ScaledFormat:
     """A format that counts steps, as one of the numbers that these are."""
     return ScaledFormat.make(fmt.width, step / Fraction(2) ** fmt.frac_width, signed=fmt.signed)
+
+
+def counts_steps(op: OpDef, parameters: Iterable[str]) -> bool:
+    """Whether the parameters of an op can say how many steps of a result of any scale they stand for.
+
+    A result is then rounded once, as exactly as in fixed point of its width; files, in which more is promised, have
+    the guard bits instead.
+    """
+    return op.scaled is not None and op.scaled.kind == "around" and "weight" in parameters
 
 
 def steps_out(want: ScaledFormat) -> FixedFormat:

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, FormatError
-from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, as_scaled, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
@@ -137,6 +137,7 @@ class _Planner:
     def taken(self, name: str, source: fx.Node) -> FixedFormat:
         """The format of an input: as it is given if the bits fit, else from its range."""
         have, width = self.around.formats.get(source.name), self.config.of(name)[0]
+        have = None if have is None else as_scaled(have)
         width = None if passes_out(self.around.graph, self.around.args, self.node) else width
         fits = isinstance(have, ScaledFormat) and not have.per_channel and width in (None, have.width)
         if fits and have is not None:
@@ -231,7 +232,9 @@ class _Planner:
                 made = Arithmetic({**made.formats, "data_out_0": self.use.sums(made.formats, shapes)})
         else:
             step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
-            made = sum_of(x, y, step, bits=self.config.multiplier_width, constant=stored, reversed=operands.reversed)
+            width = max(x.width, y.width) if result is None else result.width
+            given: dict[str, Any] = {"bits": self.config.multiplier_width, "width": width, "constant": stored}
+            made = sum_of(x, y, step, **given, reversed=operands.reversed)
         exact = self.decided("data_out_0", made.formats["data_out_0"], "exact, at a common scale")
         arithmetic = self._arithmetic(dict(made.formats), {**attributes, **made.attributes})
         return ScaledPlan(op, arithmetic, parameters, self.decisions, result or exact)
