@@ -15,8 +15,8 @@ from mase_hw.formats.fixed import (
     Rounding,
     format_of_places,
 )
-from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, multipliers, quantize_multiplier
-from mase_hw.formats.scaled import ScaledFormat, steps_of, sum_format
+from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, enough_bits, multipliers, quantize_multiplier
+from mase_hw.formats.scaled import ScaledFormat, as_scaled, steps_of, sum_format
 from mase_hw.formats.signs import SignFormat, of_code, refuse_signs
 from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 
@@ -32,6 +32,8 @@ __all__ = [
     "ScaledUse",
     "SignFormat",
     "any_scaled",
+    "as_scaled",
+    "enough_bits",
     "format_of_places",
     "multipliers",
     "of_code",

@@ -261,6 +261,13 @@ def _limits(value: int | Iterable[int] | None) -> Limits:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
+def as_scaled(fmt: FixedFormat) -> ScaledFormat:
+    """A format as one of scaled integers: the same numbers."""
+    if isinstance(fmt, ScaledFormat):
+        return fmt
+    return ScaledFormat.make(fmt.width, Fraction(2) ** -fmt.frac_width, signed=fmt.signed)
+
+
 def steps_of(fmt: FixedFormat) -> tuple[Fraction, ...]:
     """The exact weight of the last bit, of the tensor or of every channel; of both families.
 

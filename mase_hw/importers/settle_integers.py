@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from torch import Tensor, fx
 
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, as_scaled
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.graph import ON_HOST, Known, Marker, Refused, exact_format, marker_of_input, plan_each
 from mase_hw.ir import MaseGraph
@@ -22,7 +22,7 @@ from mase_hw.numerics.integer_cast import rounded
 from mase_hw.opdef import OpDef
 from mase_hw.ops._functions import TABLE_BITS, codes
 from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.integers.given import GivenIntegers, as_scaled
+from mase_hw.passes.transforms.integers.given import GivenIntegers
 from mase_hw.passes.transforms.integers.sums import MEANS, Stored
 from mase_hw.passes.transforms.integers.thresholds import Requantizing
 from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of, stored

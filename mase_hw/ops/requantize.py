@@ -29,6 +29,7 @@ from mase_hw.formats import (
     Rounding,
     ScaledFormat,
     ScaledUse,
+    enough_bits,
     multipliers,
     steps_of,
 )
@@ -86,7 +87,7 @@ def requantization(
     have: FixedFormat,
     want: FixedFormat,
     *,
-    bits: int = MULTIPLIER_BITS,
+    bits: int | None = MULTIPLIER_BITS,
     rounding: Rounding = Rounding.HALF_EVEN,
     exact: bool = False,
     twice: bool = False,
@@ -98,7 +99,7 @@ def requantization(
     Args:
         have: Format of the data; with a scale for every channel, the dimension of the channels is counted from the end.
         want: Format of the result, with one scale.
-        bits: Bits of the largest multiplier.
+        bits: Bits of the largest multiplier; None for as many as :func:`mase_hw.formats.enough_bits` says.
         rounding: Of the product; ``half_up`` is that of TensorFlow Lite's single rounding.
         exact: Every channel has a multiplier of all bits, as in TensorFlow Lite (see
             :func:`mase_hw.formats.multipliers`).
@@ -112,6 +113,7 @@ def requantization(
     """
     (step,) = steps_of(want)
     wanted = [each / step for each in steps_of(have)] if ratios is None else [Fraction(r) for r in ratios]
+    bits = enough_bits(want.width, wanted) if bits is None else bits
     # Twice, channels have one first rounding, so that larger ratios get zeros behind their multipliers.
     least = bits if twice and len(wanted) > 1 else 0
     found = multipliers(wanted, bits, exact=exact or twice, least=least)

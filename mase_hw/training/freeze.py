@@ -107,7 +107,8 @@ def _other(
         else:
             step = max(*steps_of(x), *steps_of(y)) if behind is None else steps_of(behind)[0]
             bits, turned = configured_for(graph, node.name).multiplier_width, bool(a.attributes.get("reversed"))
-            made = sum_of(x, y, step, bits=bits, constant=stored, reversed=turned)
+            width = max(x.width, y.width) if behind is None else behind.width
+            made = sum_of(x, y, step, bits=bits, width=width, constant=stored, reversed=turned)
         rest = {name: value for name, value in a.attributes.items() if name not in ("multipliers", "reversed")}
         return dataclasses.replace(a, formats=dict(made.formats), attributes={**rest, **made.attributes})
     data = given[0]

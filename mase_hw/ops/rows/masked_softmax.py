@@ -19,14 +19,14 @@ from torch.nn import functional
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
-from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of
+from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of, result_format, shares
 from mase_hw.steps import Steps
 
 TRUTH = FixedFormat(1, 0, signed=False)
@@ -119,7 +119,7 @@ def rows_of(keep: Tensor) -> dict[str, Any]:
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0 (N, T, H, S)``, and ``data_in_1`` of the same shape if the mask is data -> ``data_out_0``."""
-    x, target = t["data_in_0"], a.formats["data_out_0"]
+    x, target = t["data_in_0"], result_format(a)
     if symbolic(x):
         return {"data_out_0": as_carrier(x, carrier(magnitude(target)))}
     keep = attends(x.shape, a.attributes, x.device)
@@ -134,7 +134,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
-    target, size = a.formats["data_out_0"], x.shape[-1]
+    target, size = result_format(a), x.shape[-1]
     source = a.formats["data_in_0"]
     x = as_carrier(x, carrier(1 << source.width))  # of a distance
     most = x.masked_fill(~keep, source.min_mantissa).amax(-1, keepdim=True)
@@ -188,7 +188,7 @@ def _build(r: Request) -> MaskedSoftmaxParams:
     return MaskedSoftmaxParams(
         data_in_0=port(shape, a.formats["data_in_0"], lanes),
         data_in_1=port(shape, a.formats.get("data_in_1", TRUTH), lanes),
-        data_out_0=port(shape, a.formats["data_out_0"], lanes),
+        data_out_0=port(shape, result_format(a), lanes),
         has_mask="data_in_1" in a.formats,
         causal=bool(a.attributes.get("causal", False)),
         queries=int(a.attributes.get("queries", shape[-3])),
@@ -278,6 +278,7 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
         functions=(function,),
         attributes=("scale", "causal", "allowed", "hold"),
         golden=compute,
+        scaled=ScaledUse("shares", shares),
         formats=(*inputs, "data_out_0"),
         hardware=Hardware(
             module="fixed_masked_softmax",

@@ -11,6 +11,7 @@ The module of the norms: its parameters, its streams, and when it moves.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -131,11 +132,36 @@ def _integer_epsilon(a: Arithmetic) -> float:
 
 
 def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
-    """Of a norm, which does not depend on the scale of its data: fixed point in all other tensors."""
+    """Of a norm, which does not depend on the scale of its data: the others in fixed point, or in steps of the result.
+
+    What multiplies and what is added say how many steps of the result they stand for, so that its scale costs nothing.
+    """
     x, others = formats["data_in_0"], [fmt for name, fmt in formats.items() if name != "data_in_0"]
-    if x.per_channel or any(isinstance(fmt, ScaledFormat) for fmt in others):
-        return "data of one scale, and fixed point in all other tensors; requantise its result"
+    if x.per_channel:
+        return "data of one scale"
+    if not any(isinstance(fmt, ScaledFormat) for fmt in others):
+        return ""
+    out = formats["data_out_0"]
+    plain = all(isinstance(fmt, ScaledFormat) and not (fmt.per_channel or fmt.zero_point) for fmt in others)
+    if not plain or "weight" not in formats or out.limits != ((out.mantissas.min_mantissa, out.mantissas.max_mantissa),):
+        return "all but its data in fixed point, or with one scale and without a zero point and limits; requantise them"
+    if any(math.frexp(fmt.scale / out.scale)[0] != 0.5 for fmt in others):
+        return "a weight and a bias whose steps are that of the result times powers of two"
     return ""
+
+
+def _in_steps(a: Arithmetic) -> Arithmetic:
+    """The same counted in steps of a result of scaled integers: fixed point in all tensors but the data."""
+    out = a.formats["data_out_0"]
+    if not isinstance(out, ScaledFormat):
+        return a
+    formats = {
+        name: fmt
+        if name == "data_in_0"
+        else FixedFormat(fmt.width, 1 - math.frexp(fmt.scale / out.scale)[1], fmt.signed)
+        for name, fmt in a.formats.items()
+    }
+    return dataclasses.replace(a, formats=formats)
 
 
 def _scaled_rms(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
@@ -165,6 +191,7 @@ def golden(kind: str) -> Golden:
     """``data_in_0``, optional ``weight`` and ``bias`` -> ``data_out_0`` of the shape of ``data_in_0``."""
 
     def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        a = _in_steps(a)
         x, target = t["data_in_0"], a.formats["data_out_0"]
         given = {name: fmt for name, fmt in a.formats.items() if name in t or name == "data_out_0"}
         a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
@@ -235,7 +262,7 @@ def _whole_groups(lanes: int, channels: int, groups: int) -> int:
 
 def _build(kind: str) -> Callable[[Request], NormParams]:
     def build(r: Request) -> NormParams:
-        a, (shape, groups) = r.arithmetic, _sizes(kind, r)
+        a, (shape, groups) = _in_steps(r.arithmetic), _sizes(kind, r)
         has = {name: name in r.shapes for name in ("weight", "bias")}
         given = {name: fmt for name, fmt in a.formats.items() if has.get(name, True)}
         a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
@@ -358,7 +385,7 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
             follows_input=True,
             static=("weight",) if kind == RMS else ("weight", "bias"),
             layout="channels_last" if kind == GROUP else "rows",
-            memories=lambda a: fit(key_of(a)).memories(),
+            memories=lambda a: fit(key_of(_in_steps(a))).memories(),
         ),
         **targets,
     )

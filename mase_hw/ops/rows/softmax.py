@@ -92,7 +92,7 @@ def result_format(a: Arithmetic) -> FixedFormat:
     return FixedFormat(fmt.width, 1 - math.frexp(fmt.scale)[1], fmt.signed)
 
 
-def _shares(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def shares(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
     x, out = formats["data_in_0"], formats["data_out_0"]
     if x.per_channel or out.per_channel:
         return "one scale for each tensor"
@@ -267,7 +267,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
         attributes=("dim", "size"),
         golden=golden(function),
         relayout=relayout,
-        scaled=None if function == LOG else ScaledUse("shares", _shares),
+        scaled=None if function == LOG else ScaledUse("shares", shares),
         hardware=Hardware(
             module="fixed_softmax",
             params=SoftmaxParams,

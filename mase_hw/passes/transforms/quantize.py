@@ -63,7 +63,10 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
         config, _ = planner.args.config_for(plan.node.name, plan.op.name)
         return Requantizing(config.rounding, config.multiplier_width)
 
-    info = write_plans(graph, planner, configured)
+    def before(plan: Plan) -> Requantizing:
+        return Requantizing(bits=configured(plan).bits)
+
+    info = write_plans(graph, planner, configured, before)
     graph.meta[DECISIONS] = {
         name: (each, planner.args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
     }

@@ -91,8 +91,13 @@ class NodeConfig(BaseModel):
     data_affine: bool = Field(
         default=False, description="scaled integers: whether data with negative values has a zero point"
     )
-    multiplier_width: int = Field(
-        default=31, ge=2, le=40, description="scaled integers: bits of the multipliers of a requantisation"
+    multiplier_width: int | None = Field(
+        default=None,
+        ge=2,
+        le=40,
+        examples=[31],
+        description="scaled integers: bits of the multipliers of a requantisation; if left out, 9 more than the result "
+        "has, and more where the scales of channels are far apart",
     )
     bias_width: int | None = Field(
         default=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -12,14 +13,16 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places
+from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms import sign_weights as signs
-from mase_hw.passes.transforms.integers.plan import plan_scaled
-from mase_hw.passes.transforms.integers.plan import refuse as refuse_scaled_nodes
+from mase_hw.passes.transforms.integers.around import OWN_GUARD, counts_steps, data_around, fixed_for, in_steps, steps_out
+from mase_hw.passes.transforms.integers.formats import from_statistics as scale_from_statistics
+from mase_hw.passes.transforms.integers.formats import of_weights
+from mase_hw.passes.transforms.integers.plan import in_fixed_point, plan_scaled
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
 from mase_hw.passes.transforms.quantize_operands import (
@@ -96,7 +99,6 @@ class Planner:
         own = {name: op.name for name, op in found if op is not None and not op.implicit}
         self.args.check(own, known_tensors(self.graph.catalogue), lambda name: gone(self.graph, name))
         refuse_without_hardware(self.graph, self.args)
-        refuse_scaled_nodes(self.graph, self.args)
         signs.refuse(self.graph, self.args)
         for node in self.graph.nodes:
             op = self.graph.op_of(node)
@@ -128,7 +130,7 @@ class Planner:
         inputs = operands.inputs
         check_data(self.graph, node, op, inputs)
         self.spent.update(operands.chain)
-        if config.scaled:
+        if config.scaled and not in_fixed_point(op):
             self._plan_scaled(node, op, config, operands, attributes)
             return
         formats: dict[str, FixedFormat] = {}
@@ -145,13 +147,22 @@ class Planner:
         if op.inner is not None:  # the result is a state, which the op multiplies with its weights
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         weights = self._weights(node, op, config, specific, parameters)
+        behind: ScaledFormat | None = None
+        step: Fraction | None = None
+        if config.scaled and counts_steps(op, parameters):
+            behind, reasons["data_out_0"] = self._observed_scaled(node, config, specific)
+            formats["data_out_0"], (step,) = steps_out(behind), steps_of(behind)
         for name in parameters:
-            ends = ends_of(parameters[name]) if op.derive is not None else None
+            ends = ends_of(parameters[name]) if op.derive is not None or step is not None else None
+            if step is not None and ends is not None:
+                ends = ends[0] / float(step), ends[1] / float(step)
             limit = op.finest(name, formats) if op.finest is not None else None
             if name in weights:
                 fmt, reason = weights[name]
             elif op.places is not None and config.of(name)[1] is None and _only_truths(parameters[name]):
                 fmt, reason = TRUTH, "zeros and ones"
+            elif op.places is not None and config.scaled:
+                fmt, reason = self._table_of_scaled(node, config, parameters[name])
             elif limit is not None and config.of(name)[0] is None:
                 fmt, reason = self._as_wide_as_needed(node, name, config, ends, limit)
             else:
@@ -173,6 +184,11 @@ class Planner:
         exact = op.exact_out(formats, shape, attributes) if op.exact_out is not None else None
         if exact is not None:
             formats["data_out_0"], reasons["data_out_0"] = exact, "exact"
+        elif step is not None:
+            pass  # decided above
+        elif op.inner is None and config.scaled and op.places is None:
+            behind, reasons["data_out_0"] = self._observed_scaled(node, config, specific)
+            formats["data_out_0"] = fixed_for(behind, OWN_GUARD)
         elif op.inner is None:
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         bias, finest = parameters.get("bias"), formats["data_out_0"].frac_width
@@ -181,13 +197,17 @@ class Planner:
             if limit is None or limit >= finest:
                 formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)
                 reasons["bias"] = "zeros, as fine as the result"
+        if step is not None:
+            formats |= {name: in_steps(fmt, step) for name, fmt in formats.items() if name != "data_in_0"}
         decided = self.decisions.setdefault(node.name, {})
         for name, fmt in formats.items():
             made = decided.get(name)
             decided[name] = dataclasses.replace(made or Decision(fmt, ""), fmt=fmt, reason=reasons[name])
-        arithmetic = Arithmetic(formats, config.rounding, config.overflow, attributes)
-        self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons)
-        self.formats[node.name] = formats["data_out_0"]
+        overflow = Overflow.SATURATE if config.scaled else config.overflow
+        arithmetic = Arithmetic(formats, config.rounding, overflow, attributes)
+        behind = None if behind == formats["data_out_0"] else behind
+        self.plans[node.name] = Plan(node, op, arithmetic, parameters, inputs, operands, reasons, behind)
+        self.formats[node.name] = formats["data_out_0"] if behind is None else behind
 
     def _plan_scaled(
         self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Mapping[str, Any]
@@ -203,6 +223,25 @@ class Planner:
         behind = None if made.result == made.arithmetic.formats["data_out_0"] else made.result
         self.plans[node.name] = Plan(node, made.op, made.arithmetic, made.parameters, inputs, operands, reasons, behind)
         self.formats[node.name] = made.result
+
+    def _observed_scaled(self, node: fx.Node, config: NodeConfig, specific: set[str]) -> tuple[ScaledFormat, str]:
+        """Scaled integers for a result, from what was observed."""
+        width, _, signed = config.of("data_out_0")
+        if width is None:
+            self._format(node, "data_out_0", config)  # refuses it
+        assert width is not None
+        if "data_out_width" not in specific and leaves(self.graph, self.args, node):
+            width = max(width, self.args.output_width or 0)
+        return scale_from_statistics(self.statistics(node, "data_out_0"), width, signed, config.data_affine)
+
+    def _table_of_scaled(self, node: fx.Node, config: NodeConfig, table: Tensor) -> tuple[FixedFormat, str]:
+        """One scale for the rows of a table."""
+        width = config.of("weight")[0]
+        if width is None:
+            return self._format(node, "weight", config)  # which refuses it
+        method = (self._observed(node, "weight") or {}).get("method", "min_max")
+        given: dict[str, Any] = {"affine": False, "narrow": config.weight_narrow, "method": method}
+        return of_weights(node.name, table, width, channels=False, **given)
 
     def _constant(
         self, node: fx.Node, op: OpDef, config: NodeConfig, value: Tensor, number: bool
@@ -261,7 +300,8 @@ class Planner:
             frac = signs.checked(node.name, signs.given(self.args, node.name, op.name), config.signs)
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         asked = "weight_granularity" in specific
-        if config.weight_granularity == "tensor" or ("weight" not in parameters and not asked):
+        for_all = config.scaled and "weight_shift" not in op.parameters
+        if config.weight_granularity == "tensor" or (not asked and ("weight" not in parameters or for_all)):
             return {}
         if "weight" not in parameters or "weight_shift" not in op.parameters:
             raise UnsupportedError(
@@ -293,7 +333,10 @@ class Planner:
             self.places[name] = min(count, self.places.get(name, count))
             return format_of_places(count), f"{count} places"
         have = self.formats.get(source.name)
-        have = None if isinstance(have, ScaledFormat) else have  # a cast follows
+        if isinstance(have, ScaledFormat):
+            if config.scaled and op.inner is None:
+                return data_around(op, have, OWN_GUARD), f"as {source.name} gives it"
+            have = None  # a cast follows
         if have == TRUTH and frac is None and signed is not True:
             return have, f"as {source.name} gives it"
         truth = self.graph.tensor(source, "data_out_0").torch_dtype is torch.bool

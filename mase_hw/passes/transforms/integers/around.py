@@ -8,7 +8,7 @@ once to ``2**-GUARD`` of the step that is wanted, and then to that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from torch import Tensor
@@ -18,19 +18,23 @@ from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
 from mase_hw.opdef import OpDef
 
 GUARD = 12
-"""Bits of fixed point beyond the step of scaled integers."""
+"""Bits of fixed point beyond the step of scaled integers, where a file says what results are."""
+OWN_GUARD = 3
+"""The same where scales are chosen: what this adds to the error of a rounding is an eighth of it."""
 
 
-def fixed_for(fmt: FixedFormat) -> FixedFormat:
+def fixed_for(fmt: FixedFormat, guard: int = GUARD) -> FixedFormat:
     """The format of fixed point in which numbers of a format are computed with; itself, if it is fixed point.
 
     Args:
         fmt: Of data or of a result, with one scale.
+        guard: Bits beyond its step.
     """
     if not isinstance(fmt, ScaledFormat):
         return fmt
     step = steps_of(fmt)[0]
-    return _covering((fmt.min_mantissa - fmt.zero_point) * step, (fmt.max_mantissa - fmt.zero_point) * step, step)
+    ends = ((end - fmt.zero_point) * step for end in (fmt.min_mantissa, fmt.max_mantissa))
+    return _covering(*ends, step, guard)
 
 
 def formats_around(
@@ -48,7 +52,7 @@ def formats_around(
         FormatError: A parameter that is not finite.
     """
     out = fixed_for(want)
-    formats = {name: _data(op, fmt) for name, fmt in have.items()}
+    formats = {name: data_around(op, fmt) for name, fmt in have.items()}
     for name, value in parameters.items():
         low, high = (float(each) for each in value.detach().double().aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -62,13 +66,39 @@ def formats_around(
     return {**formats, "data_out_0": out}
 
 
-def _data(op: OpDef, fmt: FixedFormat) -> FixedFormat:
+def in_steps(fmt: FixedFormat, step: Fraction) -> ScaledFormat:
+    """A format that counts steps, as one of the numbers that these are."""
+    return ScaledFormat.make(fmt.width, step / Fraction(2) ** fmt.frac_width, signed=fmt.signed)
+
+
+def counts_steps(op: OpDef, parameters: Iterable[str]) -> bool:
+    """Whether the parameters of an op can say how many steps of a result of any scale they stand for.
+
+    A result is then rounded once, as exactly as in fixed point of its width; files, in which more is promised, have
+    the guard bits instead.
+    """
+    return op.scaled is not None and op.scaled.kind == "around" and "weight" in parameters
+
+
+def steps_out(want: ScaledFormat) -> FixedFormat:
+    """The format of results counted in steps, to which a zero point is added behind the op."""
+    return want.centred.mantissas
+
+
+def data_around(op: OpDef, fmt: FixedFormat, guard: int = GUARD) -> FixedFormat:
+    """The format in which an op takes data: as it comes where the op takes scaled integers.
+
+    Args:
+        op: The op.
+        fmt: Of the data, as it comes.
+        guard: As of :func:`fixed_for`.
+    """
     if op.scaled is None or not isinstance(fmt, ScaledFormat):
-        return fixed_for(fmt)
+        return fixed_for(fmt, guard)
     return fmt.centred if op.scaled.at_zero({}) else fmt
 
 
-def _covering(low: Fraction, high: Fraction, step: Fraction, guard: int = GUARD) -> FixedFormat:
+def _covering(low: Fraction, high: Fraction, step: Fraction, guard: int) -> FixedFormat:
     """The narrowest format between two ends whose step is a power of two and so many bits finer than another one."""
     inverse = 1 / step
     frac = inverse.numerator.bit_length() - inverse.denominator.bit_length()

@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import MULTIPLIER_BITS, FixedFormat, Rounding, ScaledFormat, quantize_multiplier, steps_of
+from mase_hw.formats import (
+    MULTIPLIER_BITS,
+    FixedFormat,
+    Rounding,
+    ScaledFormat,
+    enough_bits,
+    quantize_multiplier,
+    steps_of,
+)
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
 from mase_hw.ops._binary import CONSTANT
@@ -62,7 +70,7 @@ def _between(low: int, high: int, step: Fraction, zero: int) -> ScaledFormat:
 
 
 def common_scale(
-    have: Sequence[ScaledFormat], step: Fraction, bits: int = MULTIPLIER_BITS
+    have: Sequence[ScaledFormat], step: Fraction, bits: int | None = MULTIPLIER_BITS, width: int = 0
 ) -> tuple[tuple[int, ...], ScaledFormat]:
     """Integers that bring operands to one scale, and the format of every sum of them.
 
@@ -70,7 +78,9 @@ def common_scale(
         have: Formats of the operands, each with one scale.
         step: The common scale is this, times a power of two; with the scale of the result, what is left of the
             requantisation behind the sum is a shift.
-        bits: Bits of the larger multiplier; fewer where a sum would have more than :data:`WIDEST`.
+        bits: Bits of the larger multiplier; fewer where a sum would have more than :data:`WIDEST`. None for as many
+            as a result of ``width`` bits needs.
+        width: Bits of the result.
 
     Returns:
         A multiplier for each operand (1 for all where their scales are equal) and the format of the sum.
@@ -83,6 +93,7 @@ def common_scale(
     if len(set(steps)) == 1:
         factors, unit = [1] * len(have), steps[0]
     else:
+        bits = enough_bits(width, steps) if bits is None else bits
         bits = min(bits, WIDEST - 2 - max(reach).bit_length())
         _, shift = quantize_multiplier(max(steps) / step, bits)
         factors = [math.floor(each / step * Fraction(2) ** shift + Fraction(1, 2)) for each in steps]
@@ -106,7 +117,8 @@ def sum_of(
     y: ScaledFormat,
     step: Fraction,
     *,
-    bits: int = MULTIPLIER_BITS,
+    bits: int | None = MULTIPLIER_BITS,
+    width: int = 0,
     constant: bool = False,
     reversed: bool = False,
 ) -> Arithmetic:
@@ -116,11 +128,12 @@ def sum_of(
         x: Format of the data.
         y: Format of the second operand.
         step: As of :func:`common_scale`.
-        bits: Likewise.
+        bits: Likewise, as is ``width``.
+        width: Of the result.
         constant: The second operand is stored.
         reversed: It comes first.
     """
-    factors, exact = common_scale((x, y), step, bits)
+    factors, exact = common_scale((x, y), step, bits, width)
     formats = {"data_in_0": x, CONSTANT if constant else "data_in_1": y, "data_out_0": exact}
     attributes = {"multipliers": factors, **({"reversed": True} if reversed else {})}
     return Arithmetic(formats, attributes=attributes)

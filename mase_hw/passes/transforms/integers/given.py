@@ -35,6 +35,7 @@ from mase_hw.formats import (
     Overflow,
     Rounding,
     ScaledFormat,
+    as_scaled,
     format_of_places,
     refuse_scaled,
     steps_of,
@@ -466,13 +467,6 @@ class GivenIntegers:
         outdated = ("add_hardware_metadata_analysis_pass",)
         step = GraphPass("write_given_integers", written, NoArgs, (COMMON_PASS,), gives, outdated)
         return step(self.graph)[1]
-
-
-def as_scaled(fmt: FixedFormat) -> ScaledFormat:
-    """A format as one of scaled integers: the same numbers."""
-    if isinstance(fmt, ScaledFormat):
-        return fmt
-    return ScaledFormat.make(fmt.width, Fraction(2) ** -fmt.frac_width, signed=fmt.signed)
 
 
 def _parameter(value: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
-from mase_hw.errors import ConfigError, FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
+from mase_hw.errors import ConfigError, FormatError
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, as_scaled, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
@@ -59,34 +59,9 @@ class Surroundings(Protocol):
         """What calibration recorded of a tensor."""
 
 
-_FROM_FILES = ("around", "rows")
-"""How ops take scaled integers of a file, and no others yet."""
-
-
-def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
-    """Refuse, all at once, the nodes that are to take scaled integers and cannot.
-
-    Raises:
-        UnsupportedError: Naming every one, by op.
-    """
-    found: dict[str, list[str]] = {}
-    for node in graph.nodes:
-        op = graph.op_of(node)
-        if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
-            continue
-        if args.config_for(node.name, op.name)[0].scaled and (op.scaled is None or op.scaled.kind in _FROM_FILES):
-            found.setdefault(op.name, []).append(node.name)
-    if found:
-        first = next(iter(found.values()))[0]
-        raise UnsupportedError(
-            f"{', '.join(map(repr, found))} cannot be computed with scaled integers",
-            node="; ".join(f"{op}: {', '.join(names)}" for op, names in found.items()),
-            field="quantize.*.config.name",
-            got="integer",
-            expected="layers, sums, products, tables, clamps, poolings and movements of data, or fixed point",
-            remedy='give these nodes name = "fixed", for example with '
-            f'overrides.{first}.config.name = "fixed"; casts between the two families are put where they meet',
-        )
+def in_fixed_point(op: OpDef) -> bool:
+    """Whether an op among scaled integers is planned as one in fixed point: between requantisations, or with places."""
+    return op.scaled is None or op.scaled.kind in ("around", "rows")
 
 
 def plan_scaled(
@@ -103,7 +78,7 @@ def plan_scaled(
         ConfigError: If a width is missing.
         PassOrderError: If a range was not observed.
     """
-    assert op.scaled is not None  # the others were refused
+    assert op.scaled is not None  # the caller looked
     planner = _Planner(around, node, config, op.scaled, op.scaled.at_zero(attributes))
     if op.scaled.kind == "clamp":
         return planner.clamp(operands.inputs[0], attributes)
@@ -162,6 +137,7 @@ class _Planner:
     def taken(self, name: str, source: fx.Node) -> FixedFormat:
         """The format of an input: as it is given if the bits fit, else from its range."""
         have, width = self.around.formats.get(source.name), self.config.of(name)[0]
+        have = None if have is None else as_scaled(have)
         width = None if passes_out(self.around.graph, self.around.args, self.node) else width
         fits = isinstance(have, ScaledFormat) and not have.per_channel and width in (None, have.width)
         if fits and have is not None:
@@ -256,7 +232,9 @@ class _Planner:
                 made = Arithmetic({**made.formats, "data_out_0": self.use.sums(made.formats, shapes)})
         else:
             step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
-            made = sum_of(x, y, step, bits=self.config.multiplier_width, constant=stored, reversed=operands.reversed)
+            width = max(x.width, y.width) if result is None else result.width
+            given: dict[str, Any] = {"bits": self.config.multiplier_width, "width": width, "constant": stored}
+            made = sum_of(x, y, step, **given, reversed=operands.reversed)
         exact = self.decided("data_out_0", made.formats["data_out_0"], "exact, at a common scale")
         arithmetic = self._arithmetic(dict(made.formats), {**attributes, **made.attributes})
         return ScaledPlan(op, arithmetic, parameters, self.decisions, result or exact)

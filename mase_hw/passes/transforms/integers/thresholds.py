@@ -35,14 +35,14 @@ class Requantizing:
 
     Args:
         rounding: Of the product; with ``twice``, ``half_away``.
-        bits: Bits of the largest multiplier.
+        bits: Bits of the largest multiplier; None for as many as the result needs.
         exact: Every channel has a multiplier of all bits, as in TensorFlow Lite.
         twice: TensorFlow Lite's two roundings.
         found: Multipliers that are known; of the others only the rounding counts then.
     """
 
     rounding: Rounding = Rounding.HALF_EVEN
-    bits: int = MULTIPLIER_BITS
+    bits: int | None = MULTIPLIER_BITS
     exact: bool = False
     twice: bool = False
     found: Multipliers | None = None
@@ -129,7 +129,7 @@ def exact_requantization(
         What needs the fewest bits of those tried; None if none of them makes every result right, and for results of
         more than :data:`MOST_BITS_OF_RESULT` bits.
     """
-    if how.exact or how.twice or result.width > MOST_BITS_OF_RESULT:
+    if how.exact or how.twice or how.bits is None or result.width > MOST_BITS_OF_RESULT:
         return None
     outputs = _outputs(data, weight, bias, result)
     steps = [_Steps(each, result, how.rounding) for each in outputs]
