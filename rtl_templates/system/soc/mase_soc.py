@@ -127,7 +127,8 @@ def board_soc(systems, out):
     """The SoC of LiteX's own board file."""
     from litex_boards.targets.radiona_ulx3s import BaseSoC
 
-    soc = BaseSoC(device="LFE5U-85F", sys_clk_freq=int(50e6), **processor(systems))
+    # So small, the L2 cache lies in LUTs: out of block RAM its tags come too late for 50 MHz.
+    soc = BaseSoC(device="LFE5U-85F", sys_clk_freq=int(50e6), l2_size=512, **processor(systems))
     for system in systems:
         system.connect(soc, out / f"{system.top}.v")
     return soc
