@@ -182,6 +182,7 @@ def cast(
     shift, zero = frac - fmt.frac_width, fmt.zero_point
     if isinstance(mantissa, Wide):
         # Of the bits that are dropped, two decide the rounding.
+        carrier(magnitude(fmt.centred) << 2)
         drop = min(max(shift - 2, 0), BITS)
         mantissa, shift = mantissa.narrowed(drop, overflow is Overflow.SATURATE), shift - drop
     elif mantissa.dtype not in (torch.float32, torch.float64):
