@@ -24,8 +24,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
 from mase_hw.numerics.integer_cast import cast_int, observed_cast
 from mase_hw.numerics.observing import cast_observer
-from mase_hw.numerics.wide import BITS, LIMIT, Wide
-from mase_hw.numerics.wide import DTYPE as WIDE
+from mase_hw.numerics.wide import BITS, LIMIT, WIDE, Wide
 
 _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.float32, 1 << 24),
@@ -79,11 +78,11 @@ def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
     return a if a == b else max(a, b, key=[dtype for dtype, _ in _LIMITS].index)
 
 
-def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
+def as_carrier(mantissa: Tensor | Wide, dtype: torch.dtype) -> Tensor:
     """Move mantissas into a carrier; exact by the caller's choice of a carrier that holds them."""
     if dtype is WIDE:
         return typing.cast(Tensor, Wide.of(mantissa))  # with all that goldens do with a tensor
-    return mantissa if mantissa.dtype == dtype else mantissa.to(dtype)
+    return mantissa if isinstance(mantissa, Tensor) and mantissa.dtype == dtype else mantissa.to(dtype)
 
 
 class _Cast(torch.autograd.Function):
@@ -156,7 +155,7 @@ def settled(x: Tensor, fmt: FixedFormat, rounding: Rounding | None, overflow: Ov
 
 
 def cast(
-    mantissa: Tensor,
+    mantissa: Tensor | Wide,
     frac: int,
     fmt: FixedFormat,
     rounding: Rounding = Rounding.HALF_EVEN,
@@ -183,6 +182,7 @@ def cast(
     shift, zero = frac - fmt.frac_width, fmt.zero_point
     if isinstance(mantissa, Wide):
         # Of the bits that are dropped, two decide the rounding.
+        carrier(magnitude(fmt.centred) << 2)
         drop = min(max(shift - 2, 0), BITS)
         mantissa, shift = mantissa.narrowed(drop, overflow is Overflow.SATURATE), shift - drop
     elif mantissa.dtype not in (torch.float32, torch.float64):

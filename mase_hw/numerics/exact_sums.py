@@ -13,7 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from mase_hw.numerics import WIDE, as_carrier, carrier
+from mase_hw.numerics import as_carrier, carrier
+from mase_hw.numerics.wide import WIDE
 
 
 @contextmanager

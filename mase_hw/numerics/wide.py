@@ -23,7 +23,7 @@ BITS = 64 + LOW
 """Of both, the sign included."""
 LIMIT = 1 << (BITS - 1)
 """The largest magnitude."""
-DTYPE = torch.complex128
+WIDE = torch.complex128
 """What a :class:`Wide` has as its ``dtype``: of torch's own the one of two numbers of 64 bits; no tensor has it."""
 
 _PARTS = frozenset({"__getitem__", "expand", "flatten", "permute", "reshape", "transpose", "unflatten", "view"})
@@ -43,7 +43,7 @@ class Wide:
     high: Tensor
     low: Tensor
 
-    dtype = DTYPE
+    dtype = WIDE
     requires_grad = False
 
     @classmethod
@@ -67,6 +67,10 @@ class Wide:
         """The elements as Python integers, row by row."""
         pairs = zip(self.high.flatten().tolist(), self.low.flatten().tolist(), strict=True)
         return [(high << LOW) + low for high, low in pairs]
+
+    def to(self, dtype: torch.dtype) -> Tensor:
+        """As a tensor of a dtype that holds them, by the caller's choice."""
+        return self.narrowed(0, True).to(dtype)
 
     @property
     def shape(self) -> torch.Size:
@@ -107,8 +111,8 @@ class Wide:
 
     def __lshift__(self, bits: int) -> Wide:
         if bits >= LOW:
-            high = self.low << min(bits - LOW, 63)
-            return Wide(high if bits - LOW < 64 else torch.zeros_like(high), torch.zeros_like(self.low))
+            zero = torch.zeros_like(self.low)
+            return Wide(self._last() << (bits - LOW) if bits < BITS else zero, zero)
         return Wide((self.high << bits) | (self.low >> (LOW - bits)), (self.low << bits) & _LOW_MASK)
 
     def __rshift__(self, bits: int) -> Wide:
@@ -128,6 +132,10 @@ class Wide:
                 total = part if total is None else total + part
         assert total is not None  # there are always limbs
         return total
+
+    def _last(self) -> Tensor:
+        """The last 64 bits."""
+        return (self.high << LOW) | self.low
 
     def _limbs(self) -> list[Tensor]:
         """Of 31 bits, the lowest first; the last one has the sign."""
@@ -171,7 +179,7 @@ class Wide:
         """
         whole = self >> drop
         lost = (whole << drop) - self
-        x, negative, ends = (whole.high << LOW) | whole.low, whole.high < 0, torch.iinfo(torch.int64)
+        x, negative, ends = whole._last(), whole.high < 0, torch.iinfo(torch.int64)
         if saturate:
             x = torch.where(x >> LOW == whole.high, x, torch.where(negative, ends.min, ends.max))
         else:
@@ -202,8 +210,7 @@ def _on_parts(function: Callable[..., Any], given: Sequence[Any], named: dict[st
 
 
 def _differ(x: Any, y: Any) -> Tensor:
-    apart = Wide.of(x) - y
-    return (apart.high | apart.low) != 0
+    return (Wide.of(x) - y).narrowed(BITS, False) != 0
 
 
 _MOVES = frozenset({"cat", "stack", "tril"})

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.numerics import WIDE, as_carrier, carrier, cast, magnitude, rounded, settled
+from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
 from mase_hw.numerics.observing import CastObserver, cast_observer
-from mase_hw.numerics.wide import Wide
+from mase_hw.numerics.wide import WIDE, Wide
 
 _WHOLE = ((torch.float32, 1 << 23), (torch.float64, 1 << 52))
 """Below these, a numerator has a quotient that a correctly rounded division leaves on its side of every half.
@@ -119,7 +119,7 @@ def divide_cast(
     return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)
 
 
-def _beyond(mantissa: Tensor, divisor: Tensor, shift: int) -> Tensor:
+def _beyond(mantissa: Tensor, divisor: Tensor, shift: int) -> Wide:
     """``n * 2**(shift + 2) / d``, whose last bit is set as well where there is a remainder, from Python integers."""
     found = []
     up, down = max(0, shift + 2), max(0, -shift - 2)
@@ -127,7 +127,7 @@ def _beyond(mantissa: Tensor, divisor: Tensor, shift: int) -> Tensor:
     for n, d in zip(Wide.of(mantissa).integers(), divisors, strict=True):
         quotient, rest = divmod(n << up, d << down)
         found.append(quotient | (rest != 0))
-    return as_carrier(Wide.listed(found, mantissa.shape, mantissa.device), WIDE)
+    return Wide.listed(found, mantissa.shape, mantissa.device)
 
 
 def _dtype(mantissa: Tensor, numerator: int, divisor: int) -> torch.dtype:

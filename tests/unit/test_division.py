@@ -27,6 +27,10 @@ MOST = (1 << 62) - 1
         (1 << 53, 49, 0, (60, 0, True)),
         (MOST, 3, 0, (63, 0, True)),
         (1 << 6, 1 << 20, 40, (8, 0, True)),
+        (MOST + 1, 3, 0, (61, 0, True)),
+        (1 << 60, 49, 80, (8, 0, True)),
+        (1 << 40, 3, -23, (8, 0, True)),
+        (1 << 40, 3, 10, (54, 60, True)),
     ],
 )
 def test_division(
@@ -49,12 +53,14 @@ def test_division(
 
 
 @pytest.mark.parametrize(
-    ("bound", "largest", "frac"), [(MOST + 1, 3, 0), (1 << 60, 49, 80), (1 << 40, 3, -23)], ids=["top", "below", "up"]
+    ("bound", "largest", "frac"),
+    [(1 << 124, 3, 0), (1 << 100, 1 << 30, 140), (1 << 40, 3, -90)],
+    ids=["top", "below", "up"],
 )
-def test_what_64_bits_do_not_hold_is_refused(bound: int, largest: int, frac: int) -> None:
+def test_what_126_bits_do_not_hold_is_refused(bound: int, largest: int, frac: int) -> None:
     """A numerator that is too large, a divisor that is after it was shifted, and a numerator that was."""
     with pytest.raises(FormatError, match="carrier") as caught:
-        divide_cast(torch.tensor([bound]), torch.tensor([largest]), (bound, largest), frac, FixedFormat(8, 0))
+        divide_cast(torch.tensor([1]), torch.tensor([largest]), (bound, largest), frac, FixedFormat(8, 0))
     assert caught.value.node is None  # the node that divides is named by what runs it
 
 

@@ -27,6 +27,7 @@ from mase_hw.nn.recurrence import GATES, beside, joined
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, quantize
 from mase_hw.numerics.exact_sums import exact_linear, exact_matmul
 from mase_hw.numerics.observing import note_look_up
+from mase_hw.numerics.wide import WIDE, Wide
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops import functions
 from mase_hw.ops._functions import BY_NAME, TABLE_BITS, address, entry, key_of, table
@@ -121,25 +122,31 @@ class Cell:
             sigmoid, tanh = _size(self.inner["sigmoid"]), _size(self.inner["tanh"])
             self.sums += [_sum(_product(sigmoid, _size(a.formats["cell"])), _product(sigmoid, tanh))]
         self.bound = max(bound for bound, _ in self.sums)
-        self.carrier = carrier(self.bound)
+        self.carrier = carrier(self.bound, wide=True)
         self.given_shifts = [left for left, _ in shifts]
-        self.weight = self._aligned(t["weight"], -2, [left for _, left in shifts])
+        lefts = [left for _, left in shifts]
+        whole = torch.int64 if self.carrier is WIDE else self.carrier
+        carrier(weight[0] << max(lefts))  # a weight is no wider than that
+        self.weight = self._aligned(t["weight"], -2, lefts, whole)
         self.bias = None
         if "bias" in t:
             self.bias = _left(as_carrier(t["bias"], self.carrier), bias_shift - a.formats["bias"].frac_width)
-            if self.bias.dim() == 2:
-                self.bias = self.bias.reshape(len(self.bias), *[1] * (t["data_in_0"].dim() - 3), -1)
+            if t["bias"].dim() == 2:
+                self.bias = self.bias.reshape(len(t["bias"]), *[1] * (t["data_in_0"].dim() - 3), -1)
         self.replaced = replaced
         stored = dict(replaced)
         if not (torch.is_grad_enabled() and any(value.requires_grad for value in t.values())):
             keys = {name: key_of(TABLES[name], at) for name, at in self.tables.items()}
             stored = {name: table(key) for name, key in keys.items() if key[2].width <= TABLE_BITS} | stored
-        self.stored = {name: as_carrier(entries, self.carrier) for name, entries in stored.items()}
+        self.stored = {name: as_carrier(entries, whole) for name, entries in stored.items()}
 
-    def _aligned(self, x: Tensor, dim: int, shifts: Sequence[int]) -> Tensor:
-        """Gate by gate what stands unit by unit, in the carrier, each gate shifted left by so many bits."""
+    def _aligned(self, x: Tensor, dim: int, shifts: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Gate by gate what stands unit by unit, in a carrier, each gate shifted left by so many bits."""
         by_gate = torch.unflatten(x, dim, (self.units, self.gates)).transpose(dim - 1, dim)
-        found = torch.empty(by_gate.shape, dtype=self.carrier, device=x.device).copy_(by_gate).flatten(dim - 1, dim)
+        if dtype is WIDE:
+            factors = Wide.listed([1 << left for left in shifts], (self.gates, *[1] * -dim), x.device)
+            return as_carrier(by_gate, dtype).mul_(factors).flatten(dim - 1, dim)  # type: ignore[arg-type]
+        found = torch.empty(by_gate.shape, dtype=dtype, device=x.device).copy_(by_gate).flatten(dim - 1, dim)
         at = 0
         for left, gates in itertools.groupby(shifts):
             size = len(list(gates)) * self.units
@@ -176,14 +183,14 @@ class Cell:
 
     def _steps(self, x: Tensor, before: Sequence[Tensor] | Tensor | None) -> tuple[Tensor, Tensor]:
         step = {"rnn_relu": self._relu, "rnn_tanh": self._tanh, "gru": self._gru, "lstm": self._lstm}
-        h = torch.zeros(*x.shape[:-2], self.units, dtype=self.carrier, device=x.device)
+        h = as_carrier(x.new_zeros(*x.shape[:-2], self.units), self.carrier)
         c, states, cells = h, [], []
         if before is not None:
             h, c = (as_carrier(each, self.carrier) for each in (before[0], before[1]))
         run = step[self.a.attributes["kind"]]
         size = max(1, x.shape[-2] * _ALIGNED // max(1, x.numel()))
         for several in torch.split(x.movedim(-2, 0), size):
-            for part in self._aligned(several, -1, self.given_shifts):
+            for part in self._aligned(several, -1, self.given_shifts, self.carrier):
                 found = run(part, h, c)
                 h, c = (as_carrier(each, self.carrier) for each in found)
                 states.append(found[0])
@@ -221,7 +228,7 @@ class Cell:
             note_look_up(place)
             if len(self.stored[memory]) > size:
                 place = place + torch.arange(len(x), device=x.device).reshape(-1, *[1] * (x.dim() - 1)) * size
-        return entry(self.stored[memory], place)
+        return as_carrier(entry(self.stored[memory], place), self.carrier)
 
     def _relu(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         exact = (self._dot(h) + x).clamp(min=0)

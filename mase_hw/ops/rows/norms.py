@@ -25,7 +25,8 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
 from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, port
 from mase_hw.layouts import Layout
-from mase_hw.numerics import WIDE, as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
+from mase_hw.numerics.wide import WIDE
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within

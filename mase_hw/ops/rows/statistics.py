@@ -21,7 +21,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic, wider
-from mase_hw.numerics.wide import Wide
+from mase_hw.numerics.wide import WIDE, Wide
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._elementwise import ElementwiseParams
@@ -143,7 +143,8 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
     source, target, size = a.formats["data_in_0"], a.formats["data_out_0"], x.shape[-1]
     width, correction = moment_width(source, size, function), correction_of(a.attributes)
     grow, _ = root_bits(a, width)
-    x = as_carrier(x, wider(torch.int64, carrier((1 << (width + 2 * grow)) * 4, wide=True)))
+    dtype = wider(torch.int64, carrier((1 << (width + 2 * grow)) * 4, wide=True))
+    x = as_carrier(x, dtype)
     moment, divisor = (x * x).sum(-1), 1
     if function != NORM:
         total = x.sum(-1)
@@ -153,8 +154,9 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
         frac = 2 * source.frac_width
         return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.rounding, a.overflow)
     frac = source.frac_width + grow + 1
-    if isinstance(moment, Wide):
-        roots = Wide.listed([_root(v << 2 * grow, divisor) for v in moment.integers()], moment.shape, moment.device)
+    if dtype is WIDE:
+        found = [_root(v << 2 * grow, divisor) for v in Wide.of(moment).integers()]
+        roots = Wide.listed(found, moment.shape, moment.device)
         return cast(roots, frac, target, a.rounding, a.overflow)
     whole = (moment << 2 * grow) // divisor
     root = torch.sqrt(whole.double()).to(torch.int64)

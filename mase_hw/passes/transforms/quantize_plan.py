@@ -16,6 +16,7 @@ from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedE
 from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
+from mase_hw.numerics import carrier, magnitude
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms import sign_weights as signs
@@ -267,7 +268,9 @@ class Planner:
         given = {key for key in specific if key.startswith("data_out_")}
         if op.exact is not None and not given and self._read_exactly(node):
             shapes = {name: tuple(t.shape) for name, t in self.graph.meta_of(node).common.args.tensors.items()}
-            return op.exact(formats, shapes), "exact, as its reader adds to it"
+            exact = op.exact(formats, shapes)
+            if carrier(magnitude(exact), wide=True).is_floating_point:  # else no value of the model holds it
+                return exact, "exact, as its reader adds to it"
         if op.default_out is not None:
             fmt, reason = op.default_out(formats), "as its input"
             if op.non_negative and frac is None and signed is None and fmt.signed and fmt.width > 1:
