@@ -306,6 +306,16 @@ def test_operations_of_new_versions(name: str) -> None:
     check(make(), shape, evaluated)
 
 
+@pytest.mark.parametrize("kind", [TensorProto.UINT8, TensorProto.INT8, TensorProto.INT16])
+def test_narrow_integers_that_are_only_converted(kind: int) -> None:
+    made = model([node("Cast", "x", "f", to=1), node("Mul", "f s", "y")], {"x": IMAGE}, {"s": np.float32(0.5)}, x=kind)
+    x = R.integers(0, 120, IMAGE).astype(helper.tensor_dtype_to_np_dtype(kind))
+    np.testing.assert_array_equal(import_model(made).model(torch.from_numpy(x)).numpy(), runtime(made, x))
+    doubled = [node("Add", "x x", "d"), node("Cast", "d", "f", to=1), node("Mul", "f s", "y")]
+    with pytest.raises(UnsupportedError, match="narrower integers that are only cast"):  # their sums would wrap
+        import_model(model(doubled, {"x": IMAGE}, {"s": np.float32(0.5)}, x=kind))
+
+
 def test_what_one_frame_alone_may_do() -> None:
     """A file for one frame takes its dimension away; the place of the frames is kept where there is one."""
     check(model([node("ReduceMean", "x", keepdims=0)], {"x": ROWS}), ROWS)

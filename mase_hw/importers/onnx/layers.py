@@ -92,6 +92,10 @@ def gemm(s: Step) -> Ref:
     if alpha != 1.0:
         weight = weight.float() * alpha
     weight = weight if turned_b else s.call(torch.permute, weight, (1, 0))
+    added = s.any(2) if s.has(2) else None
+    if isinstance(added, fx.Node):
+        made = linear(s, weight, None)
+        return s.call(torch.add, made, added if beta == 1.0 else s.call(torch.mul, added, beta))
     bias = s.maybe_known(2, "the bias")
     if bias is not None:
         if bias.numel() not in (1, weight.shape[0]):

@@ -39,7 +39,7 @@ def _sizes(
 
 
 def max_pool(s: Step) -> Ref:
-    """``MaxPool``; what torch computes too much, because it pads both sides alike, is cut off."""
+    """``MaxPool``; what torch computes too much, because it pads both sides alike, is cut off where that is all."""
     dims = len(s.shape()) - 2
     if len(s.node.outputs) > 1 and s.node.outputs[1]:
         raise Refused("the places of the maxima are a result")
@@ -58,10 +58,15 @@ def max_pool(s: Step) -> Ref:
         if all(a >= b for a, b in zip(sizes, wanted, strict=True)):
             made = s.call(_MAX[dims], s.data(), *whole)
             return made if sizes == tuple(wanted) else s.call(operator.getitem, made, _first(wanted))
-    raise Refused(
-        f"a padding of {pads} around windows of {kernel}",
-        "pad both sides alike: use a kernel of odd size, or a stride above 1",
-    )
+    # A border of its own, in which nothing is the largest.
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    if any(max(pair) >= r for pair, r in zip(pads, reach, strict=True)):
+        raise Refused(f"a padding of {pads} around windows of {kernel}", "pad by less than a window is wide")
+    ends = [(m - 1) * a + r for m, a, r in zip(wanted, stride, reach, strict=True)]
+    pairs = [(b, max(end - b - n, 0)) for b, end, n in zip(before, ends, s.shape()[2:], strict=True)]
+    border = [p for pair in reversed(pairs) for p in pair]
+    x = s.call(F.pad, s.data(), border, "constant", -math.inf)
+    return s.call(_MAX[dims], x, tuple(kernel), tuple(stride), 0, tuple(dilation))
 
 
 def _first(sizes: list[int]) -> tuple[slice, ...]:
@@ -78,7 +83,7 @@ def average_pool(s: Step) -> Ref:
         raise Refused(f"a window over data {list(s.shape())}, dilated by {dilation}")
     wanted = _sizes(s, kernel, stride, dilation, pads)
     x, padding, shares = s.data(), tuple(a for a, _ in pads), None
-    if any(a != b for a, b in pads):
+    if any(a != b or 2 * a > k for (a, b), k in zip(pads, kernel, strict=True)):
         border = [p for pair in reversed(pads) for p in pair]
         if not counted:
             ones = F.pad(torch.ones(1, 1, *s.shape()[2:]), border)

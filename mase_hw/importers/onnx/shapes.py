@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -190,13 +191,14 @@ def _left(s: Step) -> list[int]:
 def slices(s: Step) -> Ref:
     """``Slice``."""
     given = s.shape()
-    parts, turned = [slice(None)] * len(given), []
+    parts, turned, behind = [slice(None)] * len(given), list[int](), dict[int, Tensor]()
     for start, end, axis, step in _cut(s):
         if step == -1 and start in (-1, given[axis] - 1) and end < -given[axis]:
             turned.append(axis)
             continue
         if step < 1:
-            raise Refused(f"a slice backwards, from {start} to {end} by {step}")
+            behind[axis] = torch.tensor(range(*slice(start, end, step).indices(given[axis])), dtype=torch.long)
+            continue
         low, high, _ = slice(start, end).indices(given[axis])
         if (low, high, step) != (0, given[axis], 1):
             s.frame_axis(axis)
@@ -206,8 +208,10 @@ def slices(s: Step) -> Ref:
         while parts[-1] == slice(None):
             parts.pop()
         made = s.call(operator.getitem, made, tuple(parts))
-    for axis in turned:
+    for axis in (*turned, *behind):
         s.frame_axis(axis)
+    for axis, places in behind.items():
+        made = s.call(torch.index_select, made, axis, places)
     return s.sized(s.call(torch.flip, made, turned) if turned else made, _left)
 
 

@@ -25,6 +25,8 @@ from mase_hw.importers.onnx.elements import BFLOAT16, DTYPES, NIBBLES, nibbles
 OPSETS = range(6, 29)
 MOST_BYTES = 1 << 31
 """Bytes of a file: what the format itself can hold."""
+WIDE = (torch.float32, torch.int32, torch.int64)
+"""Types of numbers that inputs may have."""
 _MISSING = object()
 _SIZES = (
     "give the sizes of one frame: import_model(path, shapes={name: (1, ...)}); for the command line, in a function of "
@@ -217,7 +219,7 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
                 remedy=error.remedy or "the file is damaged: export it again",
             ) from error  # fmt: skip
     nodes = [_node(n, i, folder, versions) for i, n in enumerate(graph.node)]
-    inputs = _inputs(graph, stored, shapes or {}, name)
+    inputs = _inputs(graph, stored, nodes, shapes or {}, name)
     firsts = [v.type.tensor_type.shape.dim[:1] for v in graph.input if _text(v.name) in inputs]
     several = any(first and first[0].dim_value != 1 for first in firsts)
     return Source(name, opset, nodes, stored, inputs, [_text(o.name) for o in graph.output], several)
@@ -337,8 +339,19 @@ def _attribute(proto: Any, folder: Path | None, versions: Mapping[str, int]) -> 
     return Refused(f"the attribute {_text(proto.name)[:60]} is of a kind that is not known")
 
 
+def _converted(name: str, nodes: Sequence[Node]) -> bool:
+    """Whether a value is only converted to numbers of 32 or 64 bits: sums of narrow integers would wrap."""
+    readers = [node for node in nodes if name in node.reads]
+    casts = [n.attributes.get("to") if n.operation == "Cast" else None for n in readers]
+    return bool(casts) and all(c in [k for k, dtype in DTYPES.items() if dtype in WIDE] for c in casts)
+
+
 def _inputs(
-    graph: Any, stored: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], name: str
+    graph: Any,
+    stored: Mapping[str, Tensor],
+    nodes: Sequence[Node],
+    shapes: Mapping[str, tuple[int, ...]],
+    name: str,
 ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Inputs that are no stored tensors, with sizes for one frame."""
     found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
@@ -350,10 +363,14 @@ def _inputs(
     for key, value in values.items():
         kind, label = value.type.tensor_type, key[:120]
         dtype = DTYPES.get(kind.elem_type)
-        if dtype not in (torch.float32, torch.int32, torch.int64, torch.bool):
+        narrow = dtype in (torch.uint8, torch.int8, torch.int16) and _converted(key, nodes)
+        if not narrow and dtype not in (*WIDE, torch.bool):
             named = str(dtype).removeprefix("torch.") if dtype is not None else f"number {kind.elem_type}"
-            problems.append(f"{label}: elements of the type {named}; float32, int32, int64 and bool are known")
-            remedies["export the model so that it begins in float32 (or, for ids, in int32 or int64)"] = None
+            known = "float32, int32, int64 and bool are known, and narrower integers that are only cast to these"
+            problems.append(f"{label}: elements of the type {named}; {known}")
+            remedies[
+                "export the model so that it begins in float32 (for ids in int32 or int64), or with a Cast of its input"
+            ] = None
             continue
         if not kind.HasField("shape") and key not in shapes:
             problems.append(f"{label}: no shape")

@@ -21,12 +21,15 @@ from mase_hw.catalogue import Catalogue
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir.export import frames
 from mase_hw.ir.export.aten import MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, NotTaken, call_of, packet
+from mase_hw.ir.export.decompose import decomposed
 from mase_hw.ir.export.layers import Layers
 from mase_hw.ir.export.program import program_of
 from mase_hw.ir.export.recurrent import RECURRENT, write_recurrent
 from mase_hw.ir.faithful.same_function import describe, equal
 from mase_hw.user_code import user_code
 
+MOST_PAIRS = 1 << 20
+"""Elements, times those that are added to them, beyond which a sum of slices is no matrix any more."""
 _STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
 
@@ -186,9 +189,9 @@ class ProgramImport:
                 found, why = self._moved(node, name), ""
             except NotTaken as error:
                 found, why = None, str(error)
-            if found is None:
+            if found is None and not (not why and self._decomposed(node)):
                 self.problems.append((node.name, name if why else str(node.target), why))
-            else:
+            elif found is not None:
                 self.env[node] = found
 
     def _moved(self, node: fx.Node, name: str) -> Any:
@@ -204,6 +207,8 @@ class ProgramImport:
                 return self._shaped(node, name, source, tuple(given.shape), tuple(val.shape))
             if name == "index":
                 return self._indexed(node, source)
+            if name in ("scatter", "scatter_add"):
+                return self._scattered(node, source, name == "scatter_add")
             if name == "index_put":
                 return self._put(node, source, val.shape if isinstance(val, Tensor) else given.shape)
         if name in RECURRENT:
@@ -225,6 +230,27 @@ class ProgramImport:
             self.static[node] = self._computed(node)
             return self.value(node)
         return None if call is None else self.emit(call, node)
+
+    def _decomposed(self, node: fx.Node) -> bool:
+        """Write an operation as those that PyTorch itself decomposes it into; whether all of them are known."""
+        made = decomposed(node)
+        if made is None:
+            return False
+        before = len(self.problems)
+        places = iter(node.all_input_nodes)
+        for inner in made.nodes:
+            if inner.op == "placeholder":
+                source = next(places)
+                for values in (self.static, self.paths, self.env):
+                    if source in values:
+                        values[inner] = values[source]  # type: ignore[index]
+            elif inner.op == "call_function":
+                self._call(inner)
+            elif inner.op == "output" and len(self.problems) == before:
+                results = fx.node.map_arg(inner.args[0], self.value)
+                self.env[node] = tuple(results) if isinstance(results, list | tuple) else results
+        refused, self.problems = len(self.problems) > before, self.problems[:before]
+        return not refused
 
     def value(self, node: fx.Node) -> Any:
         """What stands for a node of the program in the graph: a node, or a number for a tensor without dimensions."""
@@ -353,12 +379,13 @@ class ProgramImport:
         at, (index, *more) = next(
             (k, [i for i in indices if i is not None]) for k, i in enumerate(indices) if i is not None
         )
-        if (node.args[3:] and node.args[3]) or more:
-            raise NotTaken("it adds to what is there, or has several indices: write slice by slice")
+        adds = bool(node.args[3:] and node.args[3])
+        if more:
+            raise NotTaken("it has several indices: write slice by slice")
         values, seen, x = node.args[2], index.meta["val"], self.value(source)
         assert isinstance(values, fx.Node)
         rank, given = len(shape) - at - seen.dim(), tuple(values.meta["val"].shape)
-        if seen.dtype is torch.bool and len(given) <= rank:
+        if seen.dtype is torch.bool and len(given) <= rank and not adds:
             mask = self.value(index)
             if rank or at:
                 mask = self.emit(
@@ -379,8 +406,58 @@ class ProgramImport:
             raise NotTaken("its values lack a dimension")
         else:
             part = self.emit(("call_method", "expand", (part, *frames.expanded(given, rows)), {}), node)
+        if adds:
+            return self._added(node, x, part, (at, len(shape) - 1), places % shape[at], shape[at])
         self._store(f"{node.name}_places", places % shape[at])
         return self.emit(("call_function", torch.index_copy, (x, at, self._get(f"{node.name}_places"), part), {}), node)
+
+    def _added(self, node: fx.Node, x: fx.Node, part: fx.Node, dims: tuple[int, int], at: Tensor, size: int) -> fx.Node:
+        """A tensor to which slices are added at places that are known: sums of slices, as a linear layer of ones."""
+        (dim, last), places = dims, at
+        if len(places) * size > MOST_PAIRS:
+            raise NotTaken(f"sums of more than {MOST_PAIRS} pairs of elements: write it as a product with a matrix")
+        self._store(f"{node.name}_sums", F.one_hot(places, size).T.to(torch.float32))
+        sums = self._get(f"{node.name}_sums")
+        turned = part if dim == last else self.emit(("call_function", torch.transpose, (part, dim, last), {}), node)
+        made = self.emit(("call_function", F.linear, (turned, sums), {}), node)
+        made = made if dim == last else self.emit(("call_function", torch.transpose, (made, dim, last), {}), node)
+        return self.emit(("call_function", torch.add, (x, made), {}), node)
+
+    def _scattered(self, node: fx.Node, source: fx.Node, adds: bool) -> fx.Node:
+        """``scatter`` and ``scatter_add`` of data at places that are known, within a frame."""
+        (dim, index, values), data = node.args[1:4], self.is_data(source)
+        places, shape = self.static.get(index), tuple(node.meta["val"].shape)  # type: ignore[arg-type]
+        if not isinstance(places, Tensor) or not isinstance(values, fx.Node) or not self.is_data(values):
+            raise NotTaken("its places depend on data, or its values do not: torch.where has one for each element")
+        assert isinstance(dim, int)
+        dim %= len(shape)
+        if not dim or node.kwargs or shape[0] != 1 or not places.numel():
+            raise NotTaken("it works along the frames, or reduces in another way than by a sum")
+        x, part = self.value(source), self.value(values)
+        if tuple(values.meta["val"].shape) != tuple(places.shape):
+            kept = (slice(None), *(slice(n) for n in places.shape[1:]))
+            part = self.emit(("call_function", operator.getitem, (part, kept), {}), node)
+        rows = places.movedim(dim, 0).reshape(places.shape[dim], -1)
+        whole = all(a == b for d, (a, b) in enumerate(zip(places.shape, shape, strict=True)) if d != dim)
+        last, size, at, flat = len(shape) - 1, shape[dim], rows[:, 0], not (whole and bool((rows == rows[:, :1]).all()))
+        if flat:  # element by element
+            size = math.prod(shape)
+            at = torch.arange(size).reshape(shape).gather(dim, places).reshape(-1)
+            x, part = (
+                self.emit(("call_function", torch.reshape, (v, (-1, n)), {}), node)
+                for v, n in ((x, size), (part, at.numel()))
+            )
+            dim = last = 1
+        if not adds and not data:  # sums with zeros at these places
+            self._store(f"{node.name}_kept", self.attribute(str(x.target)).index_fill(dim, at, 0))
+            x = self._get(f"{node.name}_kept")
+        if adds or not data:
+            made = self._added(node, x, part, (dim, last), at, size)
+        else:
+            self._store(f"{node.name}_places", at)
+            at_places = self._get(f"{node.name}_places")
+            made = self.emit(("call_function", torch.index_copy, (x, dim, at_places, part), {}), node)
+        return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node) if flat else made
 
     def _joined(self, node: fx.Node) -> fx.Node | None:
         """Data and stored tensors one after the other: zeros in the place of what is stored, to which it is added."""

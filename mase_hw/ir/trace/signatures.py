@@ -177,8 +177,8 @@ def fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], bo
         return isinstance(value, list | tuple | fx.Node)
     if wants is str:
         return isinstance(value, str)
-    if wants is bool and isinstance(value, int | float):
-        return isinstance(value, bool)  # else var(x, 1) would be one with unbiased=1
+    if wants is bool and isinstance(value, int | float | list | tuple):
+        return isinstance(value, bool)  # else var(x, 1), or var(x, [1]), would be one with unbiased=1
     if value is None or wants is inspect.Parameter.empty:
         return True
     if isinstance(value, torch.device):

@@ -286,6 +286,19 @@ def _cases(function: int) -> Callable[[], list[Case]]:
     return {VAR: var, STD: std, NORM: norm}[function]
 
 
+def _order(node: str, attributes: Mapping[str, Any]) -> None:
+    order = attributes.get("p", attributes.get("ord", 2))
+    if order not in (2, "fro", None):
+        raise UnsupportedError(
+            "a norm of another order than 2 is written as powers and a sum, which needs a positive order",
+            node=node,
+            field="p",
+            got=order,
+            expected="a positive number or math.inf, and dimensions without that of frames",
+            remedy="write the least magnitude as x.abs().amin(dim), and the number of elements that are not 0 as a sum",
+        )
+
+
 def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> OpDef:
     return OpDef(
         name=name,
@@ -309,5 +322,5 @@ def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> Op
 OPS = (
     _op("var", VAR, RowVar, functions=(torch.var,), methods=("var",)),
     _op("std", STD, RowStd, functions=(torch.std,), methods=("std",)),
-    _op("norm", NORM, RowNorm, functions=(torch.norm, torch.linalg.vector_norm), methods=("norm",)),
+    _op("norm", NORM, RowNorm, functions=(torch.norm, torch.linalg.vector_norm), methods=("norm",), check=_order),
 )

@@ -166,16 +166,21 @@ def std(call: Call) -> nn.Module | None:
 
 
 class Magnitudes(nn.Module):
-    """The sum of the magnitudes of vectors, or the largest of them."""
+    """The norm of vectors of any positive order, the infinite one included."""
 
-    def __init__(self, dims: tuple[int, ...], keep: bool, largest: bool) -> None:
+    def __init__(self, dims: tuple[int, ...], keep: bool, order: float) -> None:
         super().__init__()
-        self.dims, self.keep, self.largest = dims, keep, largest
+        self.dims, self.keep, self.order = dims, keep, order
 
     def forward(self, x: Tensor) -> Tensor:
         """The tensor that was reduced."""
         y = x.abs()
-        return y.amax(self.dims, keepdim=self.keep) if self.largest else y.sum(self.dims, keepdim=self.keep)
+        if self.order == math.inf:
+            return y.amax(self.dims, keepdim=self.keep)
+        if self.order == 1:
+            return y.sum(self.dims, keepdim=self.keep)
+        powers: Tensor = (y**self.order).sum(self.dims, keepdim=self.keep)
+        return powers ** (1 / self.order)
 
 
 class LogSumExp(nn.Module):
@@ -194,14 +199,14 @@ class LogSumExp(nn.Module):
 
 
 def norm(call: Call) -> nn.Module | None:
-    """Norms of vectors of order 1, 2 and infinity."""
+    """Norms of vectors of any positive order."""
     order = call.attributes.get("p", call.attributes.get("ord", 2))
     if order in (2, "fro", None):
         return _reduced(call, RowNorm)
     dims = _moment_dims(call)
-    if dims is None or order not in (1, math.inf):
+    if dims is None or not isinstance(order, int | float) or not order > 0:
         return None
-    return Magnitudes(dims, bool(call.attributes.get("keepdim", False)), order == math.inf)
+    return Magnitudes(dims, bool(call.attributes.get("keepdim", False)), order)
 
 
 def logsumexp(call: Call) -> nn.Module | None:

@@ -218,7 +218,7 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
         name = str(graph.meta_of(node).common.mase_op)
         if (name in MOVES and _move(graph, node)) or (name in JOINS and _join(graph, node, JOINS[name])):
             lowered[node.name] = name
-        elif lower_reduction(graph, node, _floats(graph, node)):
+        elif lower_reduction(graph, node, _floats(graph, node) or _data_inputs(graph, node)):
             lowered[node.name] = name
             if not graph.holds(node):
                 continue
