@@ -13,13 +13,16 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import ConfigError, ToolError
+from mase_hw.errors import ConfigError, ToolError, suggest
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.importers.graph import Marker, Writer
 from mase_hw.importers.settle import settle, settle_around
 from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME, SOURCE_NAMES, SOURCE_OUTPUTS
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.export import is_program
+from mase_hw.ops.cast import passed_on
 from mase_hw.plugins import plugins
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
@@ -58,6 +61,7 @@ def import_model(
     host: bool = False,
     name: str | None = None,
     layout: Literal["NCHW", "NHWC"] | None = None,
+    inputs: Mapping[str, FixedFormat] | None = None,
 ) -> MaseGraph:
     """Take a model of another tool.
 
@@ -75,6 +79,8 @@ def import_model(
         name: What the model is called, in files of diagnostics for example; by the source if None.
         layout: How images lie in the caller's arrays: inputs and results of four sizes are taken and given so. As in
             the file if None.
+        inputs: Of a file that is quantised, formats in which inputs come that it leaves in float, by name: pixels from
+            0 to 1, for example, are ``ScaledFormat.make(8, 1 / 255, signed=False)``.
 
     Raises:
         ConfigError: If the file cannot be read, is of no known kind, or has no such values; if ``layout`` is unknown
@@ -103,9 +109,10 @@ def import_model(
         )
     sizes = None if shapes is None else {str(k): tuple(int(n) for n in v) for k, v in shapes.items()}
     module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes, outputs, host)
-    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     drawn = torch.Generator().manual_seed(0)
-    example = {str(n.target): _example(writer.like(n), drawn) for n in inputs}
+    example = {str(n.target): _example(writer.like(n), drawn) for n in placeholders}
+    _enter(module, writer, inputs or {})
     quantised = writer.markers or writer.quantised
     if layout is not None and layout != NATIVE[room]:
         if quantised:
@@ -120,6 +127,27 @@ def import_model(
     graph.meta |= {} if name is None else {MODEL_NAME: name}
     graph.example = example
     return graph
+
+
+def _enter(module: fx.GraphModule, writer: Writer, formats: Mapping[str, FixedFormat]) -> None:
+    """Quantise inputs of a model right where they enter, as the caller says.
+
+    Raises:
+        ConfigError: If the model has no such input.
+    """
+    named = {writer.sources[n.name]: n for n in module.graph.nodes if n.op == "placeholder"}
+    for name, fmt in formats.items():
+        if name not in named:
+            hint = suggest(name, named)
+            raise ConfigError("the model has no such input", field="inputs", got=name, expected=hint)
+        node = named[name]
+        with module.graph.inserting_after(node):
+            made = module.graph.call_function(passed_on, (node,))
+        node.replace_all_uses_with(made, lambda user, own=made: user is not own)
+        writer.sources[made.name] = name
+        writer.markers[made.name] = Marker(fmt, Rounding.HALF_EVEN)
+        writer.integers |= isinstance(fmt, ScaledFormat)
+    module.recompile()
 
 
 def _of_plugin(read: Any, path: Path, options: Mapping[str, Any], name: str | None) -> MaseGraph:

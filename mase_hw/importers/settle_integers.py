@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+import torch
 from torch import Tensor, fx
 
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, as_scaled
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, as_scaled, steps_of
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.graph import ON_HOST, Known, Marker, Refused, exact_format, marker_of_input, plan_each
 from mase_hw.ir import MaseGraph
@@ -30,6 +31,8 @@ from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, o
 _BEHIND = f"quantise its result, so that the file says its scale, or {ON_HOST}"
 _ROUNDED = 2.0**-22
 """How far a product of a scale and an integer may be from that product in float32."""
+_SIDES = {"ge_number": math.floor, "lt_number": math.floor, "gt_number": math.ceil, "le_number": math.ceil}
+"""Comparisons of an integer plus a number with 0, and the integer with which they give the same."""
 _BEFORE = "put a quantisation before it (a Quant, or a QuantizeLinear and a DequantizeLinear)"
 
 
@@ -218,14 +221,26 @@ class Integers:
                 self.given.table(node, source, self._values(source, [*before, node]), want, how)
                 self.given.spent.update(before)
             return bool(before) or alone
+        if not _of_one_value(op, operands) or not narrow:
+            return False
         readers = list(node.users)
         then = self.graph.op_of(readers[0]) if len(readers) == 1 else None
-        if then is None or not _of_one_value(op, operands) or not narrow:
-            return False
-        if not _of_one_value(then, operands_of(self.graph, readers[0], then)):
-            return False
+        if then is None or not _of_one_value(then, operands_of(self.graph, readers[0], then)):
+            return bool(before) and self._exact_end(node, source, before)
         self.runs[node] = source, [*before, node]
         self.given.formats[node.name] = self.given.formats[source.name]
+        return True
+
+    def _exact_end(self, node: fx.Node, source: fx.Node, before: Sequence[fx.Node]) -> bool:
+        """End a run that nothing quantises where its results are exact in fixed point of hardly more bits."""
+        values = self._values(source, [*before, node])
+        if not bool(values.isfinite().all()) or not torch.equal(values, values.float().double()):
+            return False
+        fmt = as_scaled(exact_format(values))
+        if fmt.width > self.given.data(source).width + 1:
+            return False
+        self.given.table(node, source, values, fmt)
+        self.given.spent.update(before)
         return True
 
     def _values(self, source: fx.Node, run: Sequence[fx.Node]) -> Tensor:
@@ -298,15 +313,34 @@ class Integers:
         if fmt.per_channel and fmt.axis != 0:
             raise Refused("its weights have a scale for each of what is not its outputs", "quantise each output alone")
         weight, bias = Stored(parameters["weight"], fmt), parameters.get("bias")
-        said = known["bias"] if bias is not None else Known()
+        added: Stored | None = None
+        if bias is not None:
+            said = known["bias"]
+            added = Stored(bias if said.exact is None else said.exact, said.integers, said.every)
+            added = self._only_signs(node, added, fmt)
         self.given.sums(
             node,
             weight,
-            None if bias is None else Stored(bias if said.exact is None else said.exact, said.integers, said.every),
+            added,
             None if marker is None else as_scaled(marker.fmt),
             None if marker is None else marker.requantizing,
             reader=self._requantising_reader(node),
         )
+
+    def _only_signs(self, node: fx.Node, bias: Stored, weight: ScaledFormat) -> Stored:
+        """A bias as integers where one comparison with 0 reads the sums: the next one by which no sum changes sides."""
+        readers = list(node.users)
+        op = self.graph.op_of(readers[0]) if len(readers) == 1 else None
+        number = self.graph.meta_of(readers[0]).common.args.get("number") if op is not None else None
+        towards = _SIDES.get(op.name) if op is not None and number == 0 else None
+        if towards is None or bias.fmt is not None:
+            return bias
+        (step,) = steps_of(self.given.data(data_inputs(self.graph, node)[0]))
+        products = [step * each for each in steps_of(weight)]
+        values = bias.values.detach().double().tolist()
+        products = products * (len(values) // len(products))
+        found = [towards(Fraction(b) / p) * float(p) for b, p in zip(values, products, strict=True)]
+        return Stored(torch.tensor(found, dtype=torch.float64))
 
     def _made_of(self, weight: Tensor, *, channels: bool = True) -> ScaledFormat | None:
         """The format of numbers that were made of stored integers, such as weights of a transposed convolution.

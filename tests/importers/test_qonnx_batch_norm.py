@@ -10,6 +10,7 @@ import torch
 
 import mase_hw
 from mase_hw.errors import UnsupportedError
+from mase_hw.nn import Quantized
 from tests.importers.qonnx_networks import Net
 
 EPSILON = 1e-5
@@ -154,6 +155,32 @@ def test_all_sums_of_many_channels(seed: int, mode: str) -> None:
         want = [min(max(rounded(a * int(total) + b, by, mode), low), high) for total in codes * weights[c]]
         differ += int((np.rint(found[:, c]) != want).sum())
     assert differ == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_signs_of_all_sums(seed: int) -> None:
+    """The sign that a binary layer ends in, for shifts that are whole numbers of products, and next to them."""
+    channels = 96
+    n = Net(seed, 1, 1)
+    n.quant(0, 7, scale=1.0)
+    weight = n.weight(0, BITS, channels, 1, scale=0.5 if seed else 0.3)
+    n.add("Gemm", weight, transB=1)
+    power = 2.0 ** n.r.integers(-3, 4, channels) * n.r.choice([-1, 1], channels)
+    near = n.r.integers(-200, 200, channels) * 0.5 + n.r.choice([0, 0, 2.0**-18, -(2.0**-18)], channels)
+    given = {"scale": power, "mean": near, "bias": [0] * channels, "var": [1] * channels, "epsilon": 0.0}
+    factors, shifts = norm(n, channels, **(given if seed else {}))
+    n.add("BipolarQuant", n.store(np.float32(1)), domain="qonnx.custom_op.general")
+    stored = next(v for v in n.stored.values() if v.shape == (channels, 1)).astype(np.float64)
+    unit = step(0.5 if seed else 0.3)
+    weights = np.rint(stored / float(unit)).clip(-7, 7)[:, 0].astype(int)
+    codes = np.arange(-64, 64)
+    graph = mase_hw.import_model(n.model())
+    found = graph.model(torch.from_numpy(codes).float()[:, None]).detach().numpy()
+    want = [[1 if f * (int(w * c) * unit) + t >= 0 else -1 for w, f, t in zip(weights, factors, shifts, strict=True)]
+            for c in codes]  # fmt: skip
+    np.testing.assert_array_equal(found, want)
+    layer = next(m for m in graph.model.modules() if isinstance(m, Quantized) and m.op.name == "linear")
+    assert layer.arithmetic.formats["data_out_0"].width <= 16  # no finer than its products
 
 
 def grid(value: Any, scale: float, bits: int = 8) -> Any:

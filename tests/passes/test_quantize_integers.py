@@ -114,28 +114,6 @@ def test_families_meet() -> None:
     assert info["casts"] and all(found[name].op.name == "requantize" for name in info["casts"])
 
 
-def test_what_cannot_is_refused_at_once() -> None:
-    """Every node by name, and the graph is as it was."""
-
-    class Functions(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(4, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = torch.sigmoid(self.fc(x))  # which is a table
-            return torch.log_softmax(torch.cumsum(x, 1), 1)
-
-    graph = calibrated(Functions(), torch.randn(8, 4))
-    before = str(graph.fx_graph)
-    with pytest.raises(UnsupportedError, match="cannot be computed with scaled integers") as info:
-        quantize_transform_pass(graph, integers())
-    said = str(info.value)
-    assert all(name in said for name in ("log_softmax", "cumsum", 'config.name = "fixed"'))
-    assert "sigmoid" not in said
-    assert str(graph.fx_graph) == before
-
-
 def test_a_missing_width_is_refused() -> None:
     config = {"default": {"config": {"name": "integer", "data_in_width": 8, "data_out_width": 8}}}
     with pytest.raises(ConfigError, match="no width for weight") as info:

@@ -144,7 +144,7 @@ def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -
         return ""
     out = formats["data_out_0"]
     plain = all(isinstance(fmt, ScaledFormat) and not (fmt.per_channel or fmt.zero_point) for fmt in others)
-    if not plain or "weight" not in formats or out.limits != ((out.mantissas.min_mantissa, out.mantissas.max_mantissa),):
+    if not plain or "weight" not in formats or (isinstance(out, ScaledFormat) and out.lows):
         return "all but its data in fixed point, or with one scale and without a zero point and limits; requantise them"
     if any(math.frexp(fmt.scale / out.scale)[0] != 0.5 for fmt in others):
         return "a weight and a bias whose steps are that of the result times powers of two"

@@ -9,6 +9,7 @@ from torch import fx
 
 from mase_hw.catalogue import Hardware
 from mase_hw.errors import GraphError, MaseHwError
+from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.metadata import HardwareMetadata, TensorMetadata
 from mase_hw.passes.analysis.statistics import STATISTICS
@@ -91,5 +92,12 @@ def _check_parameters(where: str, hardware: HardwareMetadata, op: Hardware, tens
         if sizes[0] != sizes[1] and not repeated:
             raise broken(f"{where}.verilog_param", f"port {port.name} has another size", list(port.shape), tensor.shape)
         for fmt in (port.fmt, arithmetic.formats.get(port.name, port.fmt)):
-            if tensor.fmt is None or fmt.mantissas != tensor.fmt.mantissas:
+            if tensor.fmt is None or not _same_mantissas(fmt, tensor.fmt):
                 raise broken(f"{where}.verilog_param", f"port {port.name} has another format", fmt, tensor.fmt)
+
+
+def _same_mantissas(port: FixedFormat, tensor: FixedFormat) -> bool:
+    """Whether a port carries the mantissas of a tensor; where the point of scaled integers is, only the op knows."""
+    if isinstance(tensor, ScaledFormat):
+        return (port.width, port.signed) == (tensor.width, tensor.signed)
+    return port.mantissas == tensor.mantissas

@@ -33,8 +33,8 @@ def fixed_for(fmt: FixedFormat, guard: int = GUARD) -> FixedFormat:
     if not isinstance(fmt, ScaledFormat):
         return fmt
     step = steps_of(fmt)[0]
-    ends = ((end - fmt.zero_point) * step for end in (fmt.min_mantissa, fmt.max_mantissa))
-    return _covering(*ends, step, guard)
+    low, high = ((end - fmt.zero_point) * step for end in (fmt.min_mantissa, fmt.max_mantissa))
+    return _covering(low, high, step, guard)
 
 
 def formats_around(

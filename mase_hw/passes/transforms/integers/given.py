@@ -340,7 +340,8 @@ class GivenIntegers:
         op, operands = self._op(node)
         how = Requantizing() if how is None else how
         exact, once = shares_for(result)
-        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), "data_out_0": exact}
+        masks = {f"data_in_{i}": self.data(source).centred for i, source in enumerate(operands.inputs) if i}
+        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), **masks, "data_out_0": exact}
         rounding = how.rounding if once else Rounding.HALF_EVEN
         self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how, rounding)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
@@ -26,6 +27,7 @@ from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, step
 from mase_hw.passes.transforms.integers.sums import Stored, shares_of, sums_of
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.passes.transforms.quantize_formats import from_statistics as fixed_from_statistics
 from mase_hw.passes.transforms.quantize_operands import Operands, ends_of, leaves, parameters_of, passes_out
 
 
@@ -91,7 +93,7 @@ def plan_scaled(
     if op.scaled.kind == "steps":
         return planner.steps(op, operands.inputs[0], attributes)
     if op.scaled.kind == "shares":
-        return planner.shares(op, operands.inputs[0], attributes)
+        return planner.shares(op, operands.inputs, attributes)
     if op.scaled.kind == "slopes":
         return planner.slopes(op, operands.inputs[0], attributes)
     if op.scaled.kind == "total":
@@ -133,6 +135,17 @@ class _Planner:
         fmt, reason = from_statistics(statistics, bits, self.config.of(name)[2], affine)
         self.decided(name, fmt, reason)
         return fmt
+
+    def requantised(self) -> FixedFormat:
+        """The format behind exact numbers: in fixed point where all that reads them keeps a state in that."""
+        graph, width = self.around.graph, self._out_width()
+        readers = [graph.op_of(user) for user in self.node.users]
+        if not readers or any(op is None or op.inner is None for op in readers):
+            return self.observed("data_out_0", width)
+        statistics = self.around.statistics(self.node, "data_out_0")
+        made = fixed_from_statistics(self.node.name, "data_out_0", self.config, width, statistics)
+        self.decisions["data_out_0"] = made
+        return made.fmt
 
     def taken(self, name: str, source: fx.Node) -> FixedFormat:
         """The format of an input: as it is given if the bits fit, else from its range."""
@@ -209,7 +222,7 @@ class _Planner:
             self.decided("bias", formats["bias"], "at the scale of the products, as wide as its integers are")
         kept = _reader_clamps(self.around, node)
         self.at_zero = False  # of the data, not of the result
-        result = formats["data_out_0"] if kept else self.observed("data_out_0", self._out_width())
+        result = formats["data_out_0"] if kept else self.requantised()
         self.decided("data_out_0", formats["data_out_0"], "exact, at the scale of the products")
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
 
@@ -223,7 +236,7 @@ class _Planner:
             have.append(self._stored(op.constant, operands))
         x, y = (fmt for fmt in have if isinstance(fmt, ScaledFormat))
         kept = _reader_clamps(self.around, self.node)
-        result = None if kept else self.observed("data_out_0", self._out_width())
+        result = None if kept else self.requantised()
         if self.use.kind == "product":
             made = product_of(x, y, constant=stored)
             if self.use.sums is not None:
@@ -246,7 +259,7 @@ class _Planner:
         count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
         kept = _reader_clamps(self.around, self.node)
         exact = total_of(data, count)
-        result = exact if kept else self.observed("data_out_0", self._out_width())
+        result = exact if kept else self.requantised()
         self.decided("data_out_0", exact, "exact, at the scale of its data")
         arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": exact}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
@@ -286,13 +299,22 @@ class _Planner:
             self.decided(name, fmt, reason)
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
 
-    def shares(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
-        """Shares of 1, which need no range."""
-        data, width = self._data(source), self._out_width()
+    def shares(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, object]) -> ScaledPlan:
+        """Shares of 1, which need no range; a second input is a mask."""
+        data, width = self._data(inputs[0]), self._out_width()
         fmt = shares_of(width, bool(self.config.of("data_out_0")[2]) and width > 1)
         self.decided("data_out_0", fmt, "shares of 1")
-        arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": fmt}, attributes)
+        masks = {f"data_in_{i}": self._mask(f"data_in_{i}", source) for i, source in enumerate(inputs) if i}
+        arithmetic = self._arithmetic({"data_in_0": data, **masks, "data_out_0": fmt}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, fmt)
+
+    def _mask(self, name: str, source: fx.Node) -> FixedFormat:
+        """The format of what only matters as 0 or not: as it comes, less a zero point."""
+        have = self.around.formats.get(source.name)
+        if have is None:
+            truth = self.around.graph.tensor(source, "data_out_0").torch_dtype is torch.bool
+            have = FixedFormat(1, 0, signed=False) if truth else self.observed(name)
+        return self.decided(name, have.centred if isinstance(have, ScaledFormat) else have, "only whether it is 0")
 
     def _data(self, source: fx.Node) -> ScaledFormat:
         data = self.taken("data_in_0", source)
