@@ -15,11 +15,13 @@ from mase_hw.compiler.config import CompileConfig, load_config
 from mase_hw.compiler.quantised_graph import Tell, entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
+from mase_hw.compiler.torch_threads import torch_threads
 from mase_hw.cost.devices import available
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import MaseHwError
+from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import values_of
 from mase_hw.ir.faithful.surroundings import ordinary
@@ -74,7 +76,7 @@ def check(
     there, block_bits = available(device, limits or {})
     batches = None if calibration is None else list(itertools.islice(calibration, 1))
     found = _Search(settings, custom_ops, progress or (lambda _: None))
-    with ordinary():
+    with ordinary(), set_aside(), torch_threads(data=False):
         found.run(model, example_inputs, batches)
     manifest = None if found.graph is None else bundle_of(found.graph).manifest
     family = family_of(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import mase_hw
 from mase_hw import cli
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
+from mase_hw.host.process import SELDOM
 from mase_hw.ir.evaluate import values_of
 from mase_hw.preflight.cut import without
 from mase_hw.preflight.result import Check
@@ -57,6 +59,20 @@ def sequential() -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
     return model.eval(), torch.randn(1, 2, 6, 6)
+
+
+def test_garbage_and_threads_cost_no_more_than_in_compile() -> None:
+    """Networks of beats are a million objects: looking at all of them again and again took a quarter of the time."""
+    given = gc.get_threshold(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        during: list[tuple[int, int]] = []
+        mase_hw.check(*sequential(), progress=lambda _: during.append((gc.get_threshold()[2], torch.get_num_threads())))
+        after = gc.get_threshold(), torch.get_num_threads()
+    finally:
+        torch.set_num_threads(given[1])
+    assert set(during) == {(SELDOM, 1)}
+    assert after == (given[0], 2)
 
 
 @pytest.fixture(scope="module")
