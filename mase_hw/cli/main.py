@@ -44,6 +44,7 @@ COMMANDS = (
     "env",
     "regress",
     "synth",
+    "weights",
     "system",
     "soc",
     "lint",

@@ -19,7 +19,8 @@ from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.library import content
+from mase_hw.hardware.image import LOADED, ROM
+from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
@@ -27,6 +28,8 @@ from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
+LOADING = ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv")
+"""What a design has whose parameters are loaded."""
 
 
 @dataclasses.dataclass
@@ -122,7 +125,7 @@ class NetlistBuilder:
                 source = self._sources[pin] = _Source(pin, stream, node.name)
                 self._of_node[node.name, port.name] = source
             elif port.name in facets.static:
-                self._rom(node, port).uses.append(_Use(pin, port))
+                self._memory(node, port).uses.append(_Use(pin, port))
             elif port.name in producers:
                 self._use(producers[port.name], _Use(pin, port, want=layouts.get(port.name)))
             else:
@@ -236,19 +239,24 @@ class NetlistBuilder:
             self.netlist.outputs.append(stream)
             source.uses.append(_Use(Pin(TOP, stream.name), stream, result.name, layout, layout))
 
-    def _rom(self, node: fx.Node, port: Stream) -> _Source:
+    def _memory(self, node: fx.Node, port: Stream) -> _Source:
+        """What streams a parameter: a ROM, or a memory that is loaded."""
         name = f"{node.name}_{port.name}"
         out = _word_port("out", port.beats, port.bits)
+        kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
         parameters: dict[str, int | str] = {
             "WIDTH": port.bits,
             "DEPTH": port.beats,
+            **({"BANKS": kept["banks"]} if "banks" in kept else {}),
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
         }
-        parameters |= kept_where(self.graph.meta_of(node).hardware.interface.get(port.name, {}))
-        instance = Instance(self._free(f"u_{name}"), "rom_source", parameters, (out,), node.name, "rom_source")
+        parameters |= kept_where(kept)
+        module = LOADED if "banks" in kept else ROM
+        instance = Instance(self._free(f"u_{name}"), module, parameters, (out,), node.name, module)
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
-        self._file("lib/rom_source.sv")
+        for file in with_dependences((f"lib/{module}.sv",) if module == ROM else LOADING):
+            self._file(file)
         source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
         return source
 
@@ -356,11 +364,12 @@ class NetlistBuilder:
 
 
 def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:
-    """Parameters of a ROM that say where it is kept, from the metadata; none if that was not chosen."""
+    """Parameters of a memory that say where it is kept, from the metadata; none if that was not chosen."""
     if "registers" not in kept:
         return {}
     # No block RAM is read without a clock: nothing need be said of a ROM that is.
-    style = "block" if kept["storage"] == "BRAM" else "logic" if kept["registers"] else "auto"
+    look_up = "distributed" if "banks" in kept else "logic" if kept["registers"] else "auto"
+    style = "block" if kept["storage"] == "BRAM" else look_up
     return {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
 
 

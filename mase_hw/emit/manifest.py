@@ -10,6 +10,7 @@ import msgspec
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
+from mase_hw.emit.bundle import own_digest
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
@@ -52,8 +53,7 @@ def describe_design(
             entry["work"] = op.hardware.work(params)
             entry["multipliers"] = op.hardware.multipliers(params)
         nodes.append(entry)
-    return {
-        "generator": {"mase_hw": __version__},
+    described = {
         "top": netlist.name,
         "clock": "clk",
         "reset": {"name": "rst", "active": "high", "synchronous": True},
@@ -88,6 +88,16 @@ def describe_design(
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
+    return {"generator": {"mase_hw": __version__}, **described, **_image(netlist, described)}
+
+
+def _image(netlist: Netlist, described: Mapping[str, Any]) -> dict[str, Any]:
+    """What the design takes that loads its parameters, if it does."""
+    loaded = netlist.loaded
+    if not loaded:
+        return {}
+    words, banks = sum(part.words for _, part in loaded), loaded[0][0].parameters["BANKS"]
+    return {"image": {"design": own_digest(described)[:8], "words": words, "banks": banks}}
 
 
 def custom_name(op: OpDef) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
+from mase_hw.hardware.image import LOADED, Part
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
 
@@ -175,6 +176,15 @@ class Netlist:
     def tables(self) -> list[tuple[Instance, str, Memory]]:
         """Every memory inside a module: the instance, the file below ``mem``, the content."""
         return [(i, file, memory) for i in self.instances for file, memory in i.memories.values()]
+
+    @property
+    def loaded(self) -> list[tuple[Instance, Part]]:
+        """The memories that are loaded while the design runs, in the order in which they are."""
+        found = (i for i in self.instances if i.module == LOADED)
+        return [
+            (i, Part(f"mem/{self.memories[i.name]}", int(i.parameters["DEPTH"]), int(i.parameters["WIDTH"])))
+            for i in found
+        ]
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

@@ -134,7 +134,10 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     bundle = graph.meta["bundle"] = Bundle()
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
-    bundle.add(f"rtl/{netlist.name}.sv", render_top(netlist, schedule, needed(netlist, graph.catalogue)))
+    bundle.add(
+        f"rtl/{netlist.name}.sv",
+        render_top(netlist, schedule, needed(netlist, graph.catalogue), bundle.manifest.get("image")),
+    )
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
     graph.meta.pop(VECTORS, None)  # what they show was measured on another netlist
     return graph, {**write_bundle(graph, args), "timing": bundle.manifest["timing"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mase_hw._version import __version__
@@ -12,6 +12,8 @@ from mase_hw.hardware.library import environment
 from mase_hw.opdef import Generated
 from mase_hw.streams import Stream
 
+LOAD_BUS = ("bank", "load_begin", "load_next", "load_back", "load_data")
+"""What every memory that is loaded is told."""
 HEADER_WITH_MEMORY = """\
 module {} #(
     // Folder of the memory files, seen from where the tool runs.
@@ -30,20 +32,26 @@ def describe(stream: Stream) -> str:
     )
 
 
-def render_top(netlist: Netlist, schedule: Schedule, needs: Iterable[tuple[str, str, int]]) -> str:
+def render_top(
+    netlist: Netlist,
+    schedule: Schedule,
+    needs: Iterable[tuple[str, str, int]],
+    image: Mapping[str, Any] | None = None,
+) -> str:
     """Render the top level.
 
     Args:
         netlist: A verified netlist.
         schedule: Its predicted timing, for the header.
         needs: Of :func:`mase_hw.emit.causality.needed`.
+        image: What the manifest says of parameters that are loaded.
 
     Returns:
         SystemVerilog text.
     """
     template = environment().get_template("top/top.sv.j2")
     ports = [*netlist.inputs, *netlist.outputs]
-    drives_mem = [*(i.name for i in netlist.instances if i.op == "rom_source"), *netlist.tables]
+    drives_mem = [*netlist.memories, *netlist.tables]
     return template.render(
         version=__version__,
         name=netlist.name,
@@ -58,6 +66,9 @@ def render_top(netlist: Netlist, schedule: Schedule, needs: Iterable[tuple[str, 
         ports=[_port(s) for s in ports],
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
+        loading=None if image is None else _loading(netlist, image),
+        reset="rst" if image is None else "parameters_core_rst",
+        joined=_joined,
         drained=[_port(s) for s in netlist.inputs if s.name in netlist.drained],
         instances=_instances(netlist),
         checks=[
@@ -71,6 +82,28 @@ def render_top(netlist: Netlist, schedule: Schedule, needs: Iterable[tuple[str, 
         ],
         frames=[_frames(netlist, *each) for each in needs],
     )
+
+
+def _loading(netlist: Netlist, image: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parameters are loaded by."""
+    gated = [stream for stream in netlist.inputs if stream.name not in netlist.drained]
+
+    def beats(streams: Sequence[Stream]) -> str:
+        return ", ".join(f"32'd{stream.frame_beats}" for stream in reversed(streams))
+
+    return {
+        **image,
+        "memories": len(netlist.loaded),
+        "inputs": [_port(stream) for stream in gated],
+        "outputs": [_port(stream) for stream in netlist.outputs],
+        "in_beats": beats(gated),
+        "out_beats": beats(netlist.outputs),
+    }
+
+
+def _joined(ports: Sequence[Mapping[str, Any]], signal: str) -> str:
+    """A signal of several ports as the elements of a vector, that of the first one lowest."""
+    return ", ".join(signal.replace("%s", port["name"]) for port in reversed(ports))
 
 
 def _frames(netlist: Netlist, out: str, into: str, need: int) -> dict[str, Any]:
@@ -127,12 +160,13 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
     lines = []
     # A fork has one data output, the net of its first branch; the others differ only in their handshakes.
     first_branch = {(n.source.instance, n.source.port): n.name for n in netlist.nets if n.source.branch == 0}
+    gate = "_gated" if netlist.loaded else ""
     for net in netlist.nets:
         if net.source.instance == TOP:
             lines += [
                 (net.name, net.source.port),
-                (f"{net.name}_valid", f"{net.source.port}_valid"),
-                (f"{net.source.port}_ready", f"{net.name}_ready"),
+                (f"{net.name}_valid", f"{net.source.port}{gate}_valid"),
+                (f"{net.source.port}{gate}_ready", f"{net.name}_ready"),
             ]
         if net.source.branch:
             lines.append((net.name, first_branch[net.source.instance, net.source.port]))
@@ -147,10 +181,11 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
 
 def _instances(netlist: Netlist) -> list[dict[str, Any]]:
     ends = {n.source: n for n in netlist.nets} | {n.sink: n for n in netlist.nets}
-    return [_instance(ends, i) for i in netlist.instances]
+    turns = {instance.name: turn for turn, (instance, _) in enumerate(netlist.loaded)}
+    return [_instance(ends, i, turns) for i in netlist.instances]
 
 
-def _instance(ends: Mapping[Pin, Net], instance: Instance) -> dict[str, Any]:
+def _instance(ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int]) -> dict[str, Any]:
     connections: list[tuple[str, str]] = []
     for port in instance.ports:
         many = instance.branches and port.direction == "out"
@@ -162,6 +197,11 @@ def _instance(ends: Mapping[Pin, Net], instance: Instance) -> dict[str, Any]:
             connections.append((signal, names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"))
     connections += [(name, value or _unused(instance, name)) for name, value in instance.tied.items()]
     connections += [(name, _unused(instance, name)) for name in instance.unread]
+    if instance.name in turns:
+        turn = turns[instance.name]
+        connections += [(name, f"parameters_{name}") for name in LOAD_BUS]
+        connections += [("load_read", f"parameters_load_read[{turn}]"), ("load_turn", f"parameters_load_done[{turn}]")]
+        connections += [("load_done", f"parameters_load_done[{turn + 1}]")]
     return {
         "module": instance.module,
         "name": instance.name,
@@ -171,6 +211,7 @@ def _instance(ends: Mapping[Pin, Net], instance: Instance) -> dict[str, Any]:
             *((name, f'{{MEM_DIR, "/{file}"}}') for name, (file, _) in instance.memories.items()),
         ],
         "connections": connections,
+        "rst": "parameters_source_rst" if instance.name in turns else "parameters_core_rst" if turns else "rst",
     }
 
 

@@ -143,6 +143,20 @@ class Memory(Entry, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Image(Entry, frozen=True, kw_only=True):
+    """What the design takes that loads its parameters; see :mod:`mase_hw.hardware.image`.
+
+    Args:
+        design: What is in it besides the words of the memories: a number for all of the design but the parameters.
+        words: Of the memories, in the order of the instances.
+        banks: Sets of parameters that the design holds.
+    """
+
+    design: str
+    words: Count
+    banks: Count
+
+
 class Fifo(Entry, frozen=True, kw_only=True):
     """A FIFO: see :class:`mase_hw.emit.netlist.Fifo`."""
 
@@ -227,6 +241,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         streaming: Whether a frame depends on those before it.
         instances: In topological order.
         memories: Contents of memories.
+        image: Of parameters that are loaded while the design runs, if any are.
         fifos: Those that were inserted.
         shortfall: Whether FIFOs are smaller than the rate wants.
         edges: Every stream, as ``source to sink``.
@@ -251,6 +266,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     streaming: bool = False
     instances: tuple[Instance, ...]
     memories: tuple[Memory, ...]
+    image: Image | None = None
     fifos: tuple[Fifo, ...]
     shortfall: Shortfall | None = None
     edges: tuple[str, ...]

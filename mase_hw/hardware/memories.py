@@ -63,23 +63,27 @@ class Family:
     large: Block | None = None
     behind: int = 0
 
-    def luts(self, words: int, bits: int) -> int:
-        """LUTs that a ROM takes: a short one has bits that are the same, whatever it holds."""
+    def luts(self, words: int, bits: int, banks: int = 0) -> int:
+        """LUTs that a memory takes: a short ROM has bits that are the same, whatever it holds."""
+        if banks:
+            return ceil(words * banks / self.ram_words) * bits
         return ceil(words / self.rom_words) * min(bits, 1 << min(words, 32))
 
-    def place(self, words: int, bits: int, block_cost: int | None = None) -> str:
-        """Where a ROM costs less.
+    def place(self, words: int, bits: int, block_cost: int | None = None, banks: int = 0) -> str:
+        """Where a ROM, or a memory that is loaded, costs less.
 
         Args:
             words: Its depth.
             bits: Of a word.
             block_cost: LUTs that a block RAM counts for, instead of :attr:`Block.cost`.
+            banks: So often it is there, if it is loaded; 0 for a ROM.
 
         Returns:
             ``block`` or ``lut``. Large RAMs are not considered: none of these families fills them with contents.
         """
         cost = self.block.cost if block_cost is None else block_cost
-        return "block" if self.luts(words, bits) > self.block.count(words, bits) * cost else "lut"
+        blocks = self.block.count(words * (banks or 1), bits)
+        return "block" if self.luts(words, bits, banks) > blocks * cost else "lut"
 
 
 def _halved(words: int, bits: int, narrowest: int = 1) -> tuple[tuple[int, int], ...]:

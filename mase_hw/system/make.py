@@ -12,6 +12,7 @@ import msgspec
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
+from mase_hw.emit.handoff.handoff import LOADING
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
@@ -57,6 +58,13 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     options = options.model_copy(update={"prefix": _prefix(raw, options.prefix)})
     raw, core = _core(bundle, raw, options.prefix)
     manifest = typed(raw, str(bundle))
+    if manifest.image is not None and options.core_clock:
+        raise ConfigError(
+            "a core with a clock of its own cannot load parameters",
+            field="--core-clock",
+            expected="one clock, or parameters in ROM",
+            remedy="leave it out",
+        )
     packed = options.elements == "packed"
     sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]
     records = (Record(sides[0]), Record(sides[1]))
@@ -74,6 +82,7 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         "options": options.model_dump(),
         "frames": {way: _entries(record, manifest) for way, record in zip(("in", "out"), records, strict=True)},
         "interval": manifest.timing.interval,
+        **({} if manifest.image is None else {"image_words": manifest.image.words + 3}),
     }
     system.write(out)
     written: dict[str, Any] = json.loads(system.manifest_text())
@@ -157,6 +166,9 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
             streams=[] if options.data == "memory" else _streams(records),
             bus=options.bus,
             core_clock=options.core_clock,
+            prefix=options.prefix,
+            loading=LOADING,
+            stored=manifest.image is not None,
             inputs=records[0].frames,
             outputs=records[1].frames,
             joined=_joined,
@@ -253,6 +265,7 @@ def _add_software(
         "options": options,
         "limit": (1 << options.address_bits) - 1,
         "interval": manifest.timing.interval,
+        "image_words": 0 if manifest.image is None else manifest.image.words + 3,
         "wide": any(frame.width + (not frame.signed) > 32 for record in records for frame in record.frames),
         "input": records[0],
         "output": records[1],

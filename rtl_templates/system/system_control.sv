@@ -70,7 +70,18 @@ module system_control #(
     input  logic [          31:0] cycles_least,
     input  logic [          31:0] cycles_most,
     input  logic [          31:0] stalls_in,
-    input  logic [          31:0] stalls_out
+    input  logic [          31:0] stalls_out,
+    // parameters that are loaded; see parameter_load
+    output logic [          31:0] parameters_in,
+    output logic                  parameters_in_last,
+    output logic                  parameters_in_valid,
+    input  logic                  parameters_in_ready,
+    input  logic [          31:0] parameters_out,
+    input  logic                  parameters_out_last,
+    input  logic                  parameters_out_valid,
+    output logic                  parameters_out_ready,
+    input  logic [           3:0] parameters_state,
+    input  logic [          31:0] parameters_digest
 );
 
   localparam int Shift = $clog2(DATA_WIDTH / 8);
@@ -102,6 +113,8 @@ module system_control #(
   logic          done_enable;
   logic          error_status;
   logic          error_enable;
+  logic          give;
+  logic          give_last;
 
   assign source = source_value[ADDR_WIDTH-1:0];
   assign target = target_value[ADDR_WIDTH-1:0];
@@ -160,6 +173,18 @@ module system_control #(
       left_q <= FlushCycles;
     end else if (left_q != '0 && (state_q != Flush || left_q != 4'd1 || held)) begin
       left_q <= left_q - 4'd1;
+    end
+  end
+
+  // A word is given with a bit of its own, and stays in its register until it is taken.
+  always_ff @(posedge clk) begin
+    if (rst || flush) begin
+      parameters_in_valid <= 1'b0;
+    end else begin
+      parameters_in_valid <= give || give_last || (parameters_in_valid && !parameters_in_ready);
+    end
+    if (give || give_last) begin
+      parameters_in_last <= give_last;
     end
   end
 
@@ -237,6 +262,19 @@ module system_control #(
       .base_high_value(base[63:32]),
       .limit_low_value(limit[31:0]),
       .limit_high_value(limit[63:32]),
+      .parameters_stored(parameters_state[0]),
+      .parameters_busy(parameters_state[1]),
+      .parameters_refused(parameters_state[2]),
+      .parameters_bank(parameters_state[3]),
+      .parameters_pending(give || give_last || parameters_in_valid),
+      .parameters_answer(parameters_out_valid),
+      .parameters_answer_last(parameters_out_last),
+      .parameters_give(give),
+      .parameters_give_last(give_last),
+      .parameters_next(parameters_out_ready),
+      .parameter_word_value(parameters_in),
+      .parameter_answer_value(parameters_out),
+      .parameter_digest_value(parameters_digest),
       .frames_in_value(frames_in),
       .frames_out_value(frames_out),
       .frames_flagged_value(frames_flagged),

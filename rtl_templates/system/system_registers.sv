@@ -61,6 +61,19 @@ module system_registers (
     output logic [31:0] base_high_value,
     output logic [31:0] limit_low_value,
     output logic [31:0] limit_high_value,
+    input logic parameters_stored,
+    input logic parameters_busy,
+    input logic parameters_refused,
+    input logic parameters_bank,
+    input logic parameters_pending,
+    input logic parameters_answer,
+    input logic parameters_answer_last,
+    output logic parameters_give,
+    output logic parameters_give_last,
+    output logic parameters_next,
+    output logic [31:0] parameter_word_value,
+    input logic [31:0] parameter_answer_value,
+    input logic [31:0] parameter_digest_value,
     input logic set_interrupt_status_done,
     input logic set_interrupt_status_error,
     input logic set_errors_tlast_early,
@@ -504,11 +517,56 @@ module system_registers (
     end
   end
 
+  // PARAMETERS: Parameters
+  logic write_parameters;
+  assign write_parameters = write && awaddr[6:2] == 5'd28;
+  always_ff @(posedge clk) begin
+    parameters_give <= !rst && write_parameters && wdata[8] && wstrb[1];
+  end
+  always_ff @(posedge clk) begin
+    parameters_give_last <= !rst && write_parameters && wdata[9] && wstrb[1];
+  end
+  always_ff @(posedge clk) begin
+    parameters_next <= !rst && write_parameters && wdata[10] && wstrb[1];
+  end
+
+  // PARAMETER_WORD: Parameter word
+  logic write_parameter_word;
+  assign write_parameter_word = write && awaddr[6:2] == 5'd29;
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      parameter_word_value[7:0] <= 8'd0;
+    end else if (write_parameter_word && wstrb[0]) begin
+      parameter_word_value[7:0] <= wdata[7:0];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      parameter_word_value[15:8] <= 8'd0;
+    end else if (write_parameter_word && wstrb[1]) begin
+      parameter_word_value[15:8] <= wdata[15:8];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      parameter_word_value[23:16] <= 8'd0;
+    end else if (write_parameter_word && wstrb[2]) begin
+      parameter_word_value[23:16] <= wdata[23:16];
+    end
+  end
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      parameter_word_value[31:24] <= 8'd0;
+    end else if (write_parameter_word && wstrb[3]) begin
+      parameter_word_value[31:24] <= wdata[31:24];
+    end
+  end
+
   always_comb begin
     value = '0;
     unique case (araddr[6:2])
       5'd0: value = {32'd1296126789};
-      5'd1: value = {16'd1, 16'd1};
+      5'd1: value = {16'd1, 16'd2};
       5'd2: value = {digest_low_value};
       5'd3: value = {digest_high_value};
       5'd4: value = {28'd0, 1'd0, 1'd0, control_enable, 1'd0};
@@ -542,6 +600,24 @@ module system_registers (
       5'd25: value = {base_high_value};
       5'd26: value = {limit_low_value};
       5'd27: value = {limit_high_value};
+      5'd28:
+      value = {
+        21'd0,
+        1'd0,
+        1'd0,
+        1'd0,
+        1'd0,
+        parameters_answer_last,
+        parameters_answer,
+        parameters_pending,
+        parameters_bank,
+        parameters_refused,
+        parameters_busy,
+        parameters_stored
+      };
+      5'd29: value = {parameter_word_value};
+      5'd30: value = {parameter_answer_value};
+      5'd31: value = {parameter_digest_value};
       default: value = '0;
     endcase
   end

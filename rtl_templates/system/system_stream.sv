@@ -79,7 +79,17 @@ module system_stream #(
     input  logic [  INPUTS-1:0]                   core_in_ready,
     input  logic [OUT_BITS-1:0]                   core_out,
     input  logic [ OUTPUTS-1:0]                   core_out_valid,
-    output logic [ OUTPUTS-1:0]                   core_out_ready
+    output logic [ OUTPUTS-1:0]                   core_out_ready,
+    output logic [        31:0]                   parameters_in,
+    output logic                                  parameters_in_last,
+    output logic                                  parameters_in_valid,
+    input  logic                                  parameters_in_ready,
+    input  logic [        31:0]                   parameters_out,
+    input  logic                                  parameters_out_last,
+    input  logic                                  parameters_out_valid,
+    output logic                                  parameters_out_ready,
+    input  logic [         3:0]                   parameters_state,
+    input  logic [        31:0]                   parameters_digest
 );
 
   logic                               rst;
@@ -176,7 +186,17 @@ module system_stream #(
       .cycles_least(cycles_least),
       .cycles_most(cycles_most),
       .stalls_in(stalls_in),
-      .stalls_out(stalls_out)
+      .stalls_out(stalls_out),
+      .parameters_in(parameters_in),
+      .parameters_in_last(parameters_in_last),
+      .parameters_in_valid(parameters_in_valid),
+      .parameters_in_ready(parameters_in_ready),
+      .parameters_out(parameters_out),
+      .parameters_out_last(parameters_out_last),
+      .parameters_out_valid(parameters_out_valid),
+      .parameters_out_ready(parameters_out_ready),
+      .parameters_state(parameters_state),
+      .parameters_digest(parameters_digest)
   );
 
   system_records #(

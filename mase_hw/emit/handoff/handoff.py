@@ -65,6 +65,47 @@ class Top:
     delay: int
 
 
+@dataclass(frozen=True)
+class LoadSignal:
+    """A port of a design that loads its parameters, besides its streams.
+
+    Args:
+        name: Of the native top.
+        axis: Of the wrapper.
+        direction: As Verilog has it.
+        bits: Of it.
+    """
+
+    name: str
+    axis: str
+    direction: str
+    bits: int = 1
+
+    @property
+    def range(self) -> str:
+        """Before its name."""
+        return f"[{self.bits - 1}:0] " if self.bits > 1 else ""
+
+    @property
+    def idle(self) -> str:
+        """What it is connected to where nothing is loaded."""
+        return f"{self.bits}'d0" if self.direction == "input" else ""
+
+
+LOADING = (
+    LoadSignal("parameters_in", "s_axis_parameters_tdata", "input", 32),
+    LoadSignal("parameters_in_last", "s_axis_parameters_tlast", "input"),
+    LoadSignal("parameters_in_valid", "s_axis_parameters_tvalid", "input"),
+    LoadSignal("parameters_in_ready", "s_axis_parameters_tready", "output"),
+    LoadSignal("parameters_out", "m_axis_parameters_tdata", "output", 32),
+    LoadSignal("parameters_out_last", "m_axis_parameters_tlast", "output"),
+    LoadSignal("parameters_out_valid", "m_axis_parameters_tvalid", "output"),
+    LoadSignal("parameters_out_ready", "m_axis_parameters_tready", "input"),
+    LoadSignal("parameters_state", "parameters_state", "output", 4),
+    LoadSignal("parameters_digest", "parameters_digest", "output", 32),
+)
+
+
 @graph_pass(
     "emit_handoff_transform_pass",
     args=HandoffArgs,
@@ -205,6 +246,7 @@ def _context(
         "outputs": [p for p in ports if not p.into],
         "errors": [p for p in ports if p.into],
         "memory": bool(manifest["parameters"]),
+        "loading": list(LOADING) if "image" in manifest else [],
         "memories": sorted({entry["file"] for entry in manifest["memories"]}),
         "vectors": sorted(manifest["vectors"]["files"].values()),
         "registered": options.registered,

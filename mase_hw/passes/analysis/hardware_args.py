@@ -106,6 +106,21 @@ class HardwareArgs(BaseModel):
         description="where parameters are kept, by ``node.tensor``: in look-up tables or in block RAM, instead of where"
         " they cost least for the family; ``ultra`` is refused with its reason, as large RAMs start at zero",
     )
+    parameters: Literal["rom", "ram"] = Field(
+        default="rom",
+        description="where stored parameters come from: ``rom``, or ``ram``, which is loaded while the design runs and "
+        "holds the compiled ones at first; bits and cycles are the same",
+    )
+    parameters_at: dict[str, Literal["rom", "ram"]] = Field(
+        default_factory=dict,
+        examples=[{"fc1.weight": "rom"}],
+        description="the same of single parameters, by ``node.tensor``",
+    )
+    parameter_banks: Literal[1, 2] = Field(
+        default=1,
+        description="sets of parameters that ``ram`` holds: with 2 one is loaded while frames are computed with the "
+        "other, and takes effect between two frames; with 1 frames wait while it is loaded",
+    )
     block_cost: PositiveInt | None = Field(
         default=None,
         examples=[235],
@@ -149,7 +164,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     Raises:
         ConfigError: If the metadata of a node and an argument for it say different things.
     """
-    places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory)}
+    places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory, *args.parameters_at)}
     named = [
         *args.parallelism,
         *args.implementation,
@@ -178,6 +193,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "parallelism": lanes,
             "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
             "memory": {n: kind for place, kind in args.memory.items() for n in moved(place)},
+            "parameters_at": {n: kind for place, kind in args.parameters_at.items() for n in moved(place)},
             "implementation": by_path(args.implementation),
             "adder_levels": by_path(args.adder_levels),
             "order": by_path(args.order),
@@ -264,6 +280,7 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     ends = {name: graph.meta_of(graph.node(name)).common for name in ways}
     inputs = [f"{n}.{t}" for n, common in ends.items() for t in common.args.tensors if t.startswith("data_in_")]
     kept = [f"{n}.{t}" for n, hardware in ways.items() for t in hardware.static if t in ends[n].args]
+    stored = [f"{n}.{t}" for n, common in ends.items() for t in common.args.tensors if not t.startswith("data_in_")]
     lanes = [*inputs, *(f"{n}.{t}" for n, common in ends.items() for t in common.results.tensors)]
     lanes += [f"{name}.{KERNEL}" for name, hardware in ways.items() if hardware.unrolls]
     given = [f"{name}.{tensor}" for name, tensors in args.parallelism.items() if name in ways for tensor in tensors]
@@ -279,11 +296,12 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
         ("adder_levels", levels, args.adder_levels, unrolled),
         ("order", "an order is asked of a node that has only one", args.order, orders),
         ("memory", "a memory is placed where no parameter is kept", args.memory, kept),
+        ("parameters_at", "there is no such stored parameter", args.parameters_at, stored),
     ):
         there = set(known)
         for place in places:
             if place not in there:
-                name = place.rpartition(".")[0] if key in ("fifo_depth", "memory") else place
+                name = place.rpartition(".")[0] if key in ("fifo_depth", "memory", "parameters_at") else place
                 yield _nowhere(graph, name, f"{key}.{place}", problem, known, place)
 
 

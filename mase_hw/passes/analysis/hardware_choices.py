@@ -10,6 +10,7 @@ from torch import fx, nn
 from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
 from mase_hw.hardware.memories import FAMILIES, UNNAMED, Family
+from mase_hw.ir import TensorMetadata
 from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
 from mase_hw.streams import Stream
@@ -41,29 +42,46 @@ def interface(
 ) -> dict[str, dict[str, Any]]:
     """What feeds every argument that is not an activation, as MASE lists it.
 
-    Where a family is configured, or a place for the memory, ``registers`` says how many lie behind the memory.
+    Where a family is configured, or a place for the memory, ``registers`` says how many lie behind the memory. What is
+    loaded while the design runs has ``banks``.
 
     Raises:
-        UnsupportedError: If a parameter is to be kept in large RAM.
+        UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module.
     """
     found: dict[str, dict[str, Any]] = {name: {} for name in arguments if not name.startswith("data_in_")}
     streams = {port.name: port for port in ports}
     for name in found:
+        loaded = args.parameters_at.get(f"{node.name}.{name}", args.parameters) == "ram"
+        if loaded and name not in streams and isinstance(arguments[name], TensorMetadata):
+            raise _inside(f"{node.name}.{name}", hardware.module)
         if name not in hardware.static:
             continue
         entry: dict[str, Any] = {"storage": "BRAM", "transpose": False}
+        if loaded:
+            entry["banks"] = args.parameter_banks
         asked = args.memory.get(f"{node.name}.{name}")
         family = FAMILIES.get(args.family, UNNAMED)
         chooses = bool(args.family) and family.behind > 0
         if name in streams and (asked or chooses):
             port = streams[name]
-            place = asked or family.place(port.beats, port.bits, args.block_cost)
+            place = asked or family.place(port.beats, port.bits, args.block_cost, entry.get("banks", 0))
             if place == "ultra":
                 raise _no_contents(f"{node.name}.{name}", args.family, family)
             bare = 0 if place == "lut" else family.behind
             entry |= {"storage": STORAGE[place], "registers": bare if chooses and hardware.registers_static else 2}
         found[name] = entry
     return found
+
+
+def _inside(place: str, module: str) -> UnsupportedError:
+    return UnsupportedError(
+        "this parameter is a part of its module, so that it cannot be loaded",
+        node=place,
+        field="hardware.parameters",
+        got=f"ram, for {module}",
+        expected="rom",
+        remedy=f'set hardware.parameters_at."{place}" = "rom", or choose another implementation',
+    )
 
 
 def _no_contents(place: str, name: str, family: Family) -> UnsupportedError:

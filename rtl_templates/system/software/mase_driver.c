@@ -137,6 +137,9 @@ int mase_start(struct mase_device *device, const void *input, size_t input_bytes
     if (device->started || (get(device, MASE_STATUS) & (MASE_STATUS_BUSY | MASE_STATUS_RESETTING)) != 0) {
         return MASE_BUSY;
     }
+    if ((get(device, MASE_PARAMETERS) & MASE_PARAMETERS_STORED) == 0) {
+        return MASE_NOT_STORED;
+    }
     device->output = output;
     device->output_bytes = (size_t)target_bytes;
     if (hal->clean != NULL) {
@@ -238,6 +241,92 @@ int mase_reset(struct mase_device *device, uint32_t timeout)
     return MASE_OK;
 }
 
+/* Waits until the bits of PARAMETERS under a mask have a value. */
+static int settled(const struct mase_device *device, uint32_t mask, uint32_t value, uint32_t timeout)
+{
+    const struct mase_hal *hal = device->hal;
+    uint32_t begin = hal->now(hal->context);
+
+    while ((get(device, MASE_PARAMETERS) & mask) != value) {
+        if (hal->now(hal->context) - begin >= timeout) {
+            return MASE_TIMEOUT;
+        }
+    }
+    return MASE_OK;
+}
+
+/* Gives words, the last one with the end of the image. */
+static int give(const struct mase_device *device, const uint32_t *image, size_t words, uint32_t timeout)
+{
+    size_t i;
+    int code;
+
+    for (i = 0; i < words; i++) {
+        code = settled(device, MASE_PARAMETERS_PENDING, 0, timeout);
+        if (code != MASE_OK) {
+            return code;
+        }
+        put(device, MASE_PARAMETER_WORD, image[i]);
+        put(device, MASE_PARAMETERS, i + 1 < words ? MASE_PARAMETERS_GIVE : MASE_PARAMETERS_GIVE_LAST);
+    }
+    return settled(device, MASE_PARAMETERS_PENDING, 0, timeout);
+}
+
+int mase_store(struct mase_device *device, const uint32_t *image, size_t words, uint32_t timeout)
+{
+    static const uint32_t end = 0;
+    uint32_t state;
+    int code = MASE_OK;
+
+    if (words != MASE_IMAGE_WORDS || words == 0) {
+        return MASE_BAD_IMAGE;
+    }
+    if ((get(device, MASE_PARAMETERS) & MASE_PARAMETERS_BUSY) != 0) {
+        /* Whoever was giving an image has not ended it. */
+        code = give(device, &end, 1, timeout);
+    }
+    if (code == MASE_OK) {
+        code = settled(device, MASE_PARAMETERS_BUSY, 0, timeout);
+    }
+    if (code == MASE_OK) {
+        code = give(device, image, words, timeout);
+    }
+    if (code == MASE_OK) {
+        code = settled(device, MASE_PARAMETERS_BUSY, 0, timeout);
+    }
+    if (code != MASE_OK) {
+        return code;
+    }
+    state = get(device, MASE_PARAMETERS);
+    if ((state & MASE_PARAMETERS_REFUSED) != 0 || get(device, MASE_PARAMETER_DIGEST) != image[words - 1]) {
+        return MASE_BAD_IMAGE;
+    }
+    return (state & MASE_PARAMETERS_STORED) != 0 ? MASE_OK : MASE_NOT_STORED;
+}
+
+int mase_recall(struct mase_device *device, uint32_t *image, size_t words, uint32_t timeout)
+{
+    static const uint32_t question = 0x4D415352u;
+    size_t i;
+    int code;
+
+    if (words != MASE_IMAGE_WORDS || words == 0) {
+        return MASE_BAD_IMAGE;
+    }
+    code = give(device, &question, 1, timeout);
+    if (code == MASE_OK && (get(device, MASE_PARAMETERS) & MASE_PARAMETERS_REFUSED) != 0) {
+        return MASE_NOT_STORED;
+    }
+    for (i = 0; i < words && code == MASE_OK; i++) {
+        code = settled(device, MASE_PARAMETERS_ANSWER, MASE_PARAMETERS_ANSWER, timeout);
+        if (code == MASE_OK) {
+            image[i] = get(device, MASE_PARAMETER_ANSWER);
+            put(device, MASE_PARAMETERS, MASE_PARAMETERS_NEXT);
+        }
+    }
+    return code == MASE_OK ? settled(device, MASE_PARAMETERS_BUSY, 0, timeout) : code;
+}
+
 void mase_count(const struct mase_device *device, struct mase_counters *counters, int clear)
 {
     counters->frames_in = get(device, MASE_FRAMES_IN);
@@ -272,6 +361,8 @@ const char *mase_text(int code)
         "a write to memory was answered with an error",
         "the hardware was told to start while a job ran",
         "the job was abandoned by a reset",
+        "no whole set of parameters is stored",
+        "the image of the parameters is torn, changed or of another design",
     };
 
     return code >= 0 && code < MASE_CODES ? texts[code] : "an unknown code";

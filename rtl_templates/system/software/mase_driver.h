@@ -26,6 +26,8 @@ enum mase_code {
     MASE_BUS_WRITE,
     MASE_OVERRUN,
     MASE_ABANDONED,
+    MASE_NOT_STORED,
+    MASE_BAD_IMAGE,
     MASE_CODES
 };
 
@@ -87,6 +89,15 @@ int mase_wait(struct mase_device *device, uint32_t timeout);
 
 /* Abandons the job; MASE_TIMEOUT if the memory leaves a burst unanswered for so many ticks. */
 int mase_reset(struct mase_device *device, uint32_t timeout);
+
+/*
+ * Loads the parameters of a design that has them in RAM: an image of MASE_IMAGE_WORDS words, as `mase-hw weights`
+ * writes it. Frames that run are finished with those they began with. Waits at most so many ticks for any word.
+ */
+int mase_store(struct mase_device *device, const uint32_t *image, size_t words, uint32_t timeout);
+
+/* Reads the image of what is stored. */
+int mase_recall(struct mase_device *device, uint32_t *image, size_t words, uint32_t timeout);
 
 /* Reads the counters, and clears them if asked to. */
 void mase_count(const struct mase_device *device, struct mase_counters *counters, int clear);

@@ -270,6 +270,8 @@ class Device:
             raise MaseError("NO_FRAMES")
         if self._started is not None or self.hal.read(REG["STATUS"]) & (REG["STATUS_BUSY"] | REG["STATUS_RESETTING"]):
             raise MaseError("BUSY")
+        if not self.hal.read(REG["PARAMETERS"]) & REG["PARAMETERS_STORED"]:
+            raise MaseError("NOT_STORED")
         record = np.concatenate(rows, axis=1)
         given, source, given_handle = self._buffer("in", record.size)
         _, target, result_handle = self._buffer("out", frames * sum(port.length for port in self._outputs))
@@ -349,6 +351,62 @@ class Device:
                 raise MaseError("TIMEOUT")
         self._started = None
 
+    def _settled(self, bits, value, timeout=None):
+        """Wait until bits of PARAMETERS have a value."""
+        timeout = self.hal.patience if timeout is None else timeout
+        begin = self.hal.now()
+        while self.hal.read(REG["PARAMETERS"]) & REG[f"PARAMETERS_{bits}"] != value:
+            if self.hal.now() - begin >= timeout:
+                raise MaseError("TIMEOUT")
+
+    def _give(self, words, timeout):
+        for index, word in enumerate(words):
+            self._settled("PENDING", 0, timeout)
+            self.hal.write(REG["PARAMETER_WORD"], int(word))
+            self.hal.write(REG["PARAMETERS"], REG["PARAMETERS_GIVE" + ("_LAST" if index + 1 == len(words) else "")])
+        self._settled("PENDING", 0, timeout)
+
+    def store(self, image, timeout=None):
+        """Load the parameters of a design that has them in RAM; frames that run are finished with those they have.
+
+        Args:
+            image: As ``mase-hw weights`` writes it: ``Path("weights/image.bin").read_bytes()``.
+            timeout: For any word.
+
+        Raises:
+            MaseError: ``BAD_IMAGE`` if it is torn, changed or of another design.
+        """
+        words = np.frombuffer(image[: len(image) // 4 * 4], "<u4")
+        if len(image) != 4 * self.manifest.get("image_words", 0) or not len(words):
+            raise MaseError("BAD_IMAGE")
+        if self.hal.read(REG["PARAMETERS"]) & REG["PARAMETERS_BUSY"]:
+            self._give([0], timeout)  # whoever was giving an image has not ended it
+        self._settled("BUSY", 0, timeout)
+        self._give(words, timeout)
+        self._settled("BUSY", 0, timeout)
+        state = self.hal.read(REG["PARAMETERS"])
+        if state & REG["PARAMETERS_REFUSED"] or self.hal.read(REG["PARAMETER_DIGEST"]) != words[-1]:
+            raise MaseError("BAD_IMAGE")
+        if not state & REG["PARAMETERS_STORED"]:
+            raise MaseError("NOT_STORED")
+
+    def recall(self, timeout=None):
+        """Read the image of what is stored.
+
+        Raises:
+            MaseError: If no whole set is stored.
+        """
+        self._give([0x4D415352], timeout)
+        if self.hal.read(REG["PARAMETERS"]) & REG["PARAMETERS_REFUSED"]:
+            raise MaseError("NOT_STORED")
+        words = []
+        for _ in range(self.manifest.get("image_words", 0)):
+            self._settled("ANSWER", REG["PARAMETERS_ANSWER"], timeout)
+            words.append(self.hal.read(REG["PARAMETER_ANSWER"]))
+            self.hal.write(REG["PARAMETERS"], REG["PARAMETERS_NEXT"])
+        self._settled("BUSY", 0, timeout)
+        return np.array(words, "<u4").tobytes()
+
     def counters(self, clear=False):
         """Frames, cycles and stalls by name."""
         names = ("FRAMES_IN", "FRAMES_OUT", "FRAMES_FLAGGED", "CYCLES_LAST", "CYCLES_LEAST", "CYCLES_MOST")
@@ -357,8 +415,11 @@ class Device:
             self.hal.write(REG["CONTROL"], REG["CONTROL_ENABLE"] | REG["CONTROL_CLEAR"])
         return found
 
-    def selftest(self, timeout=None):
-        """Play the vectors of the bundle; PASS and the cycles of a frame, or what differs first."""
+    def _vectors(self, weights):
+        """Integers that go in and must come out, an array ``(frames, *shape)`` a port."""
+        if weights is not None:
+            found = np.load(Path(weights) / "vectors.npz")
+            return [[found[port.name] for port in ports] for ports in (self._inputs, self._outputs)]
         text = (HERE / "mase_vectors.c").read_text()
         rows = [[int(v) for v in row.split(",")] for row in re.findall(r"\{([^{}]+)\}", text)]
         frames = len(rows) // 2
@@ -369,10 +430,22 @@ class Device:
             tensors[:, port._order] = values[:, at : at + port.size]
             given.append(tensors.reshape(frames, *port.shape))
             at += port.size
+        return given, [p.unpack(expected[:, p.offset : p.offset + p.length]) for p in self._outputs]
+
+    def selftest(self, timeout=None, weights=None):
+        """Play the vectors of the bundle; PASS and the cycles of a frame, or what differs first.
+
+        Args:
+            timeout: Of the job.
+            weights: Folder that ``mase-hw weights`` wrote: its image is loaded, and its vectors are played.
+        """
+        given, expected = self._vectors(weights)
+        if weights is not None:
+            self.store((Path(weights) / "image.bin").read_bytes(), timeout)
+        frames = len(expected[0])
         self.counters(clear=True)
         results = self.run(*given, integers=True, timeout=timeout)
-        for port, got in zip(self._outputs, results, strict=True):
-            wanted = port.unpack(expected[:, port.offset : port.offset + port.length])
+        for port, got, wanted in zip(self._outputs, results, expected, strict=True):
             for place in np.argwhere(got != wanted)[:1]:
                 where = tuple(int(i) for i in place)
                 values = f"got {got[where]}, expected {wanted[where]}"

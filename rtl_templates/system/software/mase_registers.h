@@ -9,7 +9,7 @@
 
 /* Version: Of this register map: a driver refuses another major version. */
 #define MASE_VERSION 0x04u
-#define MASE_VERSION_MINOR_IS 0x1u
+#define MASE_VERSION_MINOR_IS 0x2u
 #define MASE_VERSION_MINOR 0xFFFFu
 #define MASE_VERSION_MAJOR_IS 0x1u
 #define MASE_VERSION_MAJOR 0xFFFF0000u
@@ -102,5 +102,27 @@
 
 /* Limit, high half: See LIMIT_LOW. */
 #define MASE_LIMIT_HIGH 0x6Cu
+
+/* Parameters: Of a design that loads its parameters; else `stored` is 1 and nothing is taken. Bits that start something read 0. */
+#define MASE_PARAMETERS 0x70u
+#define MASE_PARAMETERS_STORED 0x1u
+#define MASE_PARAMETERS_BUSY 0x2u
+#define MASE_PARAMETERS_REFUSED 0x4u
+#define MASE_PARAMETERS_BANK 0x8u
+#define MASE_PARAMETERS_PENDING 0x10u
+#define MASE_PARAMETERS_ANSWER 0x20u
+#define MASE_PARAMETERS_ANSWER_LAST 0x40u
+#define MASE_PARAMETERS_GIVE 0x100u
+#define MASE_PARAMETERS_GIVE_LAST 0x200u
+#define MASE_PARAMETERS_NEXT 0x400u
+
+/* Parameter word: A word of an image. */
+#define MASE_PARAMETER_WORD 0x74u
+
+/* Parameter answer: A word of the image that is read back. */
+#define MASE_PARAMETER_ANSWER 0x78u
+
+/* Parameter digest: Of the last image that was stored or read back; 0 before. */
+#define MASE_PARAMETER_DIGEST 0x7Cu
 
 #endif

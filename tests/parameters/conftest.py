@@ -1,0 +1,3 @@
+"""What compiles small benches fast."""
+
+from tests.handoff.conftest import tiny as tiny

@@ -1,0 +1,65 @@
+"""Parameters are loaded at random moments: every frame is computed with one set, and a bad image changes nothing."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from mase_hw.compiler.config import load_config
+from mase_hw.model_spec import load_model
+from tests.handoff.designs import CONFIG, EXAMPLE, VECTORS, Pair
+from tests.parameters.designs import build_bench, in_ram, loaded, play
+from tests.unit.pipeline import seeded
+
+BLOCK = {"family": "xc7", "memory": {"fc.weight": "block", "fc.bias": "lut"}}
+WAYS = {
+    "one bank": {},
+    "two banks": {"parameter_banks": 2},
+    "one bank in blocks": BLOCK,
+    "two banks in blocks": {**BLOCK, "parameter_banks": 2},
+}
+KINDS = ("plain", "faults", "resets")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_frame_is_of_one_set(way: str, tmp_path: Path, tiny: str) -> None:
+    """Two inputs and two outputs that stall by themselves; images that are torn, changed or of another design."""
+    design, sets = loaded(seeded(Pair), EXAMPLE, in_ram(CONFIG, **WAYS[way]), tmp_path / "bundle", vectors=VECTORS)
+    bench = build_bench(design, sets, tmp_path / "bench", tiny)
+    for seed, kind in enumerate(KINDS):
+        said = play(bench, design, kind, seed=seed, stalls=30, packets=200)
+        found = re.fullmatch(
+            r"PASS: 200 packets, (\d+) refused, (\d+) read back, (\d+) resets, (\d+) and (\d+) frames, \d+ beats", said
+        )
+        assert found is not None, said
+        refused, asked, resets, *frames = map(int, found.groups())
+        assert (refused > 20 and asked > 5) == (kind != "plain")
+        assert (resets > 20) == (kind == "resets")
+        assert min(frames) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("banks", [1, 2])
+@pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "digits_vit"])
+def test_digits(name: str, banks: int, tmp_path: Path, root: Path) -> None:
+    """The examples: their own bits and cycles as in ROM, and 200 changes of the parameters."""
+    spec = load_model(f"{root / 'examples' / name}.py:model")
+    config = load_config(root / "examples" / f"{name}.toml").model_dump(exclude_unset=True)
+    fixed = importlib.import_module("mase_hw").compile(
+        spec.model, spec.example_inputs, config, out=tmp_path / "rom", calibration=spec.calibration
+    )
+    design, sets = loaded(
+        spec.model,
+        spec.example_inputs,
+        in_ram(config, parameter_banks=banks),
+        tmp_path / "bundle",
+        calibration=spec.calibration,
+    )
+    assert {**design.timing} == {**fixed.timing}
+    assert design.simulate(engine="batch").passed
+    bench = build_bench(design, sets, tmp_path / "bench")
+    for seed, kind in enumerate(KINDS):
+        assert play(bench, design, kind, seed=seed, stalls=20, packets=200).startswith("PASS: 200 packets")
