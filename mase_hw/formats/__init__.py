@@ -17,7 +17,7 @@ from mase_hw.formats.fixed import (
 )
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, steps_of, sum_format
-from mase_hw.formats.signs import SignFormat, of_code, refuse_signs
+from mase_hw.formats.signs import SignFormat, of_code, read_format, refuse_signs
 from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "multipliers",
     "of_code",
     "quantize_multiplier",
+    "read_format",
     "refuse_scaled",
     "refuse_signs",
     "steps_of",
