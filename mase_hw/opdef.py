@@ -65,13 +65,13 @@ class Arithmetic:
         Args:
             text: The format of every tensor (see :func:`mase_hw.formats.read_format`; ``-`` where it is not there),
                 then rounding and overflow if they are not ``half_even`` and ``saturate``. ``gate=s9.6`` is the format
-                of another tensor.
+                of a tensor by name, the last one that of one named twice.
             names: The tensors, in that order.
             attributes: Of the op.
         """
         named = dict(word.split("=") for word in text.split() if "=" in word)
         words = [word for word in text.split() if "=" not in word]
-        named |= {name: word for name, word in zip(names, words, strict=False) if word != "-"}
+        named = {name: word for name, word in zip(names, words, strict=False) if word != "-"} | named
         formats = {name: read_format(word) for name, word in named.items()}
         modes = words[len(names) :]
         overflow = modes.pop() if modes[-1:] in (["wrap"], ["saturate"]) else "saturate"
