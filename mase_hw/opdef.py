@@ -12,12 +12,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
 from mase_hw.errors import CatalogueError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled, read_format
 from mase_hw.hardware.latency import Cycles as Cycles
 from mase_hw.hardware.latency import Latency as Latency
 from mase_hw.hardware.library import with_dependences
@@ -28,6 +28,10 @@ from mase_hw.layouts import Layout
 from mase_hw.streams import Stream
 
 T = TypeVar("T")
+ONE_INPUT = ("data_in_0", "data_out_0")
+"""The tensors of an op with one input and no parameters."""
+LAYER_TENSORS = ("data_in_0", "weight", "bias", "data_out_0")
+"""Those of a layer."""
 EXTERNAL = "external/"
 """Where RTL files that are not of this package stand, in place of ``rtl_templates``."""
 SUPPORT = ("lib/unread.sv", "lib/invariant.sv")
@@ -53,6 +57,25 @@ class Arithmetic:
         """What a record of parameters says; see :class:`mase_hw.hardware.params.Params`."""
         modes = params.modes()
         return cls(params.formats(), modes.rounding, modes.overflow, params.attributes())
+
+    @classmethod
+    def read(cls, text: str, names: Sequence[str] = ONE_INPUT, attributes: Mapping[str, Any] | None = None) -> Self:
+        """From a text such as ``s8.4 - u6.3 half_up wrap``.
+
+        Args:
+            text: The format of every tensor (see :func:`mase_hw.formats.read_format`; ``-`` where it is not there),
+                then rounding and overflow if they are not ``half_even`` and ``saturate``. ``gate=s9.6`` is the format
+                of a tensor by name, the last one that of one named twice.
+            names: The tensors, in that order.
+            attributes: Of the op.
+        """
+        named = dict(word.split("=") for word in text.split() if "=" in word)
+        words = [word for word in text.split() if "=" not in word]
+        named = {name: word for name, word in zip(names, words, strict=False) if word != "-"} | named
+        formats = {name: read_format(word) for name, word in named.items()}
+        modes = words[len(names) :]
+        overflow = modes.pop() if modes[-1:] in (["wrap"], ["saturate"]) else "saturate"
+        return cls(formats, Rounding.parse(*modes or ["half_even"]), Overflow.parse(overflow), attributes or {})
 
 
 @dataclass(frozen=True)

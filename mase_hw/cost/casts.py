@@ -108,7 +108,7 @@ def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding
         if out_signed and not signed and overflow == 0 and drop == 0 and width > out:
             return out
         # The lowest are zero, or ones together where the number is too large.
-        return bits + int(overflow == 0 and drop < 0 and _Cast(taken, given, (rounding, overflow)).above > 1)
+        return bits + int(overflow == 0 and drop < 0 and Cast(taken, given, (rounding, overflow)).above > 1)
     whole = max(width - drop, 0) + (0 if rounding == _FLOOR else 1) + (0 if signed else 1)
     if out_signed and not signed and overflow == 0 and whole > out + 1:
         return out  # the sign is zero, but comes out of the same function as the others
@@ -116,7 +116,7 @@ def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding
 
 
 @dataclass(frozen=True)
-class _Cast:
+class Cast:
     """A cast: what is taken and given (width, fraction width, sign), codes of rounding and overflow."""
 
     taken: tuple[int, int, int]
@@ -154,9 +154,7 @@ def cast(
     t: Terms,
     name: str,
     lanes: int,
-    taken: tuple[int, int, int],
-    given: tuple[int, int, int],
-    way: tuple[int, int],
+    of: Cast,
     *,
     held: bool = False,
     summed: bool = False,
@@ -168,14 +166,12 @@ def cast(
         t: Where they are added.
         name: Of a term for what is not known of them.
         lanes: How many.
-        taken: Width, fraction width and sign of what they take.
-        given: The same of what they give.
-        way: Codes of rounding and overflow.
+        of: What they do.
         held: Whether the result may wait in a skid buffer, which is chosen from in the same look-up tables.
         summed: Whether what they take comes from an adder and not from a register.
         relaxed: Whether other paths of the module are longer, so that the fewest look-up tables count.
     """
-    of = _Cast(taken, given, way)
+    taken, given, way = of.taken, of.given, of.way
     luts = 0
     if of.rounds:
         bits = min(of.rounded - (0 if taken[2] else 1), given[0] if way[1] else of.rounded)
@@ -195,7 +191,7 @@ def cast(
     t.logic(f"{name}.lanes", lanes if luts else 0)
 
 
-def _unsigned(t: Terms, of: _Cast, held: bool) -> int:
+def _unsigned(t: Terms, of: Cast, held: bool) -> int:
     """A number without sign that is too large sets all bits of a register, or is chosen from like others."""
     above = max(of.above - 1, 0)
     table = _LIMIT[t.xilinx]
@@ -206,7 +202,7 @@ def _unsigned(t: Terms, of: _Cast, held: bool) -> int:
     return out * (wide(t.xilinx, inputs if inputs <= WIDEST[t.xilinx] else 4) + wide(t.xilinx, above + 1))
 
 
-def _compact(t: Terms, of: _Cast) -> int:
+def _compact(t: Terms, of: Cast) -> int:
     """Whether the number fits in look-up tables of its own, and a bit of the result in one with that and the sign."""
     most = _OF_ONE[t.xilinx]
     above = max(of.above, 0) + int(not of.given[2])
@@ -214,7 +210,7 @@ def _compact(t: Terms, of: _Cast) -> int:
     return of.kept + found
 
 
-def _saturated(t: Terms, of: _Cast, held: bool, late: bool) -> int:
+def _saturated(t: Terms, of: Cast, held: bool, late: bool) -> int:
     """Every bit is a function of itself and of those above the result, as far as one cell has the inputs.
 
     Args:

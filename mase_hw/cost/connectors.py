@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, gcd, prod
 
-from mase_hw.cost.casts import SOFT, Parameters, Terms, bits_of, cast, cast_bits
+from mase_hw.cost.casts import SOFT, Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.primitives import blocks_of, chosen, fifo, level, multiplied, ram
 
 
@@ -148,7 +148,7 @@ def _cast_slice(t: Terms, p: Parameters, lanes: int, taken: tuple[int, int, int]
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     t.logic("any", 1)
     t.count(ff=1 + lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+    cast(t, "cast", lanes, Cast(taken, given, (p["ROUNDING"], p["OVERFLOW"])))
 
 
 def binary(t: Terms, p: Parameters) -> None:
@@ -190,7 +190,7 @@ def binary(t: Terms, p: Parameters) -> None:
         _scaled(t, p, lanes)
     else:
         t.logic("compare", lanes * exact)
-    cast(t, "cast", lanes, taken, given, way, held=True, summed=not product)
+    cast(t, "cast", lanes, Cast(taken, given, way), held=True, summed=not product)
 
 
 def _scaled(t: Terms, p: Parameters, lanes: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from mase_hw.cost.casts import Parameters, Terms, bits_of, cast, cast_bits
+from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.primitives import blocks_of, counter, random_luts, rom, rom_in_block
 from mase_hw.hardware.memories import FAMILIES
 
@@ -98,7 +98,7 @@ def function(t: Terms, p: Parameters) -> None:
     exact = (max(inner + step + 1, p["C0_WIDTH"] + step) + 1, p["COEFFICIENT_FRAC"] + step, 1)
     result = (given, p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     t.count(ff=lanes * cast_bits(exact, result, p["ROUNDING"], p["OVERFLOW"]))
-    cast(t, "cast", lanes, exact, result, (p["ROUNDING"], p["OVERFLOW"]))
+    cast(t, "cast", lanes, Cast(exact, result, (p["ROUNDING"], p["OVERFLOW"])))
 
 
 SMOOTH = 0.85
@@ -158,7 +158,7 @@ def pieces(t: Terms, p: Parameters) -> None:
     t.logic("lanes", lanes)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]))
+    cast(t, "cast", lanes, Cast(taken, given, (p["ROUNDING"], p["OVERFLOW"])))
 
 
 def divide(
@@ -221,7 +221,7 @@ def divide(
         t.logic("divide.compare", lanes * (div + drop))
     if kinds > 1:
         t.both("divide.kinds", lanes * (2 * div + inverse.bit_length()))
-    cast(t, "cast", lanes, (whole + 2, given[1], 1), given, (way[0], way[1]), held=True)
+    cast(t, "cast", lanes, Cast((whole + 2, given[1], 1), given, (way[0], way[1])), held=True)
 
 
 def _zeros(number: int) -> int:
@@ -263,9 +263,9 @@ def requantize(t: Terms, p: Parameters) -> None:
     t.logic("align", lanes * aligned * align)
     t.registers("align", 2 * lanes * align)
     if p["FIRST"]:
-        cast(t, "first", lanes, (product, p["FIRST"], 1), (first, 0, 1), (1, 0))
+        cast(t, "first", lanes, Cast((product, p["FIRST"], 1), (first, 0, 1), (1, 0)))
     centred = (out + int(zero), 0, 1 if zero else p["DATA_OUT_0_SIGNED"])
-    cast(t, "cast", lanes, (aligned, p["SHIFT"] - p["FIRST"], 1), centred, (p["ROUNDING"], 0), relaxed=True)
+    cast(t, "cast", lanes, Cast((aligned, p["SHIFT"] - p["FIRST"], 1), centred, (p["ROUNDING"], 0)), relaxed=True)
     t.logic("zero_out", lanes * (out + 3) if zero else 0)
     lowest = -(1 << (out - 1)) if p["DATA_OUT_0_SIGNED"] else 0
     limits = int(p["DATA_OUT_0_LOW"] > lowest) + int(p["DATA_OUT_0_HIGH"] < lowest + (1 << out) - 1)

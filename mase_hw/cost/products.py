@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from mase_hw.cost.casts import Parameters, Terms, bits_of, cast
+from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast
 from mase_hw.cost.primitives import counter, fifo, level, multiplied, ram, replay, ring, tree
 from mase_hw.cost.windows import parallel_window, sliding_window
 
@@ -406,9 +406,9 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         if rounding == 0:
             t.logic("mac.tie", lanes * drop)
             t.logic("mac.ties", lanes)
-        cast(t, "mac.cast", lanes, (total - drop, given[1], 1), given, (2, p["OVERFLOW"]), relaxed=True)
+        cast(t, "mac.cast", lanes, Cast((total - drop, given[1], 1), given, (2, p["OVERFLOW"])), relaxed=True)
     else:
-        cast(t, "mac.cast", lanes, (total, of.frac, 1), given, (rounding, p["OVERFLOW"]), relaxed=True)
+        cast(t, "mac.cast", lanes, Cast((total, of.frac, 1), given, (rounding, p["OVERFLOW"])), relaxed=True)
     fifo(t, "mac.fifo", lanes * out, depth)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from mase_hw.cost.casts import Parameters, Terms, bits_of, cast, cast_bits
+from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_end
 from mase_hw.cost.primitives import blocks_of, counter, fifo, level, ram, ring, rom, tree
 
@@ -147,7 +147,7 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     taken = (exact, finest, 1)
     t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]), relaxed=True)
+    cast(t, "cast", lanes, Cast(taken, given, (p["ROUNDING"], p["OVERFLOW"])), relaxed=True)
 
 
 def row_fifo(t: Terms, name: str, bits: int, depth: int, length: int, note: int) -> None:
@@ -203,7 +203,7 @@ def softmax(t: Terms, p: Parameters) -> None:
         t.logic("share.left", lanes * sums)
         taken = (frac + 2, frac + 1, 0)
     t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
-    cast(t, "cast", lanes, taken, given, way)
+    cast(t, "cast", lanes, Cast(taken, given, way))
 
 
 def row_loop(t: Terms, name: str, tiles: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from mase_hw.cost.casts import Parameters, Terms, bits_of, cast, cast_bits
+from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import divide, pipeline
 from mase_hw.cost.primitives import chosen, counted, counter, fifo, level, multiplied, ram, ring
 
@@ -44,7 +44,7 @@ def cut(t: Terms, p: Parameters) -> None:
     _wrapping_counter(t, max(p["STEP"], 2))
     t.count(ff=2 * lanes * cast_bits(taken, given, *way) + 2, lut=CONTROL + 12)
     t.logic("any", 1)
-    cast(t, "cast", lanes, taken, given, way, held=True)
+    cast(t, "cast", lanes, Cast(taken, given, way), held=True)
 
 
 def prelu(t: Terms, p: Parameters) -> None:
@@ -60,7 +60,7 @@ def prelu(t: Terms, p: Parameters) -> None:
     t.count(dsp=lanes * blocks, ff=2 + lanes * (exact + cast_bits(taken, given, *way)), lut=CONTROL + lanes * exact)
     t.logic("soft.bits", 0 if blocks else lanes * a[0] * b[0])
     t.logic("any", 1)
-    cast(t, "cast", lanes, taken, given, way)
+    cast(t, "cast", lanes, Cast(taken, given, way))
 
 
 def zero_pad2d(t: Terms, p: Parameters) -> None:
@@ -74,7 +74,7 @@ def zero_pad2d(t: Terms, p: Parameters) -> None:
         _wrapping_counter(t, count)
     t.count(ff=1 + lanes * cast_bits(taken, given, *way), lut=CONTROL + 8 + lanes * width)
     t.logic("any", 1)
-    cast(t, "cast", lanes, taken, given, way)
+    cast(t, "cast", lanes, Cast(taken, given, way))
 
 
 def upsample_nearest(t: Terms, p: Parameters) -> None:
@@ -401,7 +401,7 @@ def max_pool2d(t: Terms, p: Parameters) -> None:
     if apart and taken == given:
         return
     skid(t, lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
-    cast(t, "cast", lanes, taken, given, (p["ROUNDING"], p["OVERFLOW"]), held=True)
+    cast(t, "cast", lanes, Cast(taken, given, (p["ROUNDING"], p["OVERFLOW"])), held=True)
 
 
 def _place(t: Terms, of: Axis, adaptive: bool) -> None:
@@ -461,7 +461,7 @@ def reduce(t: Terms, p: Parameters) -> None:
         skid(t, outs * given[0])
     else:
         taken = (where + 1, 0, 1) if place else (acc, p["DATA_IN_0_PRECISION_1"], 1)
-        cast(t, "cast", outs, taken, given, way, held=True, relaxed=True)
+        cast(t, "cast", outs, Cast(taken, given, way), held=True, relaxed=True)
         skid(t, outs * cast_bits(taken, given, *way))
 
 
@@ -478,7 +478,7 @@ def concat(t: Terms, p: Parameters) -> None:
         beats = max(beats, sizes[1] * ceil(sizes[0] / lanes))
         counter(t, "loop", sizes[1] * ceil(sizes[0] / lanes))
         taken = tuple(p[f"DATA_IN_{i}_{name}"] for name in ("PRECISION_0", "PRECISION_1", "SIGNED"))
-        cast(t, "cast", lanes, (taken[0], taken[1], taken[2]), given, (p["ROUNDING"], p["OVERFLOW"]))
+        cast(t, "cast", lanes, Cast((taken[0], taken[1], taken[2]), given, (p["ROUNDING"], p["OVERFLOW"])))
         widest = max(widest, cast_bits((taken[0], taken[1], taken[2]), given, p["ROUNDING"], p["OVERFLOW"]))
     # A bit of the output comes from any input or from the skid buffer. On ECP5 functions of more inputs take the end
     # of a short counter in, and more look-up tables.

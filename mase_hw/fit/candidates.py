@@ -118,6 +118,15 @@ Made = dict[tuple[Any, ...], Candidate | None]
 """Candidates by what was chosen for them; None for what cannot be built."""
 
 
+@dataclass(frozen=True)
+class Tried:
+    """What candidates differ in besides their lanes: orders, additions of constants, multipliers of look-up tables."""
+
+    orders: bool = False
+    unrolls: bool = False
+    logic: bool = False
+
+
 class Options:
     """The candidates of one node, made as they are asked for.
 
@@ -126,10 +135,8 @@ class Options:
         node: The node.
         wanted: What it asks of the hardware.
         args: What the user asked of the hardware, with names of nodes.
-        orders: Whether orders are tried as well.
+        tried: What is tried besides lanes.
         made: What was made for nodes alike.
-        unrolls: Whether the layer may become additions of its constants.
-        logic: Whether multipliers may be made of look-up tables.
     """
 
     def __init__(
@@ -138,14 +145,10 @@ class Options:
         node: fx.Node,
         wanted: Wanted,
         args: HardwareArgs,
-        *,
-        orders: bool,
+        tried: Tried,
         made: Made | None = None,
-        unrolls: bool = False,
-        logic: bool = False,
     ) -> None:
-        self._logic = logic
-        self.node, self.wanted, self.args, self.orders, self.unrolls = node, wanted, args, orders, unrolls
+        self.node, self.wanted, self.args, self.tried = node, wanted, args, tried
         self._graph = graph
         self._arguments = graph.meta_of(node).common.args
         self._made: Made = {} if made is None else made
@@ -206,14 +209,14 @@ class Options:
             return (asked,)
         if not self.wanted.hardware.implementations or not self.args.family:
             return ("",)
-        return (*IMPLEMENTATIONS, LOGIC) if self._logic else IMPLEMENTATIONS
+        return (*IMPLEMENTATIONS, LOGIC) if self.tried.logic else IMPLEMENTATIONS
 
     @property
     def _orders(self) -> tuple[str, ...]:
         asked = self.args.order.get(self.node.name)
         if asked:
             return (asked,)
-        return ("", "inputs_first") if self.orders and self.wanted.hardware.orders else ("",)
+        return ("", "inputs_first") if self.tried.orders and self.wanted.hardware.orders else ("",)
 
     def _kernels(self) -> list[tuple[int, int] | None]:
         if not self.wanted.hardware.unrolls:
@@ -293,7 +296,7 @@ class Options:
     def _unrolled(self) -> Candidate | None:
         """The layer as additions of its constants; None if it is too large, or another one is asked for."""
         asked = self.args.implementation.get(self.node.name)
-        if not self.unrolls or self._given or self._bound or asked or not self.args.family:
+        if not self.tried.unrolls or self._given or self._bound or asked or not self.args.family:
             return None
         return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mase_hw.cost.devices import RESOURCES
-from mase_hw.fit.candidates import Candidate, Made, Options
+from mase_hw.fit.candidates import Candidate, Made, Options, Tried
 from mase_hw.fit.problem import Edge, Numbers, Problem, Use, connector
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted, wanted
@@ -94,10 +94,8 @@ class Space:
                 graph.node(name),
                 each,
                 self.args,
-                orders=orders,
-                made=made[self.kinds[name]],
-                unrolls=name in small,
-                logic=logic,
+                Tried(orders, name in small, logic),
+                made[self.kinds[name]],
             )
             for name, each in found.items()
         }

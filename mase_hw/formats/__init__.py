@@ -17,7 +17,7 @@ from mase_hw.formats.fixed import (
 )
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, enough_bits, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, as_scaled, steps_of, sum_format
-from mase_hw.formats.signs import SignFormat, of_code, refuse_signs
+from mase_hw.formats.signs import SignFormat, of_code, read_format, refuse_signs
 from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "multipliers",
     "of_code",
     "quantize_multiplier",
+    "read_format",
     "refuse_scaled",
     "refuse_signs",
     "steps_of",

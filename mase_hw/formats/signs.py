@@ -98,6 +98,14 @@ class SignFormat(FixedFormat):
         return f"{self.kind} 2^{-self.frac_width}"
 
 
+def read_format(text: str) -> FixedFormat:
+    """A format from what ``str`` makes of it, ``s8.4`` or ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary."""
+    kind, frac = text.split(".")
+    if kind in ("b", "t"):
+        return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
+    return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")
+
+
 def of_code(code: int, bits: int) -> int:
     """The mantissa as which hardware takes a code of 1 or 2 bits; the one of two that stands for none counts as 0."""
     return (1, -1)[code] if bits == 1 else (0, 1, 0, -1)[code]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.opdef import Arithmetic, Case, Latency, Request
 from mase_hw.ops._tensors import lanes_within
@@ -35,17 +38,19 @@ def registered(p: ElementwiseParams) -> Latency:
 
 def case(
     name: str,
-    shape: tuple[int, ...],
+    shape: Sequence[int],
     lanes: int,
-    data_in: FixedFormat,
-    data_out: FixedFormat,
-    rounding: Rounding = Rounding.HALF_EVEN,
-    overflow: Overflow = Overflow.SATURATE,
+    formats: str,
     *,
-    frames: int = 6,
-    exhaustive: bool = False,
+    build: Callable[[Request], Any] = build,
+    attributes: Mapping[str, Any] | None = None,
+    frames: int = 0,
 ) -> Case:
-    """A catalogue case of an elementwise op."""
-    a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, rounding, overflow)
-    request = Request(name, a, {"data_in_0": shape}, {"data_in_0": (lanes,)})
-    return Case(name, build(request), frames, exhaustive)
+    """A catalogue case of an op with one input, from formats and modes as :meth:`Arithmetic.read` takes them.
+
+    Every input code is fed if ``frames``, or one if none are given, hold as many; else six frames of random ones.
+    """
+    a = Arithmetic.read(formats, attributes=attributes)
+    request = Request(name, a, {"data_in_0": tuple(shape)}, {"data_in_0": (lanes,)})
+    every = math.prod(shape) * max(frames, 1) >= 1 << a.formats["data_in_0"].width
+    return Case(name, build(request), frames or (1 if every else 6), every, a.attributes)

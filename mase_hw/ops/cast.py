@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import Overflow, Rounding
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
@@ -37,57 +37,21 @@ def passed_on(x: Tensor) -> Tensor:
 
 
 def _cases() -> list[Case]:
-    wide, narrow = FixedFormat(10, 6), FixedFormat(6, 3)
     every_mode = [
-        elementwise.case(
-            f"{rounding.name}_{overflow.name}".lower(),
-            (16, 64),
-            16,
-            wide,
-            narrow,
-            rounding,
-            overflow,
-            frames=1,
-            exhaustive=True,
-        )
-        for rounding, overflow in itertools.product(Rounding, Overflow)
+        elementwise.case(f"{rounding}_{overflow}", (16, 64), 16, f"s10.6 s6.3 {rounding} {overflow}")
+        for rounding, overflow in itertools.product(*([m.name.lower() for m in kind] for kind in (Rounding, Overflow)))
     ]
     return [
         *every_mode,
-        elementwise.case(
-            "to_unsigned", (1, 64), 5, FixedFormat(6, 3), FixedFormat(5, 1, False), frames=1, exhaustive=True
-        ),
-        elementwise.case(
-            "to_signed", (1, 64), 4, FixedFormat(6, 3, False), FixedFormat(4, 2), frames=1, exhaustive=True
-        ),
-        elementwise.case("left_shift", (2, 8), 3, FixedFormat(4, -1), FixedFormat(9, 4), frames=1, exhaustive=True),
-        elementwise.case(
-            "left_wrap",
-            (2, 8),
-            4,
-            FixedFormat(4, 0),
-            FixedFormat(5, 3),
-            Rounding.FLOOR,
-            Overflow.WRAP,
-            frames=1,
-            exhaustive=True,
-        ),
-        elementwise.case(
-            "all_bits_lost", (2, 8), 4, FixedFormat(4, 9), FixedFormat(4, 0), Rounding.FLOOR, frames=1, exhaustive=True
-        ),
-        elementwise.case(
-            "whole_width_lost",
-            (2, 8),
-            4,
-            FixedFormat(4, 4),
-            FixedFormat(4, 0),
-            Rounding.FLOOR,
-            frames=1,
-            exhaustive=True,
-        ),
-        elementwise.case("one_element", (1, 1), 1, FixedFormat(4, 2), FixedFormat(3, 0), frames=16, exhaustive=True),
-        elementwise.case("one_bit", (1, 16), 4, FixedFormat(4, 2), FixedFormat(1, 0), frames=1, exhaustive=True),
-        elementwise.case("forty_bits", (1, 6), 2, FixedFormat(40, 20), FixedFormat(33, 14)),
+        elementwise.case("to_unsigned", (1, 64), 5, "s6.3 u5.1"),
+        elementwise.case("to_signed", (1, 64), 4, "u6.3 s4.2"),
+        elementwise.case("left_shift", (2, 8), 3, "s4.-1 s9.4"),
+        elementwise.case("left_wrap", (2, 8), 4, "s4.0 s5.3 floor wrap"),
+        elementwise.case("all_bits_lost", (2, 8), 4, "s4.9 s4.0 floor"),
+        elementwise.case("whole_width_lost", (2, 8), 4, "s4.4 s4.0 floor"),
+        elementwise.case("one_element", (1, 1), 1, "s4.2 s3.0", frames=16),
+        elementwise.case("one_bit", (1, 16), 4, "s4.2 s1.0"),
+        elementwise.case("forty_bits", (1, 6), 2, "s40.20 s33.14"),
     ]
 
 
@@ -115,9 +79,7 @@ OPS = (
         golden=golden,
         oracle=lambda x: x,
         default_out=lambda formats: formats["data_in_0"],
-        hardware=dataclasses.replace(
-            _HARDWARE, cases=lambda: [elementwise.case("as_it_is", (2, 7), 3, FixedFormat(6, 3), FixedFormat(6, 3))]
-        ),
+        hardware=dataclasses.replace(_HARDWARE, cases=lambda: [elementwise.case("as_it_is", (2, 7), 3, "s6.3 s6.3")]),
     ),
     # Where a float input of the model becomes fixed point: done by the host, so no hardware of its own.
     OpDef(name="quantize", mase_type="builtin_func", implicit=True),

@@ -7,6 +7,7 @@ computed by :mod:`mase_hw.ops._piecewise`: at most 1 LSB from that.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
+from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.hardware.params import Segments
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -179,45 +180,24 @@ def _latency(p: FunctionParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=PIECEWISE_LATENCY if p.segments.segments else 1))
 
 
-S8, S16 = FixedFormat(8, 4), FixedFormat(16, 10)
-ModeAndFormats = tuple[str, FixedFormat, FixedFormat, Rounding, Overflow]
-MORE: dict[str, tuple[tuple[str, tuple[int, ...], int, FixedFormat, FixedFormat, Rounding, Overflow], ...]] = {
+MORE: dict[str, tuple[tuple[str, tuple[int, ...], int, str], ...]] = {
     "sigmoid": (
-        ("unsigned", (3, 23), 4, FixedFormat(6, 3, signed=False), FixedFormat(7, 7, signed=False), Rounding.HALF_UP,
-         Overflow.SATURATE),
-        ("one_lane", (2, 3, 11), 1, FixedFormat(5, 2), FixedFormat(12, 11), Rounding.FLOOR, Overflow.WRAP),
-        ("twelve_bits", (9, 23), 5, FixedFormat(12, 8), FixedFormat(10, 9), Rounding.HALF_EVEN, Overflow.SATURATE),
-        ("one_left", (3, 9), 4, FixedFormat(4, 1), FixedFormat(6, 5), Rounding.HALF_EVEN, Overflow.SATURATE),
-        ("two_bits", (4, 3), 3, FixedFormat(2, 0), FixedFormat(2, 1), Rounding.TRUNC, Overflow.SATURATE),
-        ("wide", (9, 23), 4, S16, FixedFormat(16, 15), Rounding.HALF_EVEN, Overflow.SATURATE),
+        ("unsigned", (3, 23), 4, "u6.3 u7.7 half_up"),
+        ("one_lane", (2, 3, 11), 1, "s5.2 s12.11 floor wrap"),
+        ("twelve_bits", (9, 23), 5, "s12.8 s10.9"),
+        ("one_left", (3, 9), 4, "s4.1 s6.5"),
+        ("two_bits", (4, 3), 3, "s2.0 s2.1 trunc"),
+        ("wide", (9, 23), 4, "s16.10 s16.15"),
     ),
-    "gelu": (("wide", (9, 22), 3, S16, FixedFormat(14, 9), Rounding.HALF_UP, Overflow.SATURATE),),
-    "log": (
-        ("wide", (9, 21), 2, FixedFormat(16, 8, signed=False), FixedFormat(12, 7), Rounding.FLOOR, Overflow.SATURATE),
-    ),
-    "reciprocal": (("wide", (9, 21), 1, FixedFormat(20, 10), S16, Rounding.TRUNC, Overflow.SATURATE),),
-    "exp": (("wide", (9, 21), 21, FixedFormat(13, 9), FixedFormat(18, 4, signed=False), Rounding.HALF_EVEN,
-             Overflow.SATURATE),),
-}  # fmt: skip
-"""More cases than the one that every function has: name, shape, lanes, formats, cast modes."""
+    "gelu": (("wide", (9, 22), 3, "s16.10 s14.9 half_up"),),
+    "log": (("wide", (9, 21), 2, "u16.8 s12.7 floor"),),
+    "reciprocal": (("wide", (9, 21), 1, "s20.10 s16.10 trunc"),),
+    "exp": (("wide", (9, 21), 21, "s13.9 u18.4"),),
+}
+"""More cases than the one that every function has: name, shape, lanes, formats and cast modes."""
 
 
 def _cases(name: str) -> Callable[[], list[Case]]:
-    def case(
-        label: str,
-        shape: tuple[int, ...],
-        lanes: int,
-        data_in: FixedFormat,
-        data_out: FixedFormat,
-        rounding: Rounding = Rounding.HALF_EVEN,
-        overflow: Overflow = Overflow.SATURATE,
-        attributes: Mapping[str, Any] | None = None,
-    ) -> Case:
-        a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, rounding, overflow, attributes or {})
-        params = _build(name)(Request(label, a, {"data_in_0": shape}, {"data_in_0": (lanes,)}))
-        every = math.prod(shape) >= 1 << data_in.width
-        return Case(label, params, 1 if every else 6, every, attributes or {})
-
     def cases() -> list[Case]:
         special: dict[str, dict[str, Any]] = {
             "gelu": {"approximate": "tanh"},
@@ -231,7 +211,8 @@ def _cases(name: str) -> Callable[[], list[Case]]:
         }
         attributes = special.get(name, {})
         bounded = max(map(abs, BY_NAME[name].domain(attributes))) <= 1
-        plain = case("table", (4, 67), 4, FixedFormat(8, 7) if bounded else S8, S8, attributes=attributes)
+        case = functools.partial(elementwise.case, build=_build(name))
+        plain = case("table", (4, 67), 4, "s8.7 s8.4" if bounded else "s8.4 s8.4", attributes=attributes)
         return [plain, *(case(*more) for more in MORE.get(name, ()))]
 
     return cases

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse, steps_of
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.formats.taken import Ends
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
@@ -402,7 +402,6 @@ def _latency(p: PiecesParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
 
 
-S8 = FixedFormat(8, 4)
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "hardtanh": {"min_val": -2.3, "max_val": 4.5},
     "leaky_relu": {"negative_slope": 0.01},
@@ -415,34 +414,18 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 
 def _cases(name: str) -> Callable[[], list[Case]]:
-    attributes = ATTRIBUTES.get(name, {})
-
-    def case(
-        label: str,
-        shape: tuple[int, ...],
-        lanes: int,
-        data_in: FixedFormat,
-        data_out: FixedFormat,
-        rounding: Rounding = Rounding.HALF_EVEN,
-        overflow: Overflow = Overflow.SATURATE,
-    ) -> Case:
-        a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, rounding, overflow, attributes)
-        params = _build(name)(Request(label, a, {"data_in_0": shape}, {"data_in_0": (lanes,)}))
-        every = math.prod(shape) >= 1 << data_in.width
-        return Case(label, params, 1 if every else 6, every, attributes)
+    case = functools.partial(elementwise.case, build=_build(name), attributes=ATTRIBUTES.get(name))
 
     def cases() -> list[Case]:
         more: dict[str, list[Case]] = {
-            "leaky_relu": [
-                case("wide", (3, 22), 4, FixedFormat(16, 9), FixedFormat(12, 7), Rounding.FLOOR, Overflow.WRAP)
-            ],
+            "leaky_relu": [case("wide", (3, 22), 4, "s16.9 s12.7 floor wrap")],
             "hardsigmoid": [
-                case("unsigned", (3, 23), 1, FixedFormat(6, 3, False), FixedFormat(8, 8, False), Rounding.HALF_UP),
-                case("one_left", (2, 9), 4, FixedFormat(6, 3), FixedFormat(8, 7)),
-                case("finer", (2, 2, 5), 5, FixedFormat(3, 0), FixedFormat(16, 13), Rounding.TRUNC),
+                case("unsigned", (3, 23), 1, "u6.3 u8.8 half_up"),
+                case("one_left", (2, 9), 4, "s6.3 s8.7"),
+                case("finer", (2, 2, 5), 5, "s3.0 s16.13 trunc"),
             ],
         }
-        return [case("eight_bits", (4, 67), 4, S8, S8), *more.get(name, [])]
+        return [case("eight_bits", (4, 67), 4, "s8.4 s8.4"), *more.get(name, [])]
 
     return cases
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
@@ -29,14 +28,13 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
 
 
 def _cases() -> list[Case]:
-    s8, u7, u4 = FixedFormat(8, 4), FixedFormat(7, 4, signed=False), FixedFormat(4, 1, signed=False)
     return [
-        elementwise.case("same_format", (4, 64), 8, s8, s8, frames=1, exhaustive=True),
-        elementwise.case("to_unsigned", (2, 3, 5), 2, s8, u7),
-        elementwise.case("requantise", (4, 64), 3, s8, u4, Rounding.HALF_UP, frames=1, exhaustive=True),
-        elementwise.case("wide", (1, 7), 7, FixedFormat(16, 9), FixedFormat(12, 4), Rounding.TRUNC, Overflow.WRAP),
-        elementwise.case("unsigned_in", (1, 64), 5, FixedFormat(6, 3, signed=False), u4, frames=1, exhaustive=True),
-        elementwise.case("serial", (1, 3), 1, FixedFormat(2, 0), FixedFormat(2, 0)),
+        elementwise.case("same_format", (4, 64), 8, "s8.4 s8.4"),
+        elementwise.case("to_unsigned", (2, 3, 5), 2, "s8.4 u7.4"),
+        elementwise.case("requantise", (4, 64), 3, "s8.4 u4.1 half_up"),
+        elementwise.case("wide", (1, 7), 7, "s16.9 s12.4 trunc wrap"),
+        elementwise.case("unsigned_in", (1, 64), 5, "u6.3 u4.1"),
+        elementwise.case("serial", (1, 3), 1, "s2.0 s2.0"),
     ]
 
 

@@ -7,6 +7,7 @@ keeps the order.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Rounding
 from mase_hw.formats.taken import Ends
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
@@ -157,36 +158,20 @@ def _negated(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int,
     return FixedFormat(fmt.width + 1, fmt.frac_width)
 
 
-def _case(
-    operation: int,
-    name: str,
-    shape: Sequence[int],
-    lanes: int,
-    data_in: FixedFormat,
-    data_out: FixedFormat,
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    *,
-    frames: int = 6,
-    exhaustive: bool = False,
-    **attributes: float,
-) -> Case:
-    a = Arithmetic({"data_in_0": data_in, "data_out_0": data_out}, *modes, attributes)
-    request = Request(name, a, {"data_in_0": tuple(shape)}, {"data_in_0": (lanes,)})
-    return Case(name, _build(operation)(request), frames, exhaustive)
-
-
-S8, U6, S16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(16, 9)
+def _case(operation: int, name: str, shape: Sequence[int], lanes: int, formats: str, **attributes: float) -> Case:
+    made = elementwise.case(name, shape, lanes, formats, build=_build(operation), attributes=attributes)
+    return dataclasses.replace(made, attributes={})
 
 
 def _plain_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         return [
-            _case(operation, "same_format", (4, 64), 8, S8, S8, frames=1, exhaustive=True),
-            _case(operation, "uneven", (2, 3, 5), 3, S8, FixedFormat(6, 2), (Rounding.HALF_UP, Overflow.WRAP)),
-            _case(operation, "from_unsigned", (1, 64), 5, U6, FixedFormat(7, 3), frames=1, exhaustive=True),
-            _case(operation, "to_unsigned", (4, 64), 8, S8, FixedFormat(8, 4, False), frames=1, exhaustive=True),
-            _case(operation, "two_bit", (1, 3), 1, FixedFormat(2, 0), FixedFormat(3, 0)),
-            _case(operation, "wide", (1, 7), 7, S16, FixedFormat(12, 4), (Rounding.TRUNC, Overflow.SATURATE)),
+            _case(operation, "same_format", (4, 64), 8, "s8.4 s8.4"),
+            _case(operation, "uneven", (2, 3, 5), 3, "s8.4 s6.2 half_up wrap"),
+            _case(operation, "from_unsigned", (1, 64), 5, "u6.3 s7.3"),
+            _case(operation, "to_unsigned", (4, 64), 8, "s8.4 u8.4"),
+            _case(operation, "two_bit", (1, 3), 1, "s2.0 s3.0"),
+            _case(operation, "wide", (1, 7), 7, "s16.9 s12.4 trunc"),
         ]
 
     return cases
@@ -195,13 +180,11 @@ def _plain_cases(operation: int) -> Callable[[], list[Case]]:
 def _whole_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         more = [
-            _case(operation, "whole_already", (2, 3, 5), 3, FixedFormat(6, -1), FixedFormat(8, 0)),
-            _case(operation, "below_one", (1, 7), 2, FixedFormat(6, 8), FixedFormat(4, 2)),
-            _case(
-                operation, "wide", (2, 9), 1, FixedFormat(40, 20), FixedFormat(24, 1), (Rounding.TRUNC, Overflow.WRAP)
-            ),
+            _case(operation, "whole_already", (2, 3, 5), 3, "s6.-1 s8.0"),
+            _case(operation, "below_one", (1, 7), 2, "s6.8 s4.2"),
+            _case(operation, "wide", (2, 9), 1, "s40.20 s24.1 trunc wrap"),
         ]
-        first = _case(operation, "every_code", (4, 67), 4, S8, FixedFormat(7, 1), frames=1, exhaustive=True)
+        first = _case(operation, "every_code", (4, 67), 4, "s8.4 s7.1")
         return [first, *(more if operation == CEIL else more[1:2] if operation == FLOOR else ())]
 
     return cases
@@ -218,13 +201,13 @@ def _clamp_cases() -> list[Case]:
         return _case(COPY, *args, **options)
 
     return [
-        case("both", (4, 64), 8, S8, S8, min=-2.5, max=3.25, frames=1, exhaustive=True),
-        case("lowest", (4, 64), 8, S8, FixedFormat(6, 2), min=-0.8, frames=1, exhaustive=True),
-        case("highest", (2, 3, 5), 3, S8, S8, (Rounding.FLOOR, Overflow.WRAP), max=6),
-        case("above_zero", (2, 3, 5), 3, S8, S8, min=1.5, max=4.0),
-        case("below_zero", (5, 7), 4, S8, S8, max=-1.0),
-        case("unsigned", (1, 64), 5, U6, U6, min=1.0, max=6.5, frames=1, exhaustive=True),
-        case("wide", (1, 7), 2, FixedFormat(40, 20), FixedFormat(36, 18), min=-3000.5, max=2000.25),
+        case("both", (4, 64), 8, "s8.4 s8.4", min=-2.5, max=3.25),
+        case("lowest", (4, 64), 8, "s8.4 s6.2", min=-0.8),
+        case("highest", (2, 3, 5), 3, "s8.4 s8.4 floor wrap", max=6),
+        case("above_zero", (2, 3, 5), 3, "s8.4 s8.4", min=1.5, max=4.0),
+        case("below_zero", (5, 7), 4, "s8.4 s8.4", max=-1.0),
+        case("unsigned", (1, 64), 5, "u6.3 u6.3", min=1.0, max=6.5),
+        case("wide", (1, 7), 2, "s40.20 s36.18", min=-3000.5, max=2000.25),
     ]
 
 

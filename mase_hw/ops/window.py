@@ -102,28 +102,27 @@ def _case(
     kernel: tuple[int, int],
     stride: tuple[int, int] = (1, 1),
     padding: tuple[int, int, int, int] = (0, 0, 0, 0),
-    dilation: tuple[int, int] = (1, 1),
-    order: tuple[int, int, int] = (1, 1, 1),
     frames: int = 4,
-    border: tuple[int, int] = (1, 0),
+    **others: int,
 ) -> Case:
     top, left, bottom, right = padding
     out = (
-        out_size(size[0], kernel[0], stride[0], top + bottom, dilation[0]),
-        out_size(size[1], kernel[1], stride[1], left + right, dilation[1]),
+        out_size(size[0], kernel[0], stride[0], top + bottom, 1),
+        out_size(size[1], kernel[1], stride[1], left + right, 1),
     )
-    p = WindowParams(6, *size, *out, *kernel, *stride, top, left, *border, *dilation, *order, 1)
+    p = WindowParams(6, *size, *out, *kernel, *stride, top, left, 1, 0, 1, 1, 1, 1, 1, 1)
+    p = msgspec.structs.replace(p, **others)
     return Case(name, msgspec.structs.replace(p, depth=p.window.depth(p.steps)), frames)
 
 
 def _cases() -> list[Case]:
     return [
-        _case("groups_tiles_repeats", (3, 4), (2, 2), order=(2, 2, 2)),
+        _case("groups_tiles_repeats", (3, 4), (2, 2), groups=2, tiles=2, repeats=2),
         _case("one_pixel", (1, 1), (1, 1), frames=12),
         _case("stride_beyond_kernel", (7, 8), (2, 1), (3, 3)),
         _case("wide_padding", (3, 3), (2, 2), (1, 1), (3, 4, 4, 3)),
         _case("uneven_end", (6, 7), (3, 3), (2, 3), (1, 0, 0, 0)),
-        _case("border", (3, 2), (3, 2), padding=(1, 1, 1, 0), border=(3, -3)),
+        _case("border", (3, 2), (3, 2), padding=(1, 1, 1, 0), pad_width=3, pad_value=-3),
     ]
 
 

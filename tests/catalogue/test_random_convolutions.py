@@ -46,14 +46,13 @@ def draw(seed: int) -> Item | None:
     width = pick(2, 4, 8, 16)
     # The output shows the middle of the sums.
     frac = width - 2 - math.ceil(math.log2(inside // groups * math.prod(kernel)) / 2)
-    formats = (f"s{width}.{width - 1}", f"s{width}.{width - 1}", pick(None, f"s{width}.{width}"), f"s{width}.{frac}")
+    bias, shift = pick("-", f"s{width}.{width}"), pick("", "", "weight_shift=u1.0")
     made = case(
         f"seed{seed}",
         (pick(1, 1, 2), inside, *size),
         (outside, inside // groups, *kernel),
         lanes,
-        formats,
-        shift_width=pick(0, 0, 1),
+        f"s{width}.{width - 1} s{width}.{width - 1} {bias} s{width}.{frac} {shift}",
         unroll=math.prod(kernel) > 1 and bool(rng.integers(2)),
         **attributes,
     )

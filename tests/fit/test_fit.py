@@ -15,7 +15,7 @@ import mase_hw
 from mase_hw import cli
 from mase_hw.cost.model import cost_of
 from mase_hw.errors import ConfigError, MaseHwError
-from mase_hw.fit.candidates import Options
+from mase_hw.fit.candidates import Options, Tried
 from mase_hw.fit.frame import Frame
 from mase_hw.fit.result import Fit, picture
 from mase_hw.passes.analysis.add_hardware_metadata import wanted
@@ -213,7 +213,7 @@ def test_cycles_of_candidates_are_those_of_their_modules() -> None:
     graph = mapped_graph(model, example, settings, None, lambda _: None)
     args = HardwareArgs(family="xc7")
     found = wanted(graph, args)["second"]
-    made = Options(graph, graph.node("second"), found, args, orders=False).within(700)
+    made = Options(graph, graph.node("second"), found, args, Tried()).within(700)
     lanes = {(c.lanes["data_in_0"], c.lanes["data_out_0"], c.kernel) for c in made}
     sizes = (1, 2, 3, 6)
     steps = {(1, 1): 9, (3, 3): 1}

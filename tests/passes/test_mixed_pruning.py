@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mase_hw.passes.mixed_precision import Ranked
-from mase_hw.passes.mixed_precision.prune import Pruned, lower_again
+from mase_hw.passes.mixed_precision.prune import Pruned, Trials, lower_again
 
 
 def ranked(*names: str) -> list[Ranked]:
@@ -31,16 +31,14 @@ class Imagined:
 
         groups = ranked(*self.price)
         scores = {tuple(g for g in groups if g.nodes[0] in names): sum(self.worth[n] for n in names) for names in known}
-        return lower_again(
-            groups,
-            scores={tuple(groups): sum(self.worth.values()), **scores},
+        rules = Trials(
             made=made,
             cost=lambda names: sum(self.price[name] for name in names),  # type: ignore[attr-defined]
             score=score,
             good_enough=lambda value: value >= target,
-            trials=trials,
             tell=self.said.append,
         )
+        return lower_again(groups, rules, scores={tuple(groups): sum(self.worth.values()), **scores}, trials=trials)
 
 
 def names(pruned: Pruned) -> str:

@@ -154,9 +154,8 @@ def _group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: 
     return _function(F.group_norm, x, groups, weight, bias, eps)
 
 
-def _instance_norm(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, own: bool, momentum: float, eps: float, *_: Any
-) -> Call:
+def _instance_norm(*operands: Any) -> Call:
+    x, weight, bias, mean, var, own, momentum, eps, *_ = operands
     return _function(F.instance_norm, x, mean, var, weight, bias, own, momentum, eps)
 
 
@@ -172,9 +171,8 @@ def _enlarged(name: str) -> Callable[..., Call]:
     return rule
 
 
-def _convolution(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any, groups: int
-) -> Call:
+def _convolution(*operands: Any) -> Call:
+    x, weight, bias, stride, padding, dilation, transposed, more, groups = operands
     dims = len(stride)
     if transposed:
         function: Any = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[dims - 1]

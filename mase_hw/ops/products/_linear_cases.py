@@ -5,174 +5,133 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding, SignFormat
-from mase_hw.opdef import Arithmetic, Case, Request
-
-
-def fmt(text: str) -> FixedFormat:
-    """A format from ``s8.4`` and ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary."""
-    kind, frac = text.split(".")
-    if kind in ("b", "t"):
-        return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
-    return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")
+from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Request
 
 
 def cases(build: Callable[[Request], Any]) -> list[Case]:
     """Even and uneven folds, one lane, narrow and wide formats, every implementation, both orders."""
 
     def case(
-        name: str,
-        shape: tuple[int, ...],
-        out: int,
-        lanes: tuple[int, int],
-        formats: tuple[str, str, str | None, str],
-        modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-        frames: int = 4,
-        shift_width: int = 0,
-        multiply: str = "",
-        narrow: bool = False,
-        order: str = "",
-        family: str = "",
-        fast: bool = False,
+        name: str, shape: tuple[int, ...], out: int, lanes: tuple[int, int], formats: str, frames: int = 4, **how: Any
     ) -> Case:
-        x, w, b, y = formats
-        request = Request(
-            name,
-            Arithmetic(
-                {"data_in_0": fmt(x), "weight": fmt(w), "data_out_0": fmt(y)}
-                | ({"bias": fmt(b)} if b else {})
-                | ({"weight_shift": FixedFormat(shift_width, 0, signed=False)} if shift_width else {}),
-                *modes,
-            ),
-            {"data_in_0": shape, "weight": (out, shape[-1]), "data_out_0": (*shape[:-1], out)}
-            | ({"bias": (out,)} if b else {})
-            | ({"weight_shift": (out,)} if shift_width else {}),
-            {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)},
-            implementation=multiply,
-            narrow=narrow,
-            order=order,
-            family=family,
-            fast=fast,
-        )
-        return Case(name, build(request), frames)
+        a = Arithmetic.read(formats, LAYER_TENSORS)
+        shapes = {"data_in_0": shape, "weight": (out, shape[-1]), "data_out_0": (*shape[:-1], out)}
+        shapes |= {name: (out,) for name in ("bias", "weight_shift") if name in a.formats}
+        parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:]}
+        return Case(name, build(Request(name, a, shapes, parallelism, **how)), frames)
 
-    s8, ties = ("s8.4", "s8.6", "s8.5", "s8.3"), ("s4.2", "s4.2", "s4.2", "s8.2")
-    half_up, floor, trunc = Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC
+    s8, ties = "s8.4 s8.6 s8.5 s8.3", "s4.2 s4.2 s4.2 s8.2"
     return [
         case("even_fold", (1, 16), 8, (4, 2), s8),
-        case("no_bias", (1, 16), 8, (4, 4), ("s8.4", "s8.6", None, "s8.3")),
-        case("uneven_fold", (1, 10), 7, (4, 3), s8, (half_up, Overflow.SATURATE)),
-        case("serial", (1, 5), 3, (1, 1), s8, (trunc, Overflow.SATURATE)),
-        case("unrolled", (1, 6), 5, (6, 5), s8, (floor, Overflow.WRAP), 12),
-        case("one_pass", (1, 9), 4, (2, 4), s8, (half_up, Overflow.WRAP), 8),
-        case("one_tile", (1, 4), 9, (4, 2), s8, (trunc, Overflow.WRAP), 8),
+        case("no_bias", (1, 16), 8, (4, 4), "s8.4 s8.6 - s8.3"),
+        case("uneven_fold", (1, 10), 7, (4, 3), "s8.4 s8.6 s8.5 s8.3 half_up"),
+        case("serial", (1, 5), 3, (1, 1), "s8.4 s8.6 s8.5 s8.3 trunc"),
+        case("unrolled", (1, 6), 5, (6, 5), "s8.4 s8.6 s8.5 s8.3 floor wrap", 12),
+        case("one_pass", (1, 9), 4, (2, 4), "s8.4 s8.6 s8.5 s8.3 half_up wrap", 8),
+        case("one_tile", (1, 4), 9, (4, 2), "s8.4 s8.6 s8.5 s8.3 trunc wrap", 8),
         case("scalar", (1, 1), 1, (1, 1), s8, frames=16),
         case("rows", (2, 3, 8), 6, (4, 2), s8, frames=3),
         case("deep_rows", (2, 2, 3, 4), 3, (2, 2), s8, frames=2),
-        case("two_bit", (1, 12), 6, (5, 2), ("s2.0", "s2.1", "s2.0", "s2.0"), (half_up, Overflow.SATURATE)),
-        case("wide", (1, 12), 5, (4, 2), ("s16.8", "s16.14", "s16.10", "s16.8")),
-        case("beyond_float64", (1, 6), 4, (3, 2), ("s30.4", "s28.6", "s31.12", "s32.-16"), (floor, Overflow.SATURATE)),
-        case("unsigned_in", (1, 8), 4, (3, 2), ("u8.8", "s4.3", "s12.14", "u6.4")),
-        case("unsigned", (1, 7), 5, (3, 2), ("u8.4", "u4.2", "u9.7", "u12.5")),
-        case("fine_bias", (1, 8), 4, (4, 2), ("s8.0", "s8.0", "s8.5", "s8.-7"), (half_up, Overflow.WRAP)),
-        case("wide_bias", (1, 4), 3, (2, 2), ("s4.2", "s4.2", "s16.4", "s18.4")),
-        case("per_channel", (1, 16), 6, (4, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3),
-        case("per_channel_one_tile", (1, 4), 7, (4, 2), ("s8.4", "s4.6", "s8.5", "s8.1"), shift_width=2, frames=10),
-        case("chain", (1, 12), 6, (6, 3), s8, multiply="chain"),
+        case("two_bit", (1, 12), 6, (5, 2), "s2.0 s2.1 s2.0 s2.0 half_up"),
+        case("wide", (1, 12), 5, (4, 2), "s16.8 s16.14 s16.10 s16.8"),
+        case("beyond_float64", (1, 6), 4, (3, 2), "s30.4 s28.6 s31.12 s32.-16 floor"),
+        case("unsigned_in", (1, 8), 4, (3, 2), "u8.8 s4.3 s12.14 u6.4"),
+        case("unsigned", (1, 7), 5, (3, 2), "u8.4 u4.2 u9.7 u12.5"),
+        case("fine_bias", (1, 8), 4, (4, 2), "s8.0 s8.0 s8.5 s8.-7 half_up wrap"),
+        case("wide_bias", (1, 4), 3, (2, 2), "s4.2 s4.2 s16.4 s18.4"),
+        case("per_channel", (1, 16), 6, (4, 2), "s8.4 s8.9 s8.5 s10.3 weight_shift=u3.0"),
+        case("per_channel_one_tile", (1, 4), 7, (4, 2), "s8.4 s4.6 s8.5 s8.1 weight_shift=u2.0", frames=10),
+        case("chain", (1, 12), 6, (6, 3), s8, implementation="chain"),
         # Two bits are dropped: a quarter of all sums lies on a tie, and a start that is off by one moves each.
-        case("chain_ties", (1, 4), 3, (2, 3), ties, frames=12, multiply="chain"),
-        case("packed_ties", (1, 8), 2, (4, 2), ties, (half_up, Overflow.WRAP), 12, multiply="packed", narrow=True),
-        case("packed_lifted", (1, 16), 8, (8, 4), s8, multiply="packed"),
-        case("packed_lifted_unsigned_in", (2, 8), 5, (4, 5), ("u8.6", "s8.7", None, "s12.6"), multiply="packed"),
-        case("packed_lifted_four", (1, 6), 8, (3, 4), ("s4.2", "s4.2", "u6.4", "s6.2"), multiply="packed"),
-        case("packed", (1, 16), 8, (8, 4), ("s8.4", "s8.6", "s8.5", "s8.3"), multiply="packed", narrow=True),
-        case("packed_every_code", (1, 10), 6, (5, 3), s8, (half_up, Overflow.WRAP), multiply="packed"),
-        case("packed_unsigned_in", (2, 7), 5, (3, 4), ("u8.6", "s8.7", None, "s12.6"), multiply="packed", narrow=True),
+        case("chain_ties", (1, 4), 3, (2, 3), ties, frames=12, implementation="chain"),
         case(
-            "packed_four",
+            "packed_ties",
             (1, 8),
-            8,
-            (3, 4),
-            ("s4.2", "s4.2", "s6.1", "s8.2"),
-            (floor, Overflow.WRAP),
-            multiply="packed",
+            2,
+            (4, 2),
+            "s4.2 s4.2 s4.2 s8.2 half_up wrap",
+            12,
+            implementation="packed",
             narrow=True,
         ),
-        case("packed_three", (1, 7), 7, (4, 3), ("s4.2", "s4.2", None, "s8.3"), multiply="packed"),
+        case("packed_lifted", (1, 16), 8, (8, 4), s8, implementation="packed"),
+        case("packed_lifted_unsigned_in", (2, 8), 5, (4, 5), "u8.6 s8.7 - s12.6", implementation="packed"),
+        case("packed_lifted_four", (1, 6), 8, (3, 4), "s4.2 s4.2 u6.4 s6.2", implementation="packed"),
+        case("packed", (1, 16), 8, (8, 4), s8, implementation="packed", narrow=True),
+        case("packed_every_code", (1, 10), 6, (5, 3), "s8.4 s8.6 s8.5 s8.3 half_up wrap", implementation="packed"),
+        case("packed_unsigned_in", (2, 7), 5, (3, 4), "u8.6 s8.7 - s12.6", implementation="packed", narrow=True),
+        case("packed_four", (1, 8), 8, (3, 4), "s4.2 s4.2 s6.1 s8.2 floor wrap", implementation="packed", narrow=True),
+        case("packed_three", (1, 7), 7, (4, 3), "s4.2 s4.2 - s8.3", implementation="packed"),
         # Sums that have a bit more than their fields: of one chain, of two and three of unlike length, with a bias
         # that is finer than they are, beside each other, and with partial sums.
-        case("chain_of_eight", (1, 16), 3, (8, 3), ties, frames=8, multiply="chain"),
-        case("packed_over", (2, 16), 7, (8, 4), ties, (half_up, Overflow.WRAP), 8, multiply="packed", narrow=True),
+        case("chain_of_eight", (1, 16), 3, (8, 3), ties, frames=8, implementation="chain"),
         case(
-            "packed_over_two",
-            (6, 22),
-            4,
-            (11, 2),
-            ("s8.4", "s8.6", "s8.5", "s24.9"),
-            multiply="packed",
+            "packed_over",
+            (2, 16),
+            7,
+            (8, 4),
+            "s4.2 s4.2 s4.2 s8.2 half_up wrap",
+            8,
+            implementation="packed",
             narrow=True,
         ),
-        case(
-            "packed_over_three", (4, 17), 5, (17, 5), ("u8.6", "s8.7", None, "s24.12"), multiply="packed", narrow=True
-        ),
-        case("packed_over_lifted", (1, 15), 4, (15, 4), ("s8.0", "s8.0", "s8.5", "s26.4"), multiply="packed"),
-        case(
-            "packed_over_fields", (1, 6), 4, (6, 4), ("s4.2", "s4.2", "s8.6", "s10.3"), multiply="packed", narrow=True
-        ),
-        case("packed_over_middle", (2, 2), 3, (2, 3), ("s4.2", "s6.4", "s8.5", "s6.3"), frames=24, multiply="packed"),
+        case("packed_over_two", (6, 22), 4, (11, 2), "s8.4 s8.6 s8.5 s24.9", implementation="packed", narrow=True),
+        case("packed_over_three", (4, 17), 5, (17, 5), "u8.6 s8.7 - s24.12", implementation="packed", narrow=True),
+        case("packed_over_lifted", (1, 15), 4, (15, 4), "s8.0 s8.0 s8.5 s26.4", implementation="packed"),
+        case("packed_over_fields", (1, 6), 4, (6, 4), "s4.2 s4.2 s8.6 s10.3", implementation="packed", narrow=True),
+        case("packed_over_middle", (2, 2), 3, (2, 3), "s4.2 s6.4 s8.5 s6.3", frames=24, implementation="packed"),
         case(
             "packed_over_inputs_first",
             (1, 16),
             10,
             (8, 4),
             s8,
-            multiply="packed",
+            implementation="packed",
             narrow=True,
             order="inputs_first",
             frames=6,
         ),
-        case("packed_of_four_bits", (1, 9), 4, (9, 2), ("s8.4", "s4.2", "s8.3", "s9.2"), multiply="packed"),
+        case("packed_of_four_bits", (1, 9), 4, (9, 2), "s8.4 s4.2 s8.3 s9.2", implementation="packed"),
         case(
             "packed_per_channel",
             (1, 8),
             5,
             (4, 2),
-            ("s8.4", "s8.9", "s8.5", "s10.3"),
-            shift_width=2,
-            multiply="packed",
+            "s8.4 s8.9 s8.5 s10.3 weight_shift=u2.0",
+            implementation="packed",
             narrow=True,
         ),
         # Multipliers of look-up tables: pairs and one left over, the rows of either operand, an odd number of them, a
         # single one, of one bit, of both signs.
-        case("logic", (1, 16), 6, (8, 3), s8, multiply="logic"),
-        case("logic_alone", (2, 9), 5, (5, 2), s8, (half_up, Overflow.WRAP), multiply="logic", family="ecp5"),
-        case("logic_of_the_data", (1, 9), 4, (3, 2), ("s4.2", "s8.6", "s8.4", "s10.4"), multiply="logic"),
-        case("logic_unsigned_in", (1, 10), 5, (5, 5), ("u8.6", "s8.7", None, "s16.11"), multiply="logic", frames=8),
-        case("logic_unsigned", (1, 7), 5, (3, 2), ("u7.4", "u6.2", "u9.7", "u16.5"), multiply="logic"),
-        case("logic_odd", (1, 8), 4, (4, 2), ("s7.4", "s5.2", None, "s12.4"), multiply="logic", narrow=True),
-        case("logic_two_bits", (1, 6), 5, (3, 5), ("s2.0", "s2.1", "s2.0", "s5.1"), multiply="logic", frames=12),
-        case("logic_one_bit", (1, 6), 3, (2, 3), ("u1.0", "u1.0", None, "u4.0"), multiply="logic", frames=16),
-        case("logic_wide", (1, 12), 5, (4, 2), ("s16.8", "s16.14", "s16.10", "s16.8"), multiply="logic"),
+        case("logic", (1, 16), 6, (8, 3), s8, implementation="logic"),
+        case(
+            "logic_alone", (2, 9), 5, (5, 2), "s8.4 s8.6 s8.5 s8.3 half_up wrap", implementation="logic", family="ecp5"
+        ),
+        case("logic_of_the_data", (1, 9), 4, (3, 2), "s4.2 s8.6 s8.4 s10.4", implementation="logic"),
+        case("logic_unsigned_in", (1, 10), 5, (5, 5), "u8.6 s8.7 - s16.11", implementation="logic", frames=8),
+        case("logic_unsigned", (1, 7), 5, (3, 2), "u7.4 u6.2 u9.7 u16.5", implementation="logic"),
+        case("logic_odd", (1, 8), 4, (4, 2), "s7.4 s5.2 - s12.4", implementation="logic", narrow=True),
+        case("logic_two_bits", (1, 6), 5, (3, 5), "s2.0 s2.1 s2.0 s5.1", implementation="logic", frames=12),
+        case("logic_one_bit", (1, 6), 3, (2, 3), "u1.0 u1.0 - u4.0", implementation="logic", frames=16),
+        case("logic_wide", (1, 12), 5, (4, 2), "s16.8 s16.14 s16.10 s16.8", implementation="logic"),
         case(
             "logic_per_channel",
             (2, 9),
             11,
             (4, 2),
-            ("s8.4", "s8.9", "s8.5", "s10.3"),
-            shift_width=3,
-            multiply="logic",
+            "s8.4 s8.9 s8.5 s10.3 weight_shift=u3.0",
+            implementation="logic",
             order="inputs_first",
         ),
         case("inputs_first", (1, 16), 12, (4, 3), s8, order="inputs_first"),
-        case("inputs_first_two_tiles", (2, 3, 7), 5, (3, 3), s8, (half_up, Overflow.WRAP), order="inputs_first"),
-        case("inputs_first_three_tiles", (1, 5), 3, (1, 1), ("u8.4", "s4.2", None, "s8.1"), order="inputs_first"),
+        case("inputs_first_two_tiles", (2, 3, 7), 5, (3, 3), "s8.4 s8.6 s8.5 s8.3 half_up wrap", order="inputs_first"),
+        case("inputs_first_three_tiles", (1, 5), 3, (1, 1), "u8.4 s4.2 - s8.1", order="inputs_first"),
         case(
             "inputs_first_per_channel",
             (2, 9),
             11,
             (4, 2),
-            ("s8.4", "s8.9", "s8.5", "s10.3"),
-            shift_width=3,
+            "s8.4 s8.9 s8.5 s10.3 weight_shift=u3.0",
             order="inputs_first",
         ),
         case(
@@ -181,45 +140,36 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             10,
             (4, 4),
             s8,
-            multiply="packed",
+            implementation="packed",
             narrow=True,
             order="inputs_first",
             frames=6,
         ),
-        case("binary", (1, 12), 6, (4, 3), ("s8.4", "b.2", "s8.5", "s8.1")),
-        case("binary_filled", (2, 7), 5, (3, 2), ("u6.4", "b.0", None, "s9.2"), (half_up, Overflow.WRAP)),
-        case("ternary", (1, 10), 7, (4, 3), ("s8.4", "t.2", "s8.5", "s8.1")),
-        case("ternary_inputs_first", (2, 9), 8, (4, 3), ("u8.4", "t.1", None, "s7.0"), order="inputs_first"),
+        case("binary", (1, 12), 6, (4, 3), "s8.4 b.2 s8.5 s8.1"),
+        case("binary_filled", (2, 7), 5, (3, 2), "u6.4 b.0 - s9.2 half_up wrap"),
+        case("ternary", (1, 10), 7, (4, 3), "s8.4 t.2 s8.5 s8.1"),
+        case("ternary_inputs_first", (2, 9), 8, (4, 3), "u8.4 t.1 - s7.0", order="inputs_first"),
         # Registers for a fast clock: with a bias before each sum, before each issue, with partial sums, shifts, chains.
         case("fast", (1, 16), 8, (4, 2), s8, fast=True),
         case("fast_scalar", (1, 1), 1, (1, 1), s8, frames=16, fast=True),
-        case("fast_one_tile", (1, 4), 9, (4, 2), s8, (trunc, Overflow.WRAP), 8, fast=True),
+        case("fast_one_tile", (1, 4), 9, (4, 2), "s8.4 s8.6 s8.5 s8.3 trunc wrap", 8, fast=True),
         case("fast_two_tiles", (3, 8), 7, (4, 3), ties, frames=6, fast=True),
-        case("fast_one_pass", (1, 9), 4, (2, 4), ("u8.4", "s5.6", None, "s9.1"), frames=8, fast=True),
-        case("fast_long", (2, 24), 3, (2, 1), s8, (half_up, Overflow.WRAP), fast=True),
+        case("fast_one_pass", (1, 9), 4, (2, 4), "u8.4 s5.6 - s9.1", frames=8, fast=True),
+        case("fast_long", (2, 24), 3, (2, 1), "s8.4 s8.6 s8.5 s8.3 half_up wrap", fast=True),
         case("fast_inputs_first", (1, 16), 12, (4, 3), s8, order="inputs_first", fast=True),
-        case("fast_packed", (1, 16), 8, (8, 4), s8, multiply="packed", fast=True),
-        case("fast_per_channel", (1, 20), 6, (2, 2), ("s8.4", "s8.9", "s8.5", "s10.3"), shift_width=3, fast=True),
+        case("fast_packed", (1, 16), 8, (8, 4), s8, implementation="packed", fast=True),
+        case("fast_per_channel", (1, 20), 6, (2, 2), "s8.4 s8.9 s8.5 s10.3 weight_shift=u3.0", fast=True),
         case(
             "fast_per_channel_inputs_first",
             (2, 9),
             11,
             (4, 2),
-            ("s8.4", "s8.9", None, "s10.3"),
-            shift_width=3,
+            "s8.4 s8.9 - s10.3 weight_shift=u3.0",
             order="inputs_first",
             fast=True,
         ),
-        case("per_channel_rows", (2, 3, 5), 3, (2, 3), ("u8.4", "s5.6", None, "s9.1"), shift_width=2),
+        case("per_channel_rows", (2, 3, 5), 3, (2, 3), "u8.4 s5.6 - s9.1 weight_shift=u2.0"),
         # Sums of 71 and 77 bits; the second drops two bits of them, so that a quarter lies on a tie.
-        case("beyond_int64", (1, 6), 4, (3, 2), ("s34.20", "s34.28", "s40.30", "s32.8"), (half_up, Overflow.SATURATE)),
-        case(
-            "beyond_int64_ties",
-            (2, 5),
-            3,
-            (2, 3),
-            ("u33.28", "s34.24", None, "s32.50"),
-            (floor, Overflow.WRAP),
-            shift_width=3,
-        ),
+        case("beyond_int64", (1, 6), 4, (3, 2), "s34.20 s34.28 s40.30 s32.8 half_up"),
+        case("beyond_int64_ties", (2, 5), 3, (2, 3), "u33.28 s34.24 - s32.50 weight_shift=u3.0 floor wrap"),
     ]

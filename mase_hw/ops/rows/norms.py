@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse
 from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.numerics.wide import WIDE
-from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
@@ -297,27 +297,14 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
 
 
 def _case(
-    kind: str,
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: tuple[str, str | None, str | None, str],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    *,
-    groups: int = 1,
-    eps: float = 1e-5,
-    frames: int = 4,
+    kind: str, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, **attributes: float
 ) -> Case:
-    def fmt(text: str) -> FixedFormat:
-        width, frac = text[1:].split(".")
-        return FixedFormat(int(width), int(frac), text[0] == "s")
-
-    named = {n: fmt(f) for n, f in zip(("data_in_0", "weight", "bias", "data_out_0"), formats, strict=True) if f}
     channels = shape[1:2] if kind == GROUP else shape[-1:]
-    own: dict[str, Any] = {"num_groups": groups} if kind == GROUP else {"normalized_shape": channels}
-    shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in named}
-    request = Request(name, Arithmetic(named, *modes, own | {"eps": eps}), shapes, {"data_in_0": (lanes,)})
-    return Case(name, _build(kind)(request), frames, attributes={"eps": eps})
+    own = {"num_groups": attributes.pop("groups", 1)} if kind == GROUP else {"normalized_shape": channels}
+    eps = {"eps": attributes.get("eps", 1e-5)}
+    a = Arithmetic.read(formats, LAYER_TENSORS, own | eps)
+    shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
+    return Case(name, _build(kind)(Request(name, a, shapes, {"data_in_0": (lanes,)})), frames, attributes=eps)
 
 
 def _cases(kind: str) -> Callable[[], list[Case]]:
@@ -326,29 +313,28 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
 
     def layer() -> list[Case]:
         return [
-            case("one_lane", (1, 4, 9), 1, ("s8.4", "s8.6", "s8.6", "s8.4")),
-            case("uneven_fold", (2, 3, 7), 3, ("u8.4", None, None, "s8.5"), (Rounding.HALF_UP, Overflow.SATURATE)),
-            case("one_beat", (9, 4), 4, ("s6.2", "s6.4", None, "s7.3"), eps=1e-3),
-            case("fine_bias", (3, 6), 2, ("s4.1", "s4.2", "s22.20", "s6.3"), (Rounding.FLOOR, Overflow.SATURATE)),
-            case("one_element", (3, 1), 1, ("s8.4", "s8.6", "s8.6", "s8.4")),
-            case("beyond_int64", (2, 12), 2, ("s32.16", "s24.20", "s22.18", "s24.19")),
-            case("large_bias", (2, 6), 2, ("s8.4", "s8.6", "s16.2", "s18.3")),
+            case("one_lane", (1, 4, 9), 1, "s8.4 s8.6 s8.6 s8.4"),
+            case("uneven_fold", (2, 3, 7), 3, "u8.4 - - s8.5 half_up"),
+            case("one_beat", (9, 4), 4, "s6.2 s6.4 - s7.3", eps=1e-3),
+            case("fine_bias", (3, 6), 2, "s4.1 s4.2 s22.20 s6.3 floor"),
+            case("one_element", (3, 1), 1, "s8.4 s8.6 s8.6 s8.4"),
+            case("beyond_int64", (2, 12), 2, "s32.16 s24.20 s22.18 s24.19"),
+            case("large_bias", (2, 6), 2, "s8.4 s8.6 s16.2 s18.3"),
         ]
 
     def rms() -> list[Case]:
         return [
-            case("fold", (3, 10), 2, ("s8.5", "s8.6", None, "s8.4"), eps=1e-6),
-            case("no_weight", (4, 5), 1, ("s16.9", None, None, "s16.12"), (Rounding.TRUNC, Overflow.SATURATE), eps=0.0),
+            case("fold", (3, 10), 2, "s8.5 s8.6 - s8.4", eps=1e-6),
+            case("no_weight", (4, 5), 1, "s16.9 - - s16.12 trunc", eps=0.0),
         ]
 
     def group() -> list[Case]:
-        s8 = ("s8.4", "s8.6", "s8.6", "s8.4")
         return [
-            case("part_of_a_group", (1, 8, 5), 2, s8, groups=2),
-            case("several_groups", (2, 6, 4), 4, s8, groups=3),
-            case("instances", (1, 5, 6), 2, ("s8.4", None, None, "s8.5"), groups=5, eps=1e-2),
-            case("one_group", (1, 3, 4), 2, s8, groups=1),
-            case("no_positions", (3, 4, 1), 1, ("u6.3", "u6.5", "u8.6", "s8.4"), groups=2),
+            case("part_of_a_group", (1, 8, 5), 2, "s8.4 s8.6 s8.6 s8.4", groups=2),
+            case("several_groups", (2, 6, 4), 4, "s8.4 s8.6 s8.6 s8.4", groups=3),
+            case("instances", (1, 5, 6), 2, "s8.4 - - s8.5", groups=5, eps=1e-2),
+            case("one_group", (1, 3, 4), 2, "s8.4 s8.6 s8.6 s8.4", groups=1),
+            case("no_positions", (3, 4, 1), 1, "u6.3 u6.5 u8.6 s8.4", groups=2),
         ]
 
     return {LAYER: layer, RMS: rms, GROUP: group}[kind]

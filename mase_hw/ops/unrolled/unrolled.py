@@ -23,9 +23,20 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import EmitError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Rounding
 from mase_hw.hardware.params import port
-from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
+from mase_hw.opdef import (
+    LAYER_TENSORS,
+    ONE_INPUT,
+    Arithmetic,
+    Case,
+    Generated,
+    Hardware,
+    Latency,
+    OpDef,
+    Request,
+    verilog_params,
+)
 from mase_hw.ops import linear
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._elementwise import ElementwiseParams
@@ -426,67 +437,47 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
 
 
 def case(
-    name: str,
-    shape: tuple[int, ...],
-    weight: Tensor,
-    formats: Mapping[str, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    levels: int = 2,
-    frames: int = 6,
-    **more: Tensor,
+    name: str, shape: tuple[int, ...], weight: Tensor, formats: str, levels: int = 2, frames: int = 6, **more: Tensor
 ) -> Case:
-    """A layer with these constants."""
+    """A layer with these constants; formats and modes as :meth:`Arithmetic.read` takes them."""
     parameters = {"weight": weight, **more}  # in no parameter of the module
-    a = Arithmetic(formats, *modes)
-    request = Request(
-        name,
-        a,
-        {"data_in_0": shape, "data_out_0": (*shape[:-1], len(weight))},
-        {},
-        parameters=parameters,
-        levels=levels,
-    )
-    own = {k: f for k, f in formats.items() if k not in ("data_in_0", "data_out_0")}
+    a = Arithmetic.read(formats, LAYER_TENSORS)
+    shapes = {"data_in_0": shape, "data_out_0": (*shape[:-1], len(weight))}
+    request = Request(name, a, shapes, {}, parameters=parameters, levels=levels)
+    own = {k: f for k, f in a.formats.items() if k not in ONE_INPUT}
     return Case(name, _build(request), frames, attributes={"parameters": parameters, "formats": own})
 
 
 @functools.cache
 def _cases() -> tuple[Case, ...]:
-    def fmt(text: str) -> FixedFormat:
-        width, frac = text[1:].split(".")
-        return FixedFormat(int(width), int(frac), text[0] == "s")
-
-    def formats(x: str, w: str, y: str, **more: str) -> dict[str, FixedFormat]:
-        return {k: fmt(v) for k, v in {"data_in_0": x, "weight": w, "data_out_0": y, **more}.items()}
-
     def random(*size: int, bits: int = 8, seed: int = 0) -> Tensor:
         draw = torch.Generator().manual_seed(seed)
         return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw)
 
-    s8 = formats("s8.4", "s8.6", "s8.2", bias="s8.5")
+    s8 = "s8.4 s8.6 s8.5 s8.2"
     sparse = random(4, 7, seed=1) * (random(4, 7, seed=2) > 40)
     sparse[2], sparse[:, 3] = 0, 0
     return (
         case("layer", (1, 8), random(6, 8), s8, bias=random(6)),
         case("one_register", (1, 8), random(5, 8), s8, levels=0, bias=random(5)),
-        case("register_each", (2, 3, 6), random(4, 6), s8, (Rounding.HALF_UP, Overflow.WRAP), 1, bias=random(4)),
+        case("register_each", (2, 3, 6), random(4, 6), "s8.4 s8.6 s8.5 s8.2 half_up wrap", 1, bias=random(4)),
         case("zeros", (1, 7), sparse, s8, bias=torch.tensor([0, 3, 0, -5])),
-        case("floor", (1, 5), random(3, 5), formats("u6.4", "s6.3", "s9.2"), (Rounding.FLOOR, Overflow.WRAP), 3),
-        case("trunc", (3, 4), random(3, 4), formats("s8.4", "s8.6", "u7.3"), (Rounding.TRUNC, Overflow.SATURATE)),
-        case("half_away", (1, 4), random(2, 4), formats("s8.4", "s8.6", "s8.2"), (Rounding.HALF_AWAY, Overflow.WRAP)),
-        case("one_input", (1, 1), random(4, 1), formats("s9.3", "s8.4", "s12.2")),
-        case("one_output", (1, 9), random(1, 9), formats("s4.2", "s8.4", "s11.3")),
-        case("finer_result", (1, 3), random(3, 3, bits=4), formats("s4.0", "s4.0", "s12.3")),
-        case("fine_bias", (1, 4), random(3, 4), formats("s8.0", "s8.0", "s12.-6", bias="s8.5"), bias=random(3)),
+        case("floor", (1, 5), random(3, 5), "u6.4 s6.3 - s9.2 floor wrap", 3),
+        case("trunc", (3, 4), random(3, 4), "s8.4 s8.6 - u7.3 trunc"),
+        case("half_away", (1, 4), random(2, 4), "s8.4 s8.6 - s8.2 half_away wrap"),
+        case("one_input", (1, 1), random(4, 1), "s9.3 s8.4 - s12.2"),
+        case("one_output", (1, 9), random(1, 9), "s4.2 s8.4 - s11.3"),
+        case("finer_result", (1, 3), random(3, 3, bits=4), "s4.0 s4.0 - s12.3"),
+        case("fine_bias", (1, 4), random(3, 4), "s8.0 s8.0 s8.5 s12.-6", bias=random(3)),
         case(
             "per_channel",
             (1, 6),
             random(4, 6),
-            formats("s8.4", "s8.9", "s10.3", bias="s8.5", weight_shift="u2.0"),
+            "s8.4 s8.9 s8.5 s10.3 weight_shift=u2.0",
             bias=random(4),
             weight_shift=torch.tensor([0, 3, 1, 2]),
         ),
-        case("powers", (1, 5), 1 << torch.arange(20).reshape(4, 5) % 7, formats("s8.4", "u7.0", "s14.2")),
+        case("powers", (1, 5), 1 << torch.arange(20).reshape(4, 5) % 7, "s8.4 u7.0 - s14.2"),
     )
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from mase_hw.ir import MaseGraph
-from mase_hw.passes.mixed_precision.cost import CostModel
-from mase_hw.passes.mixed_precision.prune import Pruned
+from mase_hw.passes.mixed_precision.prune import Pruned, Trials
 from mase_hw.passes.mixed_precision.rank import Ranked
-from mase_hw.passes.mixed_precision.search import Tell
 
 ALL_SETS = 12
 """Groups up to which every set is considered; above, only those that differ from the best in a few groups."""
@@ -18,16 +15,7 @@ Key = frozenset[tuple[str, ...]]
 
 
 def exchange(
-    found: Pruned,
-    ranking: Sequence[Ranked],
-    *,
-    scores: dict[Key, float],
-    made: Callable[[Sequence[Ranked]], MaseGraph],
-    cost: CostModel,
-    score: Callable[[MaseGraph], float],
-    good_enough: Callable[[float], bool],
-    trials: int,
-    tell: Tell,
+    found: Pruned, rules: Trials, ranking: Sequence[Ranked], *, scores: dict[Key, float], trials: int
 ) -> Pruned:
     """Try sets that cost less than the best, those first that are expected to lose least.
 
@@ -37,19 +25,16 @@ def exchange(
 
     Args:
         found: What pruning left.
+        rules: How sets are made and judged.
         ranking: All groups.
         scores: Scores that are known, by raised groups; filled.
-        made: The quantised graph with some groups raised.
-        cost: What a graph costs.
-        score: The criterion of a graph.
-        good_enough: Whether a score is.
         trials: Graphs to score at most.
-        tell: Told what was tried.
 
     Returns:
         The best set; ``complete`` if every set that was considered and costs less is known to be too bad.
     """
-    best, price, complete = list(found.groups), cost(made(found.groups)), found.complete
+    made, cost, complete = rules.made, rules.cost, found.complete
+    best, price = list(found.groups), cost(made(found.groups))
     reached = found.score
     while True:
         untried = (s for s in _sets(ranking, best) if _key(s) not in scores)
@@ -64,10 +49,10 @@ def exchange(
             if trials == 0:
                 return Pruned(best, reached, False)
             trials -= 1
-            value = scores[_key(groups)] = score(candidate)
-            enough = good_enough(value)
+            value = scores[_key(groups)] = rules.score(candidate)
+            enough = rules.good_enough(value)
             names = ", ".join(name for group in groups for name in group.nodes) or "nothing"
-            tell(f"raising {names} instead: {'good enough and cheaper' if enough else 'not good enough'}")
+            rules.tell(f"raising {names} instead: {'good enough and cheaper' if enough else 'not good enough'}")
             if enough:
                 best, price, reached, improved = groups, amount, value, True
                 break

@@ -26,7 +26,7 @@ from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.exchange import exchange
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
 from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
-from mase_hw.passes.mixed_precision.prune import Pruned, lower_again
+from mase_hw.passes.mixed_precision.prune import Pruned, Trials, lower_again
 from mase_hw.passes.mixed_precision.rank import Ranked, rank
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, Tell, binary_search
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
@@ -186,17 +186,17 @@ def noise_based_mixed_precision_quantization(
     kept = Pruned(prefix, scores[count], True)
     if prune:
         left = max_iterations - max(0, len(scores) - 2)  # without the two ends, all are halvings
-        rules: dict[str, Any] = {
-            "made": lambda groups: scorer.quantised(quantize(groups)),
-            "cost": cost_of,
-            "score": scorer.score,
-            "good_enough": lambda score: scorer.meets(score, target_accuracy),
-            "tell": progress or (lambda _: None),
-        }
+        rules = Trials(
+            made=lambda groups: scorer.quantised(quantize(groups)),
+            cost=cost_of,
+            score=scorer.score,
+            good_enough=lambda score: scorer.meets(score, target_accuracy),
+            tell=progress or (lambda _: None),
+        )
         known = {tuple(ranking[:n]): score for n, score in scores.items()}
-        kept = lower_again(prefix, scores=known, trials=left, **rules)
+        kept = lower_again(prefix, rules, scores=known, trials=left)
         tried = {frozenset(group.nodes for group in groups): score for groups, score in kept.scores.items()}
-        kept = exchange(kept, ranking, scores=tried, trials=left - kept.trials, **rules)
+        kept = exchange(kept, rules, ranking, scores=tried, trials=left - kept.trials)
     made = scorer.quantised(quantize(kept.groups))
     others = {"prefix": prefix, "low": [], "high": ranking}
     costs = {"mixed": cost_of(made)} | {k: cost_of(scorer.quantised(quantize(g))) for k, g in others.items()}

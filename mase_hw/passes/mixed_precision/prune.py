@@ -12,6 +12,25 @@ from mase_hw.passes.mixed_precision.search import Tell
 
 
 @dataclass(frozen=True)
+class Trials:
+    """How sets of raised groups are made and judged.
+
+    Args:
+        made: The quantised graph with some groups raised.
+        cost: What a graph costs.
+        score: The criterion of a graph.
+        good_enough: Whether a score is.
+        tell: Told what was tried.
+    """
+
+    made: Callable[[Sequence[Ranked]], MaseGraph]
+    cost: CostModel
+    score: Callable[[MaseGraph], float]
+    good_enough: Callable[[float], bool]
+    tell: Tell
+
+
+@dataclass(frozen=True)
 class Pruned:
     """What is left raised.
 
@@ -31,15 +50,7 @@ class Pruned:
 
 
 def lower_again(
-    raised: Sequence[Ranked],
-    *,
-    scores: Mapping[tuple[Ranked, ...], float],
-    made: Callable[[Sequence[Ranked]], MaseGraph],
-    cost: CostModel,
-    score: Callable[[MaseGraph], float],
-    good_enough: Callable[[float], bool],
-    trials: int,
-    tell: Tell,
+    raised: Sequence[Ranked], rules: Trials, *, scores: Mapping[tuple[Ranked, ...], float], trials: int
 ) -> Pruned:
     """Lower every group that need not be raised, each tried once: the one that saves most first.
 
@@ -49,15 +60,11 @@ def lower_again(
 
     Args:
         raised: Groups that are good enough when raised, those most worth it first.
+        rules: How sets are made and judged.
         scores: Scores that are known, by raised groups; that of ``raised`` among them.
-        made: The quantised graph with some groups raised.
-        cost: What a graph costs.
-        score: The criterion of a graph.
-        good_enough: Whether a score is.
         trials: Graphs to score at most.
-        tell: Told what was tried.
     """
-    known, left = dict(scores), trials
+    known, left, made, cost = dict(scores), trials, rules.made, rules.cost
     kept, best = list(raised), cost(made(raised))
     saved = {group: best - cost(made([g for g in raised if g is not group])) for group in raised}
     for group in sorted(reversed(raised), key=lambda g: -saved[g]):
@@ -70,9 +77,9 @@ def lower_again(
             if left == 0:
                 return Pruned(kept, known[tuple(kept)], False, trials - left, known)
             left -= 1
-            known[tuple(without)] = score(candidate)
-        enough = good_enough(known[tuple(without)])
-        tell(f"lowering {', '.join(group.nodes)}: {'still good enough' if enough else 'not good enough'}")
+            known[tuple(without)] = rules.score(candidate)
+        enough = rules.good_enough(known[tuple(without)])
+        rules.tell(f"lowering {', '.join(group.nodes)}: {'still good enough' if enough else 'not good enough'}")
         if enough:
             kept, best = without, price
     return Pruned(kept, known[tuple(kept)], True, trials - left, known)

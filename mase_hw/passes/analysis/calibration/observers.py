@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,61 @@ KEPT = "calibration_frames"
 MOST = 32
 
 
+class StoredTensor(TypedDict):
+    """A tensor as JSON types."""
+
+    dtype: str
+    shape: list[int]
+    values: Any
+
+
+class SampleState(TypedDict):
+    """Where a :class:`FrameSample` stands, as JSON types."""
+
+    stride: int
+    seen: int
+    kept: list[dict[str, StoredTensor]]
+
+
+class HistogramState(TypedDict):
+    """The occupied bins of a :class:`Histogram` and what is in them, and the zeros, which are in none."""
+
+    exponent: int | None
+    zeros: int
+    bins: list[int]
+    counts: list[int]
+
+
+class Range(TypedDict):
+    """Smallest and largest value, and how many there were."""
+
+    min: float
+    max: float
+    count: int
+
+
+class Conclusion(TypedDict, total=False):
+    """What a format is chosen by beyond the exact range."""
+
+    criterion: str
+    low: float
+    high: float
+    histogram: HistogramState
+
+
+class Observed(Range, Conclusion):
+    """What calibration records of a tensor."""
+
+    method: str
+
+
+class ObserverState(Range, total=False):
+    """What an :class:`Observer` goes on from."""
+
+    ends: list[float]
+    histogram: HistogramState
+
+
 class FrameSample:
     """Every n-th frame of a stream of batches, where n doubles whenever there are too many.
 
@@ -40,7 +95,7 @@ class FrameSample:
         before: What :meth:`state` of an earlier sample gave, to go on with.
     """
 
-    def __init__(self, graph: MaseGraph, before: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, graph: MaseGraph, before: SampleState | None = None) -> None:
         self._steps: dict[str, int] = {}
         self._names: dict[str, str] = {}
         for node in graph.nodes:
@@ -70,7 +125,7 @@ class FrameSample:
                 self._kept, self._stride = self._kept[::2], 2 * self._stride
         self._seen += count
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> SampleState:
         """Where the sample stands, as JSON types."""
         kept = [{name: _entry(tensor) for name, tensor in frame.items()} for frame in self._kept]
         return {"stride": self._stride, "seen": self._seen, "kept": kept}
@@ -82,12 +137,12 @@ class FrameSample:
         return {target: torch.cat([kept[name] for kept in self._kept]) for name, target in self._names.items()}
 
 
-def _entry(tensor: Tensor) -> dict[str, Any]:
+def _entry(tensor: Tensor) -> StoredTensor:
     values = tensor.detach().cpu()
     return {"dtype": str(values.dtype).removeprefix("torch."), "shape": list(values.shape), "values": values.tolist()}
 
 
-def _tensor(entry: Mapping[str, Any]) -> Tensor:
+def _tensor(entry: StoredTensor) -> Tensor:
     dtype = getattr(torch, entry["dtype"])
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"dtype {entry['dtype']}")
@@ -191,7 +246,7 @@ class Histogram:
             return 0.0
         return value + (0.5 if upper else -0.5) * points.spread
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> HistogramState:
         """All of it as plain numbers; only the occupied bins."""
         at = np.flatnonzero(self.counts)
         return {
@@ -202,7 +257,7 @@ class Histogram:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Histogram:
+    def from_state(cls, state: HistogramState) -> Histogram:
         """The histogram of a :meth:`state`."""
         made = cls()
         made.exponent, made.zeros = state["exponent"], int(state["zeros"])
@@ -275,22 +330,22 @@ class Observer(ABC):
         return  # the range alone is enough for some
 
     @abstractmethod
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> Conclusion:
         """What :func:`choose_format` needs beyond the range."""
 
-    def range(self) -> dict[str, Any]:
+    def range(self) -> Range:
         """Smallest and largest value, and how many there were."""
         return {"min": self.low, "max": self.high, "count": self.count}
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Observed:
         """The record from which a format is chosen; plain numbers."""
         return {**self.range(), "method": self.method, **self.conclude()}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ObserverState:
         """All that is needed to go on later; plain numbers."""
-        return self.range()
+        return {"min": self.low, "max": self.high, "count": self.count}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ObserverState) -> None:
         """Go on from a :meth:`state`."""
         self.low, self.high, self.count = float(state["min"]), float(state["max"]), int(state["count"])
 
@@ -300,7 +355,7 @@ class MinMax(Observer):
 
     method = "min_max"
 
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> Conclusion:
         """The range itself."""
         return {"criterion": "range"}
 
@@ -320,15 +375,15 @@ class MovingAverage(Observer):
         old = self.ends if self.count else (low, high)
         self.ends = (m * old[0] + (1 - m) * low, m * old[1] + (1 - m) * high)
 
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> Conclusion:
         """The averaged range."""
         return {"criterion": "range", "low": self.ends[0], "high": self.ends[1]}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ObserverState:
         """With the averages."""
         return {**super().state(), "ends": list(self.ends)}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ObserverState) -> None:
         """With the averages."""
         super().restore(state)
         self.ends = (float(state["ends"][0]), float(state["ends"][1]))
@@ -345,15 +400,15 @@ class _Counting(Observer):
         """Count the values."""
         self.histogram.update(tensor)
 
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> Conclusion:
         """The histogram; the criterion has the name of the method."""
         return {"criterion": self.method, "histogram": self.histogram.state()}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ObserverState:
         """With the histogram."""
         return {**super().state(), "histogram": self.histogram.state()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ObserverState) -> None:
         """With the histogram."""
         super().restore(state)
         self.histogram = Histogram.from_state(state["histogram"])
@@ -364,7 +419,7 @@ class Percentile(_Counting):
 
     method = "percentile"
 
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> Conclusion:
         """The clipped range and the histogram, which shows what is clipped."""
         share = self.options.percentile / 100
         low = max(self.low, self.histogram.quantile(1 - share, upper=False))

@@ -8,13 +8,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.documents import parse_json
-from mase_hw.passes.analysis.calibration.observers import OBSERVERS, MethodOptions, Observer
+from mase_hw.passes.analysis.calibration.observers import OBSERVERS, MethodOptions, Observer, SampleState
 
 _VERSION = 2
 
@@ -42,7 +42,7 @@ class CalibrationState:
         """By ``node.result``."""
         self.weights: str | None = None
         """:func:`weights_digest` of the model whose values were observed."""
-        self.frames: dict[str, Any] = {}
+        self.frames: SampleState | None = None
         """The sample of the frames, as JSON types; see :class:`~mase_hw.passes.analysis.calibration.observers`."""
 
     def begin(self, method: str, options: MethodOptions) -> CalibrationState:
@@ -83,7 +83,7 @@ class CalibrationState:
             "batches": self.batches,
             "tensors": {name: observer.state() for name, observer in self.observers.items()},
             "weights": self.weights,
-            "frames": self.frames,
+            "frames": self.frames or {},
         }
 
     @classmethod
@@ -101,7 +101,8 @@ class CalibrationState:
             made.options = MethodOptions(**document["options"])
             for name, state in document["tensors"].items():
                 made.observer(name).restore(state)
-            made.weights, made.frames = document["weights"], dict(document["frames"])
+            made.weights, frames = document["weights"], dict(document["frames"])
+            made.frames = cast(SampleState, frames) if frames else None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
             raise ConfigError(
                 "this is no state of a calibration",
