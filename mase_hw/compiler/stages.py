@@ -85,7 +85,7 @@ def quantise_pipeline(
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_patterns", lower_patterns_transform_pass),
         Step("lower_layers", lower_layers_transform_pass),
-        Step("lower_attention", lower_attention_transform_pass),
+        Step("lower_attention", lower_attention_transform_pass, {"decode": settings.decode.context > 0}),
         Step("lower_arithmetic", lower_arithmetic_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         Step("lower_movement", lower_movement_transform_pass),
