@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from mase_hw.compiler.config import CompileConfig, load_config, with_target
 from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model, saying, traced
@@ -53,7 +56,7 @@ def compile(
             Of a quantised one the formats are as they are, and the configuration of the quantisation is not looked at.
         example_inputs: One frame: a tensor, tensors in order, or tensors by name; a numpy array does for a tensor,
             here and below. Its shapes become the hardware's. Lists, tuples and dicts may hold tensors, as ``forward``
-            takes them.
+            takes them. With ``decode`` a prompt, which is repeated until it has as many tokens as the context.
         config: Configuration: a dict, a TOML file, or None for 8 bits everywhere.
         out: Folder of the bundle; an older bundle there is replaced, anything else is refused.
         target: What the design is to reach and may take, such as ``{"device": "xc7z020", "fps": 1000}``, in place of
@@ -75,6 +78,8 @@ def compile(
     """
     tell = progress or (lambda _: None)
     settings = with_target(load_config(config), target)
+    if settings.decode.context:
+        example_inputs = _whole(example_inputs, settings.decode.context)
     if target is not None or settings.target.asked:
         goal(settings.target, settings.hardware.family)  # before anything takes time
     out = _folder(out)
@@ -124,6 +129,29 @@ def compile(
     tell(f"{known['frames']} test vectors: {fault_coverage(known['faults'])}")
     tell(f"wrote {out}")
     return design
+
+
+def _whole(prompt: Any, context: int) -> Any:
+    """A prompt as a whole sequence: dimension 1 of every tensor, its tokens, over and over."""
+
+    def repeated(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(value)
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.dim() < 2 or not 1 <= value.shape[1] <= context:
+            raise ConfigError(
+                "the prompt does not fit the context",
+                field="example_inputs",
+                got=f"a tensor of shape {list(value.shape)}",
+                expected=f"1 to {context} tokens in dimension 1",
+                remedy="give ids of shape (1, tokens), or a larger decode.context",
+            )
+        times = [1] * value.dim()
+        times[1] = -(-context // value.shape[1])
+        return value.repeat(times)[:, :context]
+
+    return pytree.tree_map(repeated, prompt)
 
 
 def _folder(out: Any) -> Path:

@@ -43,6 +43,19 @@ class PluginStep(BaseModel):
     args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
 
 
+class DecodeOptions(BaseModel):
+    """A causal language model whose tokens come one at a time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    context: int = Field(
+        default=0,
+        ge=0,
+        le=1 << 16,
+        description="most tokens of a sequence, whose keys and values stay in the design; 0: not such a model",
+    )
+
+
 class CompileConfig(BaseModel):
     """How a model becomes hardware."""
 
@@ -57,6 +70,10 @@ class CompileConfig(BaseModel):
         default=False,
         description="a frame is one hop of a stream that never ends: what causal layers remember goes on from frame to "
         "frame, until a reset",
+    )
+    decode: DecodeOptions = Field(
+        default_factory=DecodeOptions,
+        description="of a language model that generates: a frame is a sequence, token by token",
     )
     fold_batch_norm: bool = Field(
         default=True, description="fold batch normalisations into their neighbours before anything is observed"

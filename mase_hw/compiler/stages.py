@@ -85,7 +85,7 @@ def quantise_pipeline(
         Step("fold_constants", fold_constants_transform_pass),
         Step("lower_patterns", lower_patterns_transform_pass),
         Step("lower_layers", lower_layers_transform_pass),
-        Step("lower_attention", lower_attention_transform_pass),
+        Step("lower_attention", lower_attention_transform_pass, {"decode": settings.decode.context > 0}),
         Step("lower_arithmetic", lower_arithmetic_transform_pass),
         Step("lower_slices", lower_slices_transform_pass),
         Step("lower_movement", lower_movement_transform_pass),
@@ -198,10 +198,11 @@ def hardware_steps(
     settings = load_config(config)
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
+    top = {"top_name": settings.top, "context": settings.decode.context}
     steps = [
         Step("verify", verify_analysis_pass),
         _hardware(settings),
-        Step("top", emit_verilog_top_transform_pass, {"top_name": settings.top}, "making the top level"),
+        Step("top", emit_verilog_top_transform_pass, top, "making the top level"),
         Step("rtl", emit_internal_rtl_transform_pass),
         Step("memories", emit_bram_transform_pass),
         Step("choose", choose_vectors_analysis_pass, chosen, choosing),

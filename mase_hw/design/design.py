@@ -6,7 +6,7 @@ import html
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mase_hw.design.attempts import Attempts, Progress, explained
 from mase_hw.design.promises import kept, timings
@@ -17,7 +17,7 @@ from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.report.proof import keep_evaluation
-from mase_hw.simulate.arguments import When
+from mase_hw.simulate.arguments import Asked, When
 from mase_hw.simulate.arguments import check as check_arguments
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import DEFAULT_ENGINE, Limits, Stalls
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     # Torch, and all that needs it, takes seconds to load; a bundle that plays its own vectors does without.
     import torch
 
+    from mase_hw.design.decode import Choose, Generated
     from mase_hw.design.evaluate import Evaluated
     from mase_hw.emit.reference import Inputs
     from mase_hw.ir import MaseGraph
@@ -203,6 +204,67 @@ class Design:
         if check:
             result.raise_on_failure()
         return found
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: int,
+        *,
+        choose: Choose | None = None,
+        simulate: bool = True,
+        abort: int = 0,
+        check: bool = True,
+        progress: Progress | None = None,
+        **asked: Unpack[Asked],
+    ) -> Generated:
+        """Continue prompts with a language model that was compiled with ``decode``, token by token, in the RTL as well.
+
+        The quantised model chooses every token from its scores. In the batch engine each token enters the design when
+        the results of those before it have left, and every bit of them is compared. A sequence that does not fill the
+        context is ended by a reset.
+
+        Args:
+            prompts: Token ids, from one to the context.
+            tokens: How many to choose for each prompt.
+            choose: From scores ``(ids,)`` to the next token; the highest, the first one of equals, if None. Of a model
+                that gives the next ids it is not asked.
+            simulate: Whether to simulate the RTL as well.
+            abort: Before each sequence it is played once more up to its last token, which a reset gives up so many
+                cycles after it entered, before its first result; 0: not.
+            check: Raise unless everything is equal; else look at the result.
+            progress: Told what is being done.
+            asked: Of the simulation: ``stalls``, ``seed``, ``inner_stalls``, ``work_dir`` and ``waves``, as of
+                :meth:`simulate`.
+
+        Raises:
+            ConfigError: If the model was not compiled so, or a sequence would be longer than the context.
+            MaseHwError: As of :meth:`simulate`.
+        """
+        from mase_hw.design import decode
+        from mase_hw.emit.causality import Tokens
+
+        graph, found = self._with_graph(), self.manifest.get("decode")
+        if found is None:
+            raise ConfigError(
+                "the design was not compiled for tokens that come one at a time", field="decode",
+                expected='{"decode": {"context": tokens}} in the configuration', remedy="compile the model again",
+            )  # fmt: skip
+        written = decode.generate(graph, found["context"], prompts, tokens, choose or decode.greedy)
+        if not simulate:
+            return decode.Generated(written)
+        asked["engine"] = asked.get("engine", "batch")
+        options = check_arguments(self.path, int(self.timing["interval"]), **asked)
+        self.reopen()
+        self._complete()
+        self._check_parameters()
+        at_a_time = Tokens(graph.meta["netlist"], graph.catalogue, found["context"])
+        watchdog = Limits.of(self.timing, 1, options.stalls, options.inner).watchdog
+        tell = progress or (lambda _: None)
+        bench = decode.Bench(self.dut(), graph, self.streams, at_a_time, options, watchdog, tell)
+        generated = bench.play(written, abort)
+        if check and generated.result is not None:
+            generated.result.raise_on_failure()
+        return generated
 
     def report(
         self, out: Path | str | None = None, *, against: Path | str | None = None, work_dir: Path | str | None = None

@@ -1,15 +1,22 @@
-"""How much of a frame must have come before its first result may leave, for the monitors of a simulation."""
+"""How much of a frame must have come before its results may leave.
+
+Of its first result, for the monitors of a simulation; of every token of a causal language model, whose tokens come one
+at a time, each when the result of the one before has left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mase_hw.beat_times import Cycles
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Part, Timeline
+from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.steps import Steps
+from mase_hw.streams import Stream
 
 
 def needed(netlist: Netlist, catalogue: Catalogue) -> Iterator[tuple[str, str, int]]:
@@ -25,14 +32,18 @@ def needed(netlist: Netlist, catalogue: Catalogue) -> Iterator[tuple[str, str, i
     """
     timeline = Timeline(netlist, catalogue)
     for output in netlist.outputs:
-        wanted = {timeline.into[Pin(TOP, output.name)]: 1}
-        for part in reversed(timeline.parts.values()):
-            for pin, beats in _of_part(part, wanted).items():
-                wanted[pin] = max(wanted.get(pin, beats), beats)
-        for stream in netlist.inputs:
-            pin = Pin(TOP, stream.name)
-            if pin in wanted:
-                yield output.name, stream.name, wanted[pin]
+        for name, beats in _needed(timeline, output.name, 1).items():
+            yield output.name, name, beats
+
+
+def _needed(timeline: Timeline, output: str, beats: int) -> dict[str, int]:
+    """Beats of every input that an output depends on, without which it does not give so many beats of a frame."""
+    wanted = {timeline.into[Pin(TOP, output)]: beats}
+    for part in reversed(timeline.parts.values()):
+        for pin, count in _of_part(part, wanted).items():
+            wanted[pin] = max(wanted.get(pin, count), count)
+    pins = ((stream.name, Pin(TOP, stream.name)) for stream in timeline.netlist.inputs)
+    return {name: wanted[pin] for name, pin in pins if pin in wanted}
 
 
 def _of_part(part: Part, wanted: dict[Pin, int]) -> dict[Pin, int]:
@@ -78,3 +89,104 @@ def _of_stage(steps: Steps, outputs: list[int | None], index: int) -> int | None
         whole = frame * steps.beats_in[index]
         found.append(whole + begun if begun else whole - steps.beats_in[index] + len(needs))
     return max(found, default=None)
+
+
+_FAR = 1 << 32
+"""Cycles, more than any turn takes."""
+
+
+class Tokens:
+    """A design whose frame is a sequence of tokens, and what it takes to give them one at a time.
+
+    Args:
+        netlist: The design.
+        catalogue: Where the latency facets of its parts are.
+        context: Tokens of a frame.
+
+    Raises:
+        GraphError: If a result of a token leaves after, or is made of, tokens behind it.
+        UnsupportedError: If the cycles of a part are not known.
+    """
+
+    def __init__(self, netlist: Netlist, catalogue: Catalogue, context: int) -> None:
+        self.context = context
+        self._timeline = Timeline(netlist, catalogue)
+        if not self._timeline.exact:
+            unknown = [name for name, part in self._timeline.parts.items() if not part.known]
+            raise UnsupportedError(
+                "the steps of a module are not known, so it is not known which tokens it waits for",
+                node=unknown[0],
+                expected="latency facets with steps",
+                remedy="let `latency` of this custom op say its steps; docs/custom_ops.md shows how",
+            )
+        self.beats = {s.name: _per_token(s, context) for s in (*netlist.inputs, *netlist.outputs)}
+        for output in netlist.outputs:
+            for token in range(context):
+                asked = _needed(self._timeline, output.name, (token + 1) * self.beats[output.name])
+                for name, beats in asked.items():
+                    if beats > (token + 1) * self.beats[name]:
+                        raise GraphError(
+                            "the result of a token waits for tokens that come after it",
+                            node=output.name,
+                            field="decode",
+                            got=f"token {token} needs {beats} beats of {name}, {self.beats[name]} per token",
+                            expected="a causal model, each of whose tokens sees those before it alone",
+                            remedy="compile a causal language model (is_causal=True), or leave decode out",
+                        )
+
+    def cycles(self, turns: Sequence[int]) -> list[int]:
+        """Cycles of every turn of a sequence: from offering its first beat to taking the last one of its results.
+
+        Args:
+            turns: Tokens of every turn; they are offered at once, in the cycle after the last result of the turn before
+                was taken.
+        """
+        return [int(n) for n in self._solved(turns)[0]]
+
+    def silent(self, turns: Sequence[int]) -> int:
+        """Cycles from offering the last turn of a sequence to its first result; arguments as for :meth:`cycles`."""
+        return int(self._solved(turns)[1])
+
+    def _solved(self, turns: Sequence[int]) -> tuple[Cycles, int]:
+        """The cycles of every turn, and those of the last one to its first result.
+
+        When a turn begins follows from the turns before it. If those before turn ``k`` begin when they should, their
+        cycles are right, and so is the begin of turn ``k``; so it is repeated until nothing changes. Turns that are far
+        apart are a good guess, because mostly the design is idle again when the last result has left.
+        """
+        turn = np.repeat(np.arange(len(turns)), turns)
+        begins = np.arange(len(turns), dtype=np.int64) * _FAR
+        while True:
+            # What follows behind the last turn comes long after it.
+            token = np.concatenate((begins[turn], np.full(self.context - len(turn), begins[-1] + _FAR)))
+            network, edges = self._timeline.network({n: np.repeat(token, beats) for n, beats in self.beats.items()})
+            network.advance()
+            ends, firsts = [], []
+            for stream in self._timeline.netlist.outputs:
+                offers = network.edges[edges[self._timeline.into[Pin(TOP, stream.name)]]].offered
+                results = offers[: stream.beats].reshape(self.context, -1)
+                ends.append(results[np.cumsum(turns) - 1, -1])
+                firsts.append(results[len(turn) - turns[-1], 0])
+            cycles = np.max(np.array(ends), axis=0) - begins + 1
+            after = np.cumsum(cycles) - cycles
+            if np.array_equal(after, begins):
+                return cycles, min(firsts) - begins[-1]
+            begins = after
+
+
+def _per_token(stream: Stream, context: int) -> int:
+    """Beats per token of a port, whose tensor must have the tokens as dimension 1 and give them one after the other."""
+    shape = stream.tensor_shape
+    beats = stream.beats // context
+    tokens = range(context) if len(shape) > 1 and shape[0] == 1 and shape[1] == context else ()
+    firsts = [index for token in tokens if (index := stream.index_of(token * beats, 0)) is not None]
+    if stream.beats % context or [index[1] for index in firsts] != list(range(context)):
+        raise GraphError(
+            "a port of the design does not carry one token after the other",
+            node=stream.name,
+            field="decode",
+            got=f"a tensor of shape {list(shape)}",
+            expected=f"[1, {context}, ...]: one sequence, its tokens in dimension 1",
+            remedy="let every input and result of the model be that of whole sequences",
+        )
+    return beats

@@ -14,7 +14,7 @@ from mase_hw.beat_times import Solved
 from mase_hw.catalogue import Hardware
 from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import PICTURE, Bundle, check_target
-from mase_hw.emit.causality import needed
+from mase_hw.emit.causality import Tokens, needed
 from mase_hw.emit.checks.elaborate import check_elaboration
 from mase_hw.emit.constants import broadcast_values
 from mase_hw.emit.manifest import describe_design
@@ -72,6 +72,9 @@ class TopArgs(EmitArgs):
     """Arguments of ``emit_verilog_top_transform_pass``."""
 
     top_name: str = Field(default="top", description="module name of the top level")
+    context: int = Field(
+        default=0, ge=0, description="of a causal language model whose tokens come one at a time: those of a frame"
+    )
 
 
 class CocotbArgs(EmitArgs):
@@ -105,6 +108,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     Raises:
         EmitError: If the netlist is broken or the folder cannot be written.
         ConfigError: If the top's name is not a SystemVerilog identifier.
+        GraphError: If tokens are to come one at a time, and a result of one waits for those after it.
     """
     modules = set(library_modules()) | {op.hardware.module for op in graph.catalogue if op.hardware is not None}
     if not args.top_name.isidentifier() or not args.top_name.isascii() or args.top_name in KEYWORDS | modules | {"TOP"}:
@@ -134,6 +138,9 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     bundle = graph.meta["bundle"] = Bundle()
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
+    if args.context:
+        tokens = Tokens(netlist, graph.catalogue, args.context)
+        bundle.manifest["decode"] = {"context": args.context, "cycles": tokens.cycles([1] * args.context)}
     bundle.add(
         f"rtl/{netlist.name}.sv",
         render_top(netlist, schedule, needed(netlist, graph.catalogue), bundle.manifest.get("image")),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
+from mase_hw.beat_times import Cycles as BeatCycles
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
@@ -161,7 +162,9 @@ class Timeline:
         return {s.name: Evenly(s.beats, interval) for s in self.netlist.inputs}
 
     def network(
-        self, offered: Mapping[str, Evenly] | None = None, buffers: Mapping[Pin, Steps] | None = None
+        self,
+        offered: Mapping[str, Evenly | BeatCycles] | None = None,
+        buffers: Mapping[Pin, Steps] | None = None,
     ) -> tuple[BeatNetwork, dict[Pin, int]]:
         """The network, and the edge of every source.
 

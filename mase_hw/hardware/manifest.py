@@ -223,6 +223,16 @@ class Reset(Entry, frozen=True, kw_only=True):
     synchronous: bool
 
 
+class Decode(Entry, frozen=True, kw_only=True):
+    """A causal language model whose tokens come one at a time: most tokens of a sequence, and the cycles of each.
+
+    ``cycles[t]`` is what token ``t`` takes that is offered in the cycle after the last result of the one before.
+    """
+
+    context: Count
+    cycles: tuple[Count, ...]
+
+
 class Manifest(Entry, frozen=True, kw_only=True):
     """Everything that a tool or a person needs to use a design without reading its RTL.
 
@@ -239,6 +249,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         family: The family of FPGAs that it was made for; empty for none in particular.
         device_id: The number of the device that it is for; -1 for the default one.
         streaming: Whether a frame depends on those before it.
+        decode: Of a language model that generates token by token.
         instances: In topological order.
         memories: Contents of memories.
         image: Of parameters that are loaded while the design runs, if any are.
@@ -264,6 +275,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     family: str = ""
     device_id: int = -1
     streaming: bool = False
+    decode: Decode | None = None
     instances: tuple[Instance, ...]
     memories: tuple[Memory, ...]
     image: Image | None = None

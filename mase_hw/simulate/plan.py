@@ -191,6 +191,21 @@ class Reset:
         return cls(int(number), unit or "cycles")
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Beats that are offered when all beats of the turns before have moved.
+
+    Args:
+        beats: How many of every stream, by name; none of a stream that is not named.
+        reset: Cycles of a reset before it, which ends whatever is under way; its beats follow those before.
+        wait: Cycles that pass behind its last beat.
+    """
+
+    beats: Mapping[str, int]
+    reset: int = 0
+    wait: int = 0
+
+
 _SLOWER = 4
 """A run may take so many times as long as the share of open cycles alone would make it."""
 
@@ -320,6 +335,8 @@ class SimulationOptions:
         inner: Stalls inside the design, which must have been built with them.
         reset_at: Resets in the middle of the run (of each process), one after the other; each plays all frames again,
             and only what comes after the last one is recorded and judged.
+        turns: When beats are offered, of a source that waits for results; all at once if there are none. Their beats
+            are those of the run. Only with the batch engine, in one process.
         waves: Write ``dump.fst``, which needs a build with waves and one process; None: only when something is wrong.
         window: First and last cycle to write waves of; all if None.
         coverage: Count lines, branches and toggles.
@@ -337,6 +354,7 @@ class SimulationOptions:
     stalls: Stalls = FULL_RATE
     inner: InnerStalls | None = None
     reset_at: tuple[Reset, ...] = ()
+    turns: tuple[Turn, ...] = ()
     waves: bool | None = False
     window: tuple[int, int] | None = None
     coverage: bool = False
@@ -500,6 +518,7 @@ def write_plan(
         **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
         "reset_at": [asdict(reset) for reset in options.reset_at],
         "inner_stalls": None if options.inner is None else asdict(options.inner),
+        "turns": [[turn.reset, turn.wait, *(turn.beats.get(n, 0) for n in raw)] for turn in options.turns],
         "intervenes": options.intervene is not None,
         "inputs": ports["in"],
         "outputs": ports["out"],

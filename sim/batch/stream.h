@@ -3,6 +3,7 @@
 // mirror sim/stream_driver.py and sim/stream_monitor.py to the cycle; tests/engines holds them equal.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -64,9 +65,13 @@ public:
     // Forget what was seen: play everything from the first beat.
     void restart() {
         cycles.clear();
+        abandon();
+        m_stalls.restart();
+    }
+    // Behind a reset nothing is offered; beats that were accepted are gone.
+    void abandon() {
         valid = false;
         m_next = nullptr;
-        m_stalls.restart();
     }
     void idle() {
         *port.valid = 0;
@@ -81,7 +86,7 @@ public:
             moved = true;
         }
         const size_t index = cycles.accepted.size();
-        valid = index < m_beats.count() && (calm || !m_stalls.stall());
+        valid = index < std::min(limit, m_beats.count()) && (calm || !m_stalls.stall());
         if (valid) cycles.presented.push_back(cycle + 1);
         m_next = valid ? m_beats.at(index) : m_garbage.at(static_cast<size_t>(cycle) % m_garbage.count());
         return moved;
@@ -98,6 +103,7 @@ public:
     Signals port;
     Cycles cycles;
     bool valid = false;
+    size_t limit = SIZE_MAX;  // beats that may be offered
 
 private:
     Pattern m_stalls;
@@ -118,9 +124,14 @@ public:
     void restart() {
         cycles.clear();
         found.clear();
-        ready = m_holding = false;
+        abandon();
         compared = mismatches = first = 0;
         m_stalls.restart();
+    }
+    // Behind a reset nothing is offered; a beat that was and was not accepted is gone.
+    void abandon() {
+        ready = m_holding = false;
+        cycles.presented.resize(cycles.accepted.size());
     }
     void idle() { *port.ready = 0; }
     void check_reset() const {

@@ -36,6 +36,12 @@ struct Reset {
     int64_t at, length;
 };
 
+// Beats that are offered when all those before have moved, behind a reset if it has cycles.
+struct Turn {
+    int64_t reset, wait;
+    std::vector<size_t> beats;  // in all so far, of every stream of the plan
+};
+
 class Bench {
 public:
     Bench(VerilatedContext *context, bool waves, int64_t from, int64_t to)
@@ -48,7 +54,20 @@ public:
             plan >> reset.unit >> reset.at >> reset.length;
             m_resets.push_back(reset);
         }
-        plan >> streams;
+        size_t turns = 0;
+        plan >> streams >> turns;
+        std::vector<size_t> sums(streams);
+        for (size_t i = 0; plan && i < turns; ++i) {
+            Turn turn{};
+            plan >> turn.reset >> turn.wait;
+            for (size_t &sum : sums) {
+                size_t beats = 0;
+                plan >> beats;
+                sum += beats;
+            }
+            turn.beats = sums;
+            m_turns.push_back(turn);
+        }
         // A stream that the plan does not name stays idle.
         for (const batch::Signals &port : m_model.ports) *port.valid = *port.ready = 0;
         for (size_t i = 0; i < streams; ++i) add_stream(plan);
@@ -101,12 +120,27 @@ public:
 
     // Stream until everything has come, plus a tail in which nothing more may come; false if `until` is due before.
     bool play(const Reset *until, Verdict &verdict) {
-        int64_t last = m_start, longest = 0, end = -1;
+        int64_t start = m_start, last = m_start, longest = 0, end = -1, wait = 0;
         bool calm = false;
+        size_t turn = 0;
+        if (!m_turns.empty()) allow(m_turns[0]);
         for (int64_t now = 0;;) {
             bool moved = false;
             for (Monitor &monitor : m_monitors) moved |= monitor.sample(now, calm);
-            if (now >= m_start) {
+            if (turn + 1 < m_turns.size() && complete(m_turns[turn]) && wait++ >= m_turns[turn].wait) {
+                wait = 0;
+                const Turn &next = m_turns[++turn];
+                allow(next);
+                if (next.reset) {
+                    reset(next.reset, false);
+                    for (Driver &driver : m_drivers) driver.abandon();
+                    for (Monitor &monitor : m_monitors) monitor.abandon();
+                    start = last = cycle = ++now;
+                    start += m_start;
+                    continue;
+                }
+            }
+            if (now >= start) {
                 for (Driver &driver : m_drivers) moved |= driver.sample(now, calm);
             }
             for (Probe &probe : m_probes) probe.sample(now);
@@ -237,6 +271,17 @@ private:
             if (!monitor.done()) return false;
         return true;
     }
+    // Streams of a plan are its inputs and then its outputs.
+    void allow(const Turn &turn) {
+        for (size_t i = 0; i < m_drivers.size(); ++i) m_drivers[i].limit = turn.beats[i];
+    }
+    bool complete(const Turn &turn) const {
+        for (size_t i = 0; i < m_drivers.size(); ++i)
+            if (m_drivers[i].cycles.accepted.size() < turn.beats[i]) return false;
+        for (size_t i = 0; i < m_monitors.size(); ++i)
+            if (m_monitors[i].cycles.accepted.size() < turn.beats[m_drivers.size() + i]) return false;
+        return true;
+    }
     bool due(const Reset &reset, int64_t cycles) const {
         if (reset.unit == 0) return cycles >= reset.at;
         size_t beats = 0;
@@ -286,6 +331,7 @@ private:
     std::vector<Monitor> m_monitors;
     std::vector<Probe> m_probes;
     std::vector<Reset> m_resets;
+    std::vector<Turn> m_turns;
     size_t m_done = 0;  // resets
     int m_progress = -1;
     Clock::time_point m_reported = Clock::now();

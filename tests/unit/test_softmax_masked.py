@@ -124,6 +124,19 @@ def test_rows_of_a_mask(name: str) -> None:
     assert len(rows.get("allowed", ())) == counts[name]
 
 
+def test_a_window_is_causal_where_tokens_come_one_at_a_time() -> None:
+    """And what sees a key behind it is not, nor is anything elsewhere."""
+    window = torch.ones(6, 6).tril().triu(-2).bool()[:, None].expand(1, 6, 2, 6)
+    for keep, causal in (
+        (window, True),
+        (window.flip(1), False),
+        (window | torch.eye(6).roll(1, 1).bool()[:, None], False),
+    ):
+        found = rows_of(keep, decode=True)
+        assert torch.equal(attends(tuple(keep.shape), found), keep) and len(found["allowed"]) == 6
+        assert bool(found.get("causal")) == causal and "causal" not in rows_of(keep)
+
+
 def test_the_float_functions() -> None:
     """What calibration and the float model compute; a row of which nothing takes part is 0, with a gradient."""
     torch.manual_seed(0)

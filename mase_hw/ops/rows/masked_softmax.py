@@ -98,14 +98,15 @@ def attends(shape: Sequence[int], given: Mapping[str, Any], device: Any = None) 
     return keep
 
 
-def rows_of(keep: Tensor) -> dict[str, Any]:
+def rows_of(keep: Tensor, decode: bool = False) -> dict[str, Any]:
     """A mask ``(batch, queries, heads, keys)`` as ``causal``, ``allowed`` and ``hold``, with as few rows as do.
 
+    With ``decode`` one that excludes what comes after a query, and more, as a sliding window does, is causal as well.
     What every frame has in its place is what is known of a batch, so all of it counts.
     """
     _, queries, heads, keys = keep.shape
-    limit = torch.arange(queries)[:, None] + keys - queries
-    if bool((keep.to("cpu") == (torch.arange(keys) <= limit)[:, None]).all()):
+    before = (torch.arange(keys) <= torch.arange(queries)[:, None] + keys - queries)[:, None]
+    if bool((keep.to("cpu") == before).all()):
         return {"causal": True}
     if bool(keep.all()):
         return {}
@@ -114,7 +115,8 @@ def rows_of(keep: Tensor) -> dict[str, Any]:
     hold = next(n for n in (len(words), heads, 1) if all(w == words[i // n * n] for i, w in enumerate(words)))
     words = words[::hold]
     period = next(n for n in range(1, len(words) + 1) if len(words) % n == 0 and words == words[:n] * (len(words) // n))
-    return {"allowed": tuple(words[:period]), "hold": 1 if period == len(words) == 1 else hold}
+    more = {"causal": True} if decode and not bool((keep.to("cpu") & ~before).any()) else {}
+    return {**more, "allowed": tuple(words[:period]), "hold": 1 if period == len(words) == 1 else hold}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -247,7 +247,8 @@ def write_batch_plan(plan: Plan) -> None:
     content, beats = plan.content, plan.folder / "beats"
     numbers: list[Sequence[Any]] = [[content[key] for key in _HEAD]]
     numbers += [[plan.resets, *itertools.chain(*plan.times_of_resets())]]
-    numbers += [[len(content["inputs"]) + len(content["outputs"])]]
+    numbers += [[len(content["inputs"]) + len(content["outputs"]), len(content["turns"])]]
+    numbers += content["turns"]
     try:
         for direction, ports in (("in", content["inputs"]), ("out", content["outputs"])):
             for port in ports:

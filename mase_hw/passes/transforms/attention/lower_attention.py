@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
@@ -20,7 +21,7 @@ from mase_hw.ops.pieces import eq_number, ne_number
 from mase_hw.ops.rows._rows import along
 from mase_hw.ops.rows.masked_softmax import masked_softmax, rows_of, softmax_where
 from mase_hw.ops.rows.softmax import softmax_rows
-from mase_hw.passes.base import Info, NoArgs, graph_pass
+from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.attention.masks import DataMask, Scores, scores_of
 from mase_hw.passes.transforms.attention.places import Source, recorded, sources_of, unmoved
@@ -156,8 +157,18 @@ def _is_causal(graph: MaseGraph, node: fx.Node) -> bool:
     return masked and bool(graph.meta_of(node).common.args.get("causal"))
 
 
-@graph_pass("lower_attention_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
-def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+class AttentionArgs(PassArgs):
+    """Arguments of ``lower_attention_transform_pass``."""
+
+    decode: bool = Field(
+        default=False,
+        description="tokens come one at a time: products leave out what comes after a token also where a stored mask, "
+        "such as a sliding window, excludes more",
+    )
+
+
+@graph_pass("lower_attention_transform_pass", args=AttentionArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
+def lower_attention_transform_pass(graph: MaseGraph, args: AttentionArgs) -> tuple[MaseGraph, Info]:
     """Write products of two streams and masked softmax in the order in which tokens come.
 
     - ``scaled_dot_product_attention`` is written out, with its scale, masks and shared keys.
@@ -178,7 +189,7 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
 
     Args:
         graph: A float graph with common metadata, calibrated later.
-        args: None.
+        args: Whether tokens come one at a time.
 
     Returns:
         The graph, ``modified``, and ``lowered``: node -> what it was.
@@ -212,7 +223,7 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
         if op.name == "cat" and join_by_token(graph, node):
             lowered[node.name] = op.name
             continue
-        if lower_product(graph, node) or (op.name == "softmax" and _lower_softmax(graph, node)):
+        if lower_product(graph, node) or (op.name == "softmax" and _lower_softmax(graph, node, args.decode)):
             lowered.setdefault(node.name, op.name)
             _prune(graph, before)
     if lowered:
@@ -221,7 +232,7 @@ def lower_attention_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mase
     return graph, {"modified": bool(lowered), "lowered": lowered}
 
 
-def _lower_softmax(graph: MaseGraph, node: fx.Node) -> bool:
+def _lower_softmax(graph: MaseGraph, node: fx.Node, decode: bool) -> bool:
     """A softmax along the last dimension of what is scaled or masked."""
     meta = graph.meta_of(node)
     data = [n for n in node.all_input_nodes if graph.meta_of(n).common.results.tensors]
@@ -233,7 +244,7 @@ def _lower_softmax(graph: MaseGraph, node: fx.Node) -> bool:
         return False
     scores = scores_of(graph, data[0])
     if scores.masked:
-        return _with_masks(graph, node, scores)
+        return _with_masks(graph, node, scores, decode)
     if scores.scale == 1:
         return False
     scale, given = scores.scale, tuple(graph.tensor(scores.node, "data_out_0").shape)
@@ -246,7 +257,7 @@ def _lower_softmax(graph: MaseGraph, node: fx.Node) -> bool:
     return True
 
 
-def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores) -> bool:
+def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores, decode: bool) -> bool:
     shape = tuple(graph.tensor(scores.node, "data_out_0").shape)
     result = tuple(graph.tensor(node, "data_out_0").shape)
     lead, (queries, keys) = shape[:-2], shape[-2:]
@@ -264,7 +275,7 @@ def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores) -> bool:
     source, batch, heads = chosen
     more: dict[str, Any] = {"scale": scores.scale} if scores.scale != 1 else {}
     if scores.keep is not None:
-        more |= rows_of(scores.keep.reshape(batch, heads, queries, keys).transpose(1, 2))
+        more |= rows_of(scores.keep.reshape(batch, heads, queries, keys).transpose(1, 2), decode)
 
     def run(x: Tensor, *masks: Tensor) -> Tensor:
         rows = source.make(x)

@@ -1,0 +1,213 @@
+"""Language models that generate: token by token the RTL gives what the quantised model gives for the whole sequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.errors import ConfigError, GraphError, MismatchError
+
+CONTEXT, WIDTH, HEADS, IDS = 10, 8, 2, 11
+PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5]]
+CHOSEN = 6
+
+
+class Causal(nn.Module):
+    """A block with learned positions, queries, keys and values from one layer."""
+
+    def __init__(self, causal: bool = True) -> None:
+        super().__init__()
+        self.causal = causal
+        self.ids, self.places = nn.Embedding(IDS, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.norm, self.qkv, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, IDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.ids(ids) + self.places(torch.arange(CONTEXT))
+        parts = self.qkv(self.norm(x)).view(-1, CONTEXT, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(*parts.unbind(0), is_causal=self.causal)
+        return self.out(x + y.transpose(1, 2).reshape(-1, CONTEXT, WIDTH))
+
+
+class Names(Causal):
+    """The same, giving the next id."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(ids).argmax(-1)
+
+
+def compiled(out: Path, kind: type[nn.Module] = Causal, **settings: object) -> mase_hw.Design:
+    torch.manual_seed(5)
+    model = kind().eval()
+    # Scores far apart for any token, so that sequences do not end in one token over and over.
+    model.out.weight.data *= 4
+    sequences = torch.randint(IDS, (16, CONTEXT))
+    config = {"decode": {"context": CONTEXT}, "vectors": {"faults": 4, "frames": 2}, **settings}
+    return mase_hw.compile(model, sequences[:1, :3], config, out=out, calibration=[sequences])
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
+    return compiled(tmp_path_factory.mktemp("decode") / "design")
+
+
+def alone(design: mase_hw.Design, prompt: list[int], count: int) -> tuple[list[int], list[list[float]]]:
+    """The loop of a host that knows nothing of frames: all ids so far, and 0 behind them."""
+    ids, scores = list(prompt), []
+    for _ in range(count):
+        found = design.model(torch.tensor([ids + [0] * (CONTEXT - len(ids))]))[0, len(ids) - 1].tolist()
+        scores.append(found)
+        ids.append(max(range(IDS), key=lambda i: (found[i], -i)))
+    return ids[len(prompt) :], scores
+
+
+def test_every_token(design: mase_hw.Design) -> None:
+    found = design.generate(PROMPTS, CHOSEN)
+    assert found.result is not None and found.result.mismatches == 0
+    entered = sum(len(prompt) + CHOSEN - 1 for prompt in PROMPTS)
+    stream = design.streams["data_out_0"]
+    beats = stream.beats // CONTEXT
+    assert found.result.beats_compared == entered * beats
+    rows, at = found.result.outputs["data_out_0"].reshape(entered, -1), 0
+    for prompt, written in zip(PROMPTS, found.sequences, strict=True):
+        chosen, scores = alone(design, prompt, CHOSEN)
+        assert list(written.chosen) == chosen and [s.tolist() for s in written.scores] == scores
+        at += len(prompt) - 1
+        hardware = rows[at : at + CHOSEN, :IDS] * 2.0**-stream.fmt.frac_width
+        assert hardware.tolist() == scores
+        at += CHOSEN
+    assert len({token for row in found.tokens for token in row}) > 2
+
+
+def test_every_cycle(design: mase_hw.Design) -> None:
+    """As predicted, for each length of the prompt; a token alone takes what the manifest says of its position."""
+    assert design.timing["exact"]
+    cycles = design.manifest["decode"]["cycles"]
+    assert len(cycles) == CONTEXT and cycles == sorted(cycles) and cycles[0] < cycles[-1]
+    assert sum(cycles) > design.timing["last"] > max(cycles)
+    found = design.generate([*PROMPTS, list(range(CONTEXT))[:5]], CHOSEN)
+    assert found.measured == found.predicted
+    assert found.measured[1] == cycles[:CHOSEN] and found.measured[0][1:] == cycles[5 : 5 + CHOSEN - 1]
+    assert found.result is not None
+    # A token enters in the cycle after the last result of the one before.
+    came, went = (found.result.ports[name] for name in ("data_in_0", "data_out_0"))
+    results = went.cycles.accepted[design.streams["data_out_0"].beats // CONTEXT - 1 :: 3]
+    first = len(PROMPTS[0])
+    assert (came.cycles.presented[first : first + 5] == results[first - 1 : first + 4] + 1).all()
+
+
+def test_a_prompt_at_once_and_token_by_token(design: mase_hw.Design) -> None:
+    chosen = design.generate([[7]], CHOSEN, simulate=False)
+    assert chosen.result is None and not chosen.measured
+    whole = [7, *chosen.tokens[0]]
+    singly, at_once = design.generate([[7]], CHOSEN), design.generate([whole[:CHOSEN]], 1)
+    assert singly.result is not None and at_once.result is not None
+    assert len(singly.measured[0]) == CHOSEN and len(at_once.measured[0]) == 1
+    assert at_once.measured[0][0] < sum(singly.measured[0])
+    assert np.array_equal(singly.result.outputs["data_out_0"], at_once.result.outputs["data_out_0"])
+
+
+@pytest.mark.parametrize("abort", [1, 30, None])
+def test_resets_within_sequences(design: mase_hw.Design, abort: int | None) -> None:
+    """None: in the last cycle before the first result of the token that is given up."""
+    with pytest.raises(ConfigError, match="must not have given results") as error:
+        design.generate(PROMPTS, CHOSEN, abort=10_000)
+    latest = int(str(error.value).partition("expected: 0 to ")[2].split()[0])
+    found = design.generate(PROMPTS, CHOSEN, abort=latest if abort is None else abort)
+    assert found.result is not None and found.measured == found.predicted
+    rows = sum(2 * (len(prompt) + CHOSEN - 1) - 1 for prompt in PROMPTS)
+    assert found.result.beats_compared == rows * (design.streams["data_out_0"].beats // CONTEXT)
+
+
+def test_stalls(design: mase_hw.Design) -> None:
+    for asked in ({"stalls": 0.4, "seed": 3}, {"stalls": "long", "abort": 5}):
+        found = design.generate(PROMPTS, CHOSEN, **asked)
+        assert found.result is not None and found.result.passed and found.measured != found.predicted
+
+
+def test_a_full_context_is_followed_by_the_next_sequence(design: mase_hw.Design) -> None:
+    """Without a reset; and a frame of :meth:`simulate` is a sequence."""
+    prompts = [[1, 2, 3, 4], [4, 3, 2, 1], [5, 5, 5, 5]]
+    found = design.generate(prompts, CONTEXT - 3)
+    assert found.result is not None and found.measured == found.predicted
+    ids = torch.tensor([sequence.tokens for sequence in found.sequences])
+    assert ids.shape == (3, CONTEXT) and not torch.equal(ids[0], ids[1])
+    frames = design.simulate(ids, engine="batch", work_dir=f"{design.path}.work")
+    assert np.array_equal(frames.result.outputs["data_out_0"], found.result.outputs["data_out_0"])
+    with pytest.raises(ConfigError, match=r"at most 10 tokens that enter"):
+        design.generate(prompts, CONTEXT - 2)
+    with pytest.raises(ConfigError, match="in the batch engine alone"):
+        design.generate(prompts, 1, engine="fast")
+
+
+def test_a_choice_of_ones_own(design: mase_hw.Design) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def second(scores: np.ndarray) -> int:
+        seen.append(scores.shape)
+        return int(np.argsort(scores)[-2])
+
+    found = design.generate([[1]], 3, choose=second)
+    assert seen == [(IDS,)] * 3 and found.tokens != design.generate([[1]], 3, simulate=False).tokens
+    assert all(np.sort(s)[-2] == s[token] for s, token in zip(found.sequences[0].scores, found.tokens[0], strict=True))
+
+
+def test_a_wrong_bit_is_seen(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the reference says of the last token of all is changed in one bit."""
+    from mase_hw.design import decode
+
+    class Wrong(decode.Reference):
+        def run(self, *args: object, **kwargs: object) -> tuple[dict, dict]:
+            stimulus, expected = super().run(*args, **kwargs)
+            expected["data_out_0"][2, 0, len(PROMPTS[2]) + CHOSEN - 2, 0] ^= 1
+            return stimulus, expected
+
+    written = design.generate(PROMPTS, CHOSEN, simulate=False)
+    monkeypatch.setattr(decode, "Reference", Wrong)
+    with pytest.raises(MismatchError, match="differ in 1 of"):
+        design.generate(PROMPTS, CHOSEN)
+    monkeypatch.undo()
+    assert design.generate(PROMPTS, CHOSEN).tokens == written.tokens
+
+
+def test_ids_from_the_hardware(tmp_path: Path, design: mase_hw.Design) -> None:
+    """With `argmax` in the model the hardware names the next token itself, the first one of equals."""
+    names = compiled(tmp_path / "names", Names)
+    found = names.generate(PROMPTS, CHOSEN)
+    assert found.tokens == design.generate(PROMPTS, CHOSEN, simulate=False).tokens
+    assert found.measured == found.predicted
+
+
+def test_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="waits for tokens that come after") as error:
+        compiled(tmp_path / "both", lambda: Causal(causal=False))
+    assert "token 0 needs 10 beats of data_in_0, 1 per token" in str(error.value)
+    with pytest.raises(ConfigError, match="does not fit the context"):
+        mase_hw.compile(Causal(), torch.zeros(1, 11).long(), {"decode": {"context": CONTEXT}}, out=tmp_path / "long")
+
+
+class Each(nn.Module):
+    """Something of every number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+
+def test_tokens_must_come_one_after_the_other(tmp_path: Path) -> None:
+    x = torch.randn(1, 6, 4)
+    config = {"decode": {"context": 6}, "vectors": {"faults": 2}}
+    with pytest.raises(GraphError, match="does not carry one token after the other"):
+        mase_hw.compile(Each(), x.repeat(2, 1, 1), config, out=tmp_path / "two")
+    done = mase_hw.compile(Each(), x, config, out=tmp_path / "one")
+    assert done.manifest["decode"]["cycles"] == [done.manifest["decode"]["cycles"][0]] * 6
+    with pytest.raises(ConfigError, match="does not take ids and give scores"):
+        done.generate([[1]], 1)
+    plain = mase_hw.compile(Each(), x, {"vectors": {"faults": 2}}, out=tmp_path / "plain")
+    assert "decode" not in plain.manifest
+    with pytest.raises(ConfigError, match="not compiled for tokens that come one at a time"):
+        plain.generate([[1]], 1)

@@ -1,0 +1,58 @@
+"""Language models of Hugging Face, token by token until their context is full: no bit and no cycle differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import mase_hw
+from tests.ir.huggingface_models import hf, needed
+
+pytestmark = [needed, pytest.mark.slow]
+
+CONTEXT, IDS = 33, 24
+SIZES: dict[str, Any] = {
+    "vocab_size": IDS,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+}
+OPT: dict[str, Any] = {"ffn_dim": 24, "word_embed_proj_dim": 16}
+GPT2: dict[str, Any] = {"vocab_size": IDS, "n_positions": CONTEXT, "n_embd": 16, "n_layer": 2, "n_head": 2}
+# What they have: learned positions; shared keys, rotary positions; norms of queries and keys; windows.
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", GPT2),
+    "opt": ("OPTForCausalLM", "OPTConfig", SIZES | OPT),
+    "phi": ("PhiForCausalLM", "PhiConfig", SIZES),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", SIZES),
+    "mistral": ("MistralForCausalLM", "MistralConfig", SIZES | {"sliding_window": 5}),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", SIZES | {"head_dim": 8}),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", SIZES | {"head_dim": 8}),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", SIZES | {"head_dim": 8, "sliding_window": 6}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_bit_and_cycle(name: str, tmp_path: Path) -> None:
+    kind, config, sizes = MODELS[name]
+    torch.manual_seed(0)
+    model = getattr(hf, kind)(getattr(hf, config)(**sizes)).eval()
+    ids = torch.randint(IDS, (16, CONTEXT))
+    settings = {"decode": {"context": CONTEXT}, "vectors": {"faults": 8, "frames": 2}}
+    design = mase_hw.compile(
+        model, {"input_ids": ids[:1, :5]}, settings, out=tmp_path / name, calibration=[{"input_ids": ids}]
+    )
+    prompts = [[1, 2], [5]]
+    for asked in ({}, {"stalls": 0.3, "abort": 20}):
+        found = design.generate(prompts, 32, **asked)
+        assert found.result is not None and found.result.mismatches == 0
+        assert [len(row) for row in found.tokens] == [32, 32]
+        if not asked:
+            assert found.measured == found.predicted
+            assert found.measured[1] == design.manifest["decode"]["cycles"][:32]
