@@ -141,6 +141,7 @@ module system_domain #(
         .done      (done),
         .seen      (seen),
         .core_clk  (core_clk),
+        .core_rst  (core_rst),
         .core_clear(frames_clear),
         .counters  (counters)
     );

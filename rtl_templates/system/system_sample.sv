@@ -8,8 +8,8 @@
 // sample from before it is taken over.
 //
 // `done` follows `event_in` when a sample has come that was taken after it, so that
-// software that sees the one finds the other. Events in between are one. `flush`, which
-// lasts longer than a request and its acknowledge, abandons the request and forgets events.
+// software that sees the one finds the other. Events in between are one. `flush` abandons the
+// request and forgets events; so does the core's side while it is in its reset.
 //
 // Latency:    up to twice the time of a sample: 6 cycles of `clk` and 8 of `core_clk`.
 // Throughput: one sample in that time.
@@ -26,6 +26,7 @@ module system_sample #(
     output logic             done,
     output logic [WIDTH-1:0] seen,
     input  logic             core_clk,
+    input  logic             core_rst,
     output logic             core_clear,
     input  logic [WIDTH-1:0] counters
 );
@@ -74,8 +75,8 @@ module system_sample #(
   assign core_clear = asked && !was_asked_q && asked_clear_q;
 
   always_ff @(posedge core_clk) begin
-    was_asked_q <= asked;
-    taken_q     <= asked && was_asked_q;
+    was_asked_q <= asked && !core_rst;
+    taken_q     <= asked && was_asked_q && !core_rst;
     if (asked && was_asked_q && !taken_q) begin
       sample_q <= counters;
     end

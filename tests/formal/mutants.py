@@ -13,13 +13,17 @@ from .proofs import (
     LOOP,
     PIPELINE,
     READER,
+    READERS,
+    RECORDS,
     REGISTERS,
     RESET,
     ROM,
     ROW_END,
+    SAMPLE,
     SKID,
     SLICE,
     WRITER,
+    WRITERS,
     cast,
     divide,
     fifo,
@@ -59,7 +63,7 @@ def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: s
     return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
 
 
-CROSSING, SHORT = Proof(CROSS), Proof(RESET, {"LEFT": 5})
+CROSSING, SHORT, SAMPLED = Proof(CROSS), Proof(RESET, {"LEFT": 5}), Proof(SAMPLE, {"LEFT": 1, "AFTER": 1})
 _SLICE, _SKID, _FORK, _JOIN = (Proof(SLICE), Proof(SKID), Proof(FORK, {"N": 2}), Proof(JOIN, {"N": 2}))
 
 # Of the bursts of both directions: the property, a text and what stands there instead.
@@ -148,6 +152,18 @@ MUTANTS: dict[str, Mutant] = {
     "reset_of_the_core_is_short": of(
         SHORT, "p_first_leaves", "core_rst     <= asked_seen_q[1];", "core_rst <= asked_seen_q[1] && !was_reset_q;", 30
     ),
+    # system_sample
+    "sample_clears_later": of(
+        SAMPLED, "p_clear", "if (rst || clear) begin\n      seen", "if (rst) begin\n      seen", 10
+    ),
+    "sample_shows_the_counters": of(SAMPLED, "p_seen", "seen <= sample_q;", "seen <= counters;", 20),
+    "sample_is_acknowledged_early": of(SAMPLED, "p_settled", ".in_data (taken_q)", ".in_data (was_asked_q)", 20),
+    "sample_from_before_a_clear": of(SAMPLED, "p_new", "ends && !to_clear_q", "ends", 20),
+    "sample_outlives_a_reset": of(SAMPLED, "p_new", "asked && !core_rst;", "asked;", 20),
+    "sample_loses_one_of_two_events": of(
+        SAMPLED, "p_done", "(begins ? waits_q :", "(begins ? waits_q && !event_in :", 20
+    ),
+    "sample_ends_before_its_counters": of(SAMPLED, "p_made", "ends && ripe_q", "ends && (ripe_q || waits_q)", 20),
     # system_registers
     "registers_withdraw_an_acknowledge": of(
         Proof(REGISTERS), "p_b_stays", "bvalid <= write || (bvalid && !bready);", "bvalid <= write;"
@@ -192,6 +208,55 @@ MUTANTS: dict[str, Mutant] = {
         Proof(WRITER), "p_answered", ".in_valid (taken)", ".in_valid (taken && frame_end)", 16
     ),
     "write_is_idle_early": of(Proof(WRITER), "p_idle", "!active && open == '0;", "!active;", 14),
+    # system_share_read, system_share_write, system_records
+    "readers_withdraw": of(Proof(READERS), "p_ar_stays", "rst || (arvalid && arready)", "rst || arvalid"),
+    "readers_change_their_turn": of(Proof(READERS), "p_ar_stable", "end else if (!arvalid) begin", "end else begin"),
+    "readers_mix_their_addresses": of(
+        Proof(READERS), "p_made", "araddr |= owner_q[i] ? ch_araddr[i] : '0;", "araddr |= ch_araddr[i];"
+    ),
+    "readers_take_a_request_alone": of(Proof(READERS), "p_together", "arready ? owner_q : '0;", "owner_q;"),
+    "readers_forget_the_second": of(
+        Proof(READERS), "p_kept", "ch_arvalid & (~ch_arvalid + 1'b1);", "ch_arvalid & CHANNELS'(1);"
+    ),
+    "readers_give_a_beat_twice": of(Proof(READERS), "p_once", "(expected && rvalid) ? turn : '0;", "{2{rvalid}};"),
+    "readers_wait_for_the_last_beat": of(
+        Proof(READERS), "p_ready", "(expected && rvalid) ? turn", "(expected && rvalid && rlast) ? turn"
+    ),
+    "readers_remember_who_asks": of(Proof(READERS), "p_order", ".owner(owner_q)", ".owner(ch_arvalid)", 10),
+    "readers_never_end": of(Proof(READERS), "p_room", ".pop  (rvalid && rready && rlast)", ".pop  (1'b0)", 16),
+    "writers_let_go_of_an_address": of(
+        Proof(WRITERS), "p_aw_stays", "assign awvalid    = (", "assign awvalid = !bvalid && (", 14
+    ),
+    "writers_change_with_the_address": of(
+        Proof(WRITERS), "p_aw_stable", "else if (!awvalid && !wvalid)", "else if (!wvalid || wlast)", 12
+    ),
+    "writers_let_go_of_a_beat": of(Proof(WRITERS), "p_w_stays", "assign wvalid     = (", "assign wvalid = !bvalid && (", 12),
+    "writers_change_with_the_beat": of(
+        Proof(WRITERS), "p_w_stable", "else if (!awvalid && !wvalid)", "else if (!awvalid)", 12
+    ),
+    "writers_end_together": of(Proof(WRITERS), "p_wlast", "(owner_q & ch_wlast) != '0;", "ch_wlast != '0;", 10),
+    "writers_send_without_an_address": of(
+        Proof(WRITERS), "p_owned", "(owner_q & ch_wvalid) != '0;", "ch_wvalid != '0;"
+    ),
+    "writers_mix_their_data": of(
+        Proof(WRITERS), "p_made", "wdata |= owner_q[i] ? ch_wdata[i] : '0;", "wdata |= ch_wdata[i];"
+    ),
+    "writers_take_a_beat_alone": of(Proof(WRITERS), "p_together", "ch_wready  = wready ? owner_q : '0;", "ch_wready = owner_q;"),
+    "writers_forget_the_second": of(
+        Proof(WRITERS), "p_kept", "ch_awvalid & (~ch_awvalid + 1'b1);", "ch_awvalid & CHANNELS'(1);"
+    ),
+    "writers_are_both_answered": of(
+        Proof(WRITERS), "p_once", "(expected && bvalid) ? turn : '0;", "{2{bvalid}};", 12
+    ),
+    "writers_refuse_an_answer": of(
+        Proof(WRITERS), "p_answered", "expected && (turn & ch_bready) != '0;", "(owner_q & ch_bready) != '0;", 12
+    ),
+    "writers_remember_who_asks": of(Proof(WRITERS), "p_order", ".owner(owner_q)", ".owner(ch_awvalid)", 12),
+    "writers_never_end": of(Proof(WRITERS), "p_room", ".pop  (bvalid && bready)", ".pop  (1'b0)", 24),
+    "records_begin_nothing": of(Proof(RECORDS), "p_allowed", "enable || behind_q[i] != '0", "enable"),
+    "records_count_the_first_twice": of(
+        Proof(RECORDS, {"INPUTS": 3}), "p_allowed", "LOG2'(lead != '0)", "LOG2'($countones(lead))"
+    ),
     # stream_fork
     "fork_counts_offers": of(_FORK, "p_valid_stays", "done_q | (out_valid & out_ready)", "done_q | out_valid"),
     "fork_changes_data": of(_FORK, "p_data_stays", "out_data  = in_data;", "out_data = in_data ^ WIDTH'(done_q);"),

@@ -23,11 +23,16 @@ VECTORS = Harness("vector_buffer")
 WINDOWS = Harness("window_control", needs=("window_rise",))
 STEPS = Harness("matrix_steps", needs=("causal_limit", "loop_counter"))
 CROSS = Harness("system_async_fifo", needs=("system_sync",), clocks=True)
-RESET = Harness("system_reset", needs=("system_sync",), clocks=True)
+RESET = Harness("system_reset", needs=("system_sync",), parts=("reset_spec",), clocks=True)
+SAMPLE = Harness("system_sample", needs=("system_sync", "system_reset"), parts=("reset_spec",), clocks=True)
 REGISTERS = Harness("system_registers")
 MASTER = ("system_bursts", "stream_fifo", "loop_counter")
 READER = Harness("system_dma_read", needs=MASTER)
 WRITER = Harness("system_dma_write", needs=MASTER)
+SHARE = {"needs": ("system_order", "stream_fifo"), "parts": ("share_spec",)}
+READERS = Harness("system_share_read", **SHARE)
+WRITERS = Harness("system_share_write", **SHARE)
+RECORDS = Harness("system_records")
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 LOGIC = Harness("fixed_logic_product", needs=("fixed_adder_tree",))
@@ -153,12 +158,16 @@ PROOFS = [
     *(repack(4, 2, 8, 16), repack(4, 2, 10, 20, 14), repack(2, 4, 8, 16), repack(2, 4, 10, 10, 14)),
     *(Proof(CROSS, {"LOG2": log2, "FIRST_IN": first}, cover=24) for log2, first in ((1, 0), (2, 0), (2, 1), (1, 1))),
     *(Proof(RESET, {"LEFT": left}) for left in (8, 5)),
+    *(Proof(SAMPLE, {"LEFT": left}) for left in (8, 5)),
     Proof(REGISTERS),
     *(
         Proof(harness, {"FRAME_BEATS": beats, "BURST": burst, "GAP": gap}, cover=14)
         for harness in (READER, WRITER)
         for beats, burst, gap in ((3, 2, 0), (5, 4, 1), (1, 3, 2))
     ),
+    Proof(READERS, cover=12),
+    Proof(WRITERS, cover=14),
+    *(Proof(RECORDS, {"INPUTS": inputs}, cover=8) for inputs in (2, 3)),
     Proof(LOOP, {"MAX": 17}, cover=10),
     Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),
