@@ -78,11 +78,11 @@ def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:
     return a if a == b else max(a, b, key=[dtype for dtype, _ in _LIMITS].index)
 
 
-def as_carrier(mantissa: Tensor | Wide, dtype: torch.dtype) -> Tensor:
+def as_carrier(mantissa: Tensor, dtype: torch.dtype) -> Tensor:
     """Move mantissas into a carrier; exact by the caller's choice of a carrier that holds them."""
     if dtype is WIDE:
         return typing.cast(Tensor, Wide.of(mantissa))  # with all that goldens do with a tensor
-    return mantissa if isinstance(mantissa, Tensor) and mantissa.dtype == dtype else mantissa.to(dtype)
+    return mantissa if mantissa.dtype == dtype else mantissa.to(dtype)
 
 
 class _Cast(torch.autograd.Function):

@@ -210,7 +210,8 @@ def _on_parts(function: Callable[..., Any], given: Sequence[Any], named: dict[st
 
 
 def _differ(x: Any, y: Any) -> Tensor:
-    return (Wide.of(x) - y).narrowed(BITS, False) != 0
+    differ: Tensor = (Wide.of(x) - y).narrowed(BITS, False) != 0
+    return differ
 
 
 _MOVES = frozenset({"cat", "stack", "tril"})

@@ -94,10 +94,15 @@ class Piecewise:
         return max(1, self.step.bit_length())
 
     @functools.cached_property
-    def bound(self) -> int:
-        """Above every magnitude of the quadratic and of its products."""
+    def wide(self) -> torch.dtype:
+        """The carrier of the quadratic and of its products.
+
+        Raises:
+            FormatError: If there is none.
+        """
         widths = self.widths
-        return (1 << max(widths[0], widths[1] + 1, widths[2] + 1)) << self.step
+        bound = 1 << max(widths[0], widths[1] + 1, widths[2] + 1) + self.step
+        return wider(torch.int64, carrier(bound, wide=True))
 
     def with_coefficients(self, stored: Memory) -> Piecewise:
         """The same with the coefficients of a memory like that of :meth:`memories`."""
@@ -188,7 +193,7 @@ def _fit(key: Key) -> Piecewise:
         max(part.worst for part in parts),
         all(octave.exhaustive for octave in found),
     )
-    carrier(result.bound, name=name, wide=True)
+    _ = result.wide  # refuses what fits no carrier
     return result
 
 
@@ -357,7 +362,6 @@ def _computed(key: Key, mantissas: Tensor, plan: Piecewise) -> Tensor:
     place = magnitude << stored(plan.left, octave)
     segment = (stored(plan.base, octave) + (place >> plan.step)) & ((1 << plan.address) - 1)
     t = place & ((1 << plan.step) - 1)
-    wide = wider(torch.int64, carrier(plan.bound, wide=True))
-    c0, c1, c2 = (as_carrier(stored(row, segment), wide) for row in plan.coefficients)
+    c0, c1, c2 = (as_carrier(stored(row, segment), plan.wide) for row in plan.coefficients)
     inner = (c2.mul_(t) >> plan.step).add_(c1)
     return cast((c0 << plan.step).add_(inner.mul_(t)), plan.frac + plan.step, target, rounding, overflow, own=True)

@@ -191,7 +191,7 @@ def _rival() -> object:
 
 TRIGGERS: dict[str, Callable[[], object]] = {
     "nan": _nan,
-    "wide sum": compiling(config=quantized(data_in_width=40, weight_width=40)),
+    "wide sum": compiling(config=quantized(data_in_width=40, weight_width=40, bias_frac_width=160)),
     "unknown key": compiling(config={"quantize": {"default": {"config": {"data_in_widht": 8, "rounding": "nearest"}}}}),
     "no width": lambda: quantize_transform_pass(
         _calibrated(), {"default": {"config": {"name": "fixed", "data_in_width": 8}}}
