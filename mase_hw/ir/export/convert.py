@@ -508,7 +508,9 @@ class ProgramImport:
         before, after = sum(sizes[: data[0]]), sum(sizes[data[0] + 1 :])
         wide = [0, 0] * (len(shape) - dim - 1) + [before, after]
         padded: Any = self.value(parts[data[0]])
-        if where or (len(shape) == 3 and dim == 1):  # tokens as the places of a row of channels: the order of their data
+        if where or (
+            len(shape) == 3 and dim == 1
+        ):  # tokens as the places of a row of channels: the order of their data
             order = [where, *(d for d in range(len(shape)) if d not in (where, dim)), dim]
             back = [order.index(d) for d in range(len(shape))]
             turned = self.emit(("call_function", torch.permute, (padded, order), {}), node)
