@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Callable
 
 import torch
 from torch import fx
@@ -13,7 +14,12 @@ from mase_hw.ir.annotated import AnnotatedGraph
 
 Limits = tuple[int, int]
 _NARROW = (torch.uint8, torch.int8, torch.int16)
-_OF_TWO = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "rsub": lambda a, b: b - a}
+_OF_TWO: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "rsub": lambda a, b: b - a,
+}
 _CONVERSIONS = frozenset({"to", "type", "type_as"})
 _WIDER = frozenset({*_OF_TWO, "neg", "abs", "pow", "square", "matmul", "einsum", "linear", "cumsum", "prod"})
 """Ops whose result may be beyond its operands."""

@@ -122,7 +122,7 @@ FORMULAS: dict[str, Piece] = {
     "neighbours": lambda s, x, y: x.diff(dim=-1),
     "length": lambda s, x, y: y.norm(3, -1),
     "share": lambda s, x, y: (x > 0).float().mean(1),
-    "bytes": lambda s, x, y: (1 - (x > 0).byte()).float() * y,
+    "bytes": lambda s, x, y: (1 - (x > 0).to(torch.uint8)).float() * y,
 }
 
 

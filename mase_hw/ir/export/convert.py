@@ -209,9 +209,10 @@ class ProgramImport:
                 return self._indexed(node, source)
             if name in ("scatter", "scatter_add"):
                 return self._scattered(node, source, name == "scatter_add")
-            if name == "index_copy" and node.args[2] in self.static and not self.is_data(node.args[3]):  # type: ignore[arg-type, operator]
-                dim, at, values = node.args[1:4]
-                return self._filled(node, self.value(source), self._computed(values), dim, self.static[at], adds=False)  # type: ignore[arg-type, index]
+            given_to: Any = node.args[1:]
+            if name == "index_copy" and given_to[1] in self.static and not self.is_data(given_to[2]):
+                dim, at = given_to[0] % given.dim(), self.static[given_to[1]]
+                return self._filled(node, self.value(source), self._computed(given_to[2]), dim, at, adds=False)
             if name == "index_put":
                 return self._put(node, source, val.shape if isinstance(val, Tensor) else given.shape)
         if name in RECURRENT:
@@ -248,9 +249,10 @@ class ProgramImport:
         for inner in made.nodes:
             if inner.op == "placeholder":
                 source = next(places)
-                for values in (self.static, self.paths, self.env):
+                tables: tuple[dict[fx.Node, Any], ...] = (self.static, self.paths, self.env)
+                for values in tables:
                     if source in values:
-                        values[inner] = values[source]  # type: ignore[index]
+                        values[inner] = values[source]
             elif inner.op == "call_function":
                 self._call(inner)
             elif inner.op == "output" and len(self.problems) == before:

@@ -14,7 +14,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) -> Tensor:
     """``cdist``."""
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
-    return torch.linalg.vector_norm(apart, p, -1)
+    found: Tensor = torch.linalg.vector_norm(apart, p, -1)
+    return found
 
 
 def _places(x: Tensor, bounds: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
@@ -45,8 +46,9 @@ def decomposed(node: fx.Node) -> fx.Graph | None:
         has no decomposition, or that depends on the numbers of a tensor.
     """
     target, sources = node.target, node.all_input_nodes
-    given, own, table = [source.meta.get("val") for source in sources], _OWN.get(target), core_aten_decompositions()
-    if (own is None and target not in table) or not all(isinstance(value, Tensor) for value in given):
+    own, table = _OWN.get(target), core_aten_decompositions()
+    given = [value for source in sources if isinstance(value := source.meta.get("val"), Tensor)]
+    if (own is None and target not in table) or len(given) < len(sources):
         return None
 
     def run(*tensors: Tensor) -> Any:
@@ -62,8 +64,5 @@ def decomposed(node: fx.Node) -> fx.Graph | None:
         return None
     for inner in made.graph.nodes:
         inner._rename(f"{node.name}_{inner.name}")
-    return (
-        made.graph
-        if all(inner.op in ("placeholder", "call_function", "output") for inner in made.graph.nodes)
-        else None
-    )
+    plain = all(inner.op in ("placeholder", "call_function", "output") for inner in made.graph.nodes)
+    return made.graph if plain else None
