@@ -119,6 +119,10 @@ FORMULAS: dict[str, Piece] = {
     "fmod": lambda s, x, y: torch.fmod(y, 1),
     "in_place": lambda s, x, y: F.rrelu_(x - 1).add_(y, alpha=-0.5).masked_fill_(y > 1, 0.25),
     "difference": lambda s, x, y: torch.subtract(x, y).multiply(2),
+    "neighbours": lambda s, x, y: x.diff(dim=-1),
+    "length": lambda s, x, y: y.norm(3, -1),
+    "share": lambda s, x, y: (x > 0).float().mean(1),
+    "bytes": lambda s, x, y: (1 - (x > 0).to(torch.uint8)).float() * y,
 }
 
 

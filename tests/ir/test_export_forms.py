@@ -70,6 +70,8 @@ RECURRENT: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "lstm cell": (lambda: Lines(steps, cell=nn.LSTMCell(8, 5)), TOKENS),
     "rnn cell": (lambda: Lines(steps, cell=nn.RNNCell(8, 5, nonlinearity="relu")), TOKENS),
 }
+ALONE = frozenset({"rows scattered", "elements scattered", "elements of another", "sums of elements"})
+"""Those that write the first frame of a batch alone; the graph does so in every frame."""
 FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     **RECURRENT,
     "log_sigmoid": (nn.LogSigmoid, (12,)),
@@ -98,8 +100,51 @@ FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         TOKENS,
     ),
+    "attention with learned keys": (
+        lambda: Lines(
+            lambda self, x: self.a(x, x, x)[0],
+            a=nn.MultiheadAttention(8, 2, batch_first=True, add_bias_kv=True, add_zero_attn=True),
+        ),
+        TOKENS,
+    ),
     "weight norm": (lambda: parametrizations.weight_norm(nn.Linear(12, 4)), (12,)),
     "input in place": (lambda: Lines(in_place), (12,)),
+    "rows added": (
+        lambda: Lines(lambda self, x: torch.zeros_like(x).index_add(1, self.at, x[:, self.of]),
+                      at=torch.tensor([0, 2, 2, 4]), of=torch.tensor([1, 0, 3, 3])),
+        TOKENS,
+    ),
+    "columns added": (lambda: Lines(lambda self, x: x.index_add(-1, self.at, x[:, :3], alpha=0.5),
+                                    at=torch.tensor([0, 2, 2])), (12,)),
+    "rows scattered": (
+        lambda: Lines(lambda self, x: torch.ones(1, 6, 8).scatter_add(1, self.at.expand(1, 5, 8), x),
+                      at=torch.tensor([0, 3, 3, 1, 5]).view(1, 5, 1)),
+        TOKENS,
+    ),
+    "elements scattered": (lambda: Lines(lambda self, x: x.scatter(1, self.at, x[:, 1:3] * 2),
+                                         at=torch.tensor([[5, 0]])), (12,)),
+    "elements of another": (lambda: Lines(lambda self, x: torch.ones(1, 4).scatter(1, self.at, x),
+                                          at=torch.tensor([[0, 2, 3]])), (12,)),
+    "sums of elements": (lambda: Lines(lambda self, x: (x * 2).scatter_add(2, self.at, x),
+                                       at=torch.randint(0, 8, (1, 5, 4))), TOKENS),
+    "outer product": (lambda: Lines(lambda self, x: torch.einsum("bi,bj->bij", x, x).diagonal(dim1=1, dim2=2)), (12,)),
+    "product of vectors": (lambda: Lines(lambda self, x: torch.linalg.cross(x, x.flip(1), dim=1)), (3, 4)),
+    "on the diagonal": (lambda: Lines(lambda self, x: torch.diag_embed(x)), (12,)),
+    "filled columns": (lambda: Lines(lambda self, x: x.index_fill(1, torch.tensor([0, 2]), 0.5)), (12,)),
+    "distances": (lambda: Lines(lambda self, x: torch.cdist(x, self.c), c=torch.randn(4, 8)), TOKENS),
+    "distances of order 1": (lambda: Lines(lambda self, x: torch.cdist(x, self.c, p=1.0), c=torch.randn(4, 8)), TOKENS),
+    "buckets": (
+        lambda: Lines(lambda self, x: (torch.bucketize(x, self.b), torch.bucketize(x, self.b, right=True)),
+                      b=torch.tensor([-1.0, 0.0, 1.0])),
+        (12,),
+    ),
+    "signs": (
+        lambda: Lines(lambda self, x: (torch.copysign(x, x - 1), torch.signbit(x), torch.heaviside(x, self.h)),
+                      h=torch.tensor(0.5)),
+        (12,),
+    ),
+    "bounds that are data": (lambda: Lines(lambda self, x: torch.clamp(x, torch.tensor(-0.5), x.abs() * 0.5)), (12,)),
+    "deviation over a list": (lambda: Lines(lambda self, x: x.std([-1]) + x.var((1,))), (12,)),
     "weight by itself first": (
         lambda: Lines(lambda self, x: F.linear(x + 1, self.fc.weight) * self.fc(x), fc=nn.Linear(12, 4)), (12,)
     ),
@@ -125,7 +170,8 @@ def test_every_form_gives_what_the_model_gives_for_several_frames(name: str) -> 
     frames = torch.randn(3, *shape)
     with torch.no_grad():
         graph = MaseGraph(torch.export.export(model, (frames[:1].clone(),)))
-        wanted, found = values(model(frames.clone())), values(graph.model(frames.clone()))
+        each = [model(frame) for frame in frames.split(1)] if name in ALONE else []
+        wanted, found = values(torch.cat(each) if each else model(frames.clone())), values(graph.model(frames.clone()))
     assert len(wanted) == len(found)
     for a, b in zip(wanted, found, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
@@ -177,6 +223,15 @@ def test_a_batch_that_is_left_open_is_the_number_of_frames(as_module: bool, leas
     graph = MaseGraph(program.module() if as_module else program)
     with torch.no_grad():
         torch.testing.assert_close(graph.model(x, y), model(x, y), rtol=1e-4, atol=1e-5)
+
+
+def test_the_bits_of_integers_and_sizes_that_are_data_are_refused() -> None:
+    ids = torch.arange(6)[None]
+    for line in (lambda self, x: (x & 3).float(), lambda self, x: ~x | x):
+        with pytest.raises(UnsupportedError, match="bits of integers"):
+            MaseGraph(torch.export.export(Lines(line), (ids,)))
+    with pytest.raises(UnsupportedError, match="sym_size"):
+        MaseGraph(torch.export.export(Lines(lambda self, x: x[x > 0]), (torch.randn(1, 6),)))
 
 
 def test_batches_that_differ_and_a_dropout_of_a_recurrence_are_refused() -> None:

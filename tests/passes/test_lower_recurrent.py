@@ -179,6 +179,36 @@ def test_states_of_another_layer(layer: type[nn.RNNBase]) -> None:
     torch.testing.assert_close(graph.model(x, y), model(x, y), rtol=0, atol=1e-12)
 
 
+class Unrolls(nn.Module):
+    """A sequence that is stored, from states that are data."""
+
+    def __init__(self, layer: nn.RNNBase, *, both: bool) -> None:
+        super().__init__()
+        self.layer, self.both = layer, both
+        shape = (1, 4, 2) if layer.batch_first else (4, 1, 2)
+        self.start = nn.Parameter(torch.randn(*shape, generator=torch.Generator().manual_seed(2)))
+
+    def forward(self, h: Tensor) -> Any:
+        return self.layer(self.start, (h, h * 0.5) if self.both else h)[0]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.GRU(2, 3, batch_first=True),
+        nn.RNN(2, 3, num_layers=2, bidirectional=True),
+        nn.LSTM(2, 3, bidirectional=True, batch_first=True),
+    ],
+)
+def test_a_stored_sequence_from_states_that_are_data(layer: nn.RNNBase) -> None:
+    model = Unrolls(layer, both=isinstance(layer, nn.LSTM)).double().eval()
+    count = layer.num_layers * (2 if layer.bidirectional else 1)
+    h = torch.randn(count, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    graph, _ = lower_layers_transform_pass(annotated(model, h))
+    verify_analysis_pass(graph)
+    torch.testing.assert_close(graph.model(h), model(h), rtol=0, atol=1e-12)
+
+
 def test_without_a_dimension_of_sequences_from_a_state() -> None:
     model = BeginsWith(nn.GRU(2, 3), "given").double()
     generator = torch.Generator().manual_seed(1)

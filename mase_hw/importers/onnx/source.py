@@ -364,10 +364,10 @@ def _inputs(
         kind, label = value.type.tensor_type, key[:120]
         dtype = DTYPES.get(kind.elem_type)
         narrow = dtype in (torch.uint8, torch.int8, torch.int16) and _converted(key, nodes)
-        if not narrow and dtype not in (*WIDE, torch.bool):
+        if dtype is None or (not narrow and dtype not in (*WIDE, torch.bool)):
             named = str(dtype).removeprefix("torch.") if dtype is not None else f"number {kind.elem_type}"
-            known = "float32, int32, int64 and bool are known, and narrower integers that are only cast to these"
-            problems.append(f"{label}: elements of the type {named}; {known}")
+            taken = "float32, int32, int64 and bool are known, and narrower integers that are only cast to these"
+            problems.append(f"{label}: elements of the type {named}; {taken}")
             remedies[
                 "export the model so that it begins in float32 (for ids in int32 or int64), or with a Cast of its input"
             ] = None

@@ -246,6 +246,8 @@ RULES: dict[str, Callable[..., Call | None]] = {
     "pow": lambda x, e: _function(torch.pow, x, e),
 }
 """By the name of the operation: arguments -> call, or None if these arguments have none."""
+BITS = frozenset({"__and__", "__or__", "__xor__", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"})
+"""Operations that are those of truth values for these alone."""
 MULTIPLE = frozenset(
     {
         "native_layer_norm",

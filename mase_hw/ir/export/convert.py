@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir.export import frames
-from mase_hw.ir.export.aten import MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, NotTaken, call_of, packet
+from mase_hw.ir.export.aten import BITS, MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, NotTaken, call_of, packet
 from mase_hw.ir.export.decompose import decomposed
 from mase_hw.ir.export.layers import Layers
 from mase_hw.ir.export.program import program_of
@@ -209,6 +209,10 @@ class ProgramImport:
                 return self._indexed(node, source)
             if name in ("scatter", "scatter_add"):
                 return self._scattered(node, source, name == "scatter_add")
+            given_to: Any = node.args[1:]
+            if name == "index_copy" and given_to[1] in self.static and not self.is_data(given_to[2]):
+                dim, at = given_to[0] % given.dim(), self.static[given_to[1]]
+                return self._filled(node, self.value(source), self._computed(given_to[2]), dim, at, adds=False)
             if name == "index_put":
                 return self._put(node, source, val.shape if isinstance(val, Tensor) else given.shape)
         if name in RECURRENT:
@@ -224,6 +228,10 @@ class ProgramImport:
             if joined is not None:
                 return joined
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self.value)
+        if name in BITS and node.meta["val"].dtype is not torch.bool:
+            raise NotTaken("it works on the bits of integers: write it with products, // and %")
+        if name == "clamp" and any(isinstance(bound, fx.Node) for bound in args[1:]):
+            args = tuple(self._bound(node, i, a) if isinstance(a, int | float) else a for i, a in enumerate(args))
         call = call_of(node.target, args, kwargs, self.known)
         # What rounds stored weights says in which format they are: as plain floats they would get another one.
         if call is None and "quantize" not in name and not any(self.is_data(n) for n in node.all_input_nodes):
@@ -241,9 +249,10 @@ class ProgramImport:
         for inner in made.nodes:
             if inner.op == "placeholder":
                 source = next(places)
-                for values in (self.static, self.paths, self.env):
+                tables: tuple[dict[fx.Node, Any], ...] = (self.static, self.paths, self.env)
+                for values in tables:
                     if source in values:
-                        values[inner] = values[source]  # type: ignore[index]
+                        values[inner] = values[source]
             elif inner.op == "call_function":
                 self._call(inner)
             elif inner.op == "output" and len(self.problems) == before:
@@ -267,6 +276,11 @@ class ProgramImport:
             self._store(path, value)
         self.env[node] = made = self._get(self.paths[node])
         return made
+
+    def _bound(self, node: fx.Node, index: int, value: float) -> fx.Node:
+        """A number beside a bound that is a tensor, as one."""
+        self._store(f"{node.name}_bound_{index}", torch.tensor(float(value)))
+        return self._get(f"{node.name}_bound_{index}")
 
     def _computed(self, node: fx.Node) -> Any:
         """The value of a node of the program that depends on no data."""
@@ -397,19 +411,37 @@ class ProgramImport:
             raise NotTaken("its places depend on data, or the number of values does: torch.where has one for each")
         rows = (*shape[:at], len(places), *shape[at + 1 :])
         part = self.value(values)
-        if not isinstance(part, fx.Node):
-            self._store(f"{node.name}_values", torch.full(rows, part, dtype=source.meta["val"].dtype))
-            part = self._get(f"{node.name}_values")
-        elif math.prod(given) == math.prod(rows) and rows[0] == 1:
+        if not self.is_data(values):
+            return self._filled(node, x, self._computed(values), at, places % shape[at], adds)
+        if math.prod(given) == math.prod(rows) and rows[0] == 1:
             part = self.emit(("call_function", torch.reshape, (part, (-1, *rows[1:])), {}), node)
-        elif self.is_data(values) and len(given) < len(rows):
+        elif len(given) < len(rows):
             raise NotTaken("its values lack a dimension")
         else:
             part = self.emit(("call_method", "expand", (part, *frames.expanded(given, rows)), {}), node)
+        if not adds and not self.is_data(source):
+            x, adds = self._emptied(node, self._computed(source), at, places % shape[at]), True
         if adds:
             return self._added(node, x, part, (at, len(shape) - 1), places % shape[at], shape[at])
         self._store(f"{node.name}_places", places % shape[at])
         return self.emit(("call_function", torch.index_copy, (x, at, self._get(f"{node.name}_places"), part), {}), node)
+
+    def _filled(self, node: fx.Node, x: fx.Node, values: Tensor, dim: int, at: Tensor, adds: bool) -> fx.Node:
+        """A tensor in which slices at places that are known are stored numbers, or to which these are added."""
+        empty = torch.zeros(tuple(node.meta["val"].shape), dtype=node.meta["val"].dtype)
+        rows = values.to(empty.dtype).expand(*empty.shape[:dim], len(at), *empty.shape[dim + 1 :])
+        self._store(f"{node.name}_values", empty.index_add(dim, at, rows) if adds else empty.index_copy(dim, at, rows))
+        filled = self._get(f"{node.name}_values")
+        if adds:
+            return self.emit(("call_function", torch.add, (x, filled), {}), node)
+        there = torch.zeros(empty.shape[dim], dtype=torch.bool).index_fill(0, at, True)
+        self._store(f"{node.name}_there", there.reshape(-1, *[1] * (empty.dim() - dim - 1)))
+        return self.emit(("call_function", torch.where, (self._get(f"{node.name}_there"), filled, x), {}), node)
+
+    def _emptied(self, node: fx.Node, stored: Tensor, dim: int, at: Tensor) -> fx.Node:
+        """A stored tensor with zeros in the place of slices, which data are added to in every frame."""
+        self._store(f"{node.name}_kept", stored.index_fill(dim, at, 0))
+        return self._get(f"{node.name}_kept")
 
     def _added(self, node: fx.Node, x: fx.Node, part: fx.Node, dims: tuple[int, int], at: Tensor, size: int) -> fx.Node:
         """A tensor to which slices are added at places that are known: sums of slices, as a linear layer of ones."""
@@ -448,9 +480,9 @@ class ProgramImport:
                 for v, n in ((x, size), (part, at.numel()))
             )
             dim = last = 1
-        if not adds and not data:  # sums with zeros at these places
-            self._store(f"{node.name}_kept", self.attribute(str(x.target)).index_fill(dim, at, 0))
-            x = self._get(f"{node.name}_kept")
+        if not adds and not data:
+            stored = self._computed(source)
+            x = self._emptied(node, stored.reshape(-1, size) if flat else stored, dim, at)
         if adds or not data:
             made = self._added(node, x, part, (dim, last), at, size)
         else:
@@ -466,16 +498,26 @@ class ProgramImport:
         shape, dim = tuple(node.meta["val"].shape), node.args[1] if len(node.args) > 1 else 0
         assert isinstance(dim, int)
         dim %= len(shape)
-        if len(data) != 1 or dim == 0:
+        if len(data) != 1:
+            return None
+        of_data = parts[data[0]]
+        two = self.two.get(self.value(of_data))
+        where = frames.dimension(tuple(of_data.meta["val"].shape), two) if isinstance(two, Tensor) else None
+        where = where or 0
+        if dim == where:
             return None
         sizes = [part.meta["val"].shape[dim] for part in parts]
         before, after = sum(sizes[: data[0]]), sum(sizes[data[0] + 1 :])
         wide = [0, 0] * (len(shape) - dim - 1) + [before, after]
         padded: Any = self.value(parts[data[0]])
-        if len(shape) == 3 and dim == 1:  # tokens as the places of a row of channels: the order in which they come
-            turned = self.emit(("call_function", torch.transpose, (padded, 1, 2), {}), node)
+        if where or (
+            len(shape) == 3 and dim == 1
+        ):  # tokens as the places of a row of channels: the order of their data
+            order = [where, *(d for d in range(len(shape)) if d not in (where, dim)), dim]
+            back = [order.index(d) for d in range(len(shape))]
+            turned = self.emit(("call_function", torch.permute, (padded, order), {}), node)
             turned = self.emit(("call_function", F.pad, (turned, [before, after]), {}), node)
-            padded = self.emit(("call_function", torch.transpose, (turned, 1, 2), {}), node)
+            padded = self.emit(("call_function", torch.permute, (turned, back), {}), node)
         else:
             padded = self.emit(("call_function", F.pad, (padded, wide), {}), node)
         if all(i in data or (p in self.static and not self.static[p].any()) for i, p in enumerate(parts)):

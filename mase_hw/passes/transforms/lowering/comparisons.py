@@ -80,7 +80,8 @@ def _converted(e: Expression) -> Body | None:
     dtype, before = e.dtype, e.dtypes[x]
     if dtype is None or before is None:
         return None
-    if dtype not in (torch.int32, torch.int64, torch.float32, torch.float64):
+    narrow = x in e.truths and dtype in (torch.uint8, torch.int8, torch.int16)
+    if not narrow and dtype not in (torch.int32, torch.int64, torch.float32, torch.float64):
         return None
     if before.is_floating_point and not dtype.is_floating_point:
         return formula(lambda s, a: as_number(torch.trunc(a), dtype), x)

@@ -72,6 +72,16 @@ def line_of(function: Callable[..., Tensor], inputs: int) -> Line:
     return (Line1, Line2, Line3, Line4)[inputs - 1](function)
 
 
+def difference(call: Call) -> nn.Module | None:
+    """``torch.diff``: neighbours, the later one minus the earlier one."""
+    attributes, rank = call.attributes, len(call.shapes[0])
+    dim = int(attributes.get("dim", -1)) % rank
+    size = call.shapes[0][dim]
+    if attributes.get("n", 1) != 1 or len(call.inputs) != 1 or size < 2:
+        return None
+    return Line1(lambda x: x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1))
+
+
 def glu(call: Call) -> nn.Module:
     """``a * sigmoid(b)`` of the halves of a dimension."""
     dim, rank = int(call.attributes.get("dim", -1)), len(call.shapes[0])

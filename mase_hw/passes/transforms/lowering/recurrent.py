@@ -41,6 +41,7 @@ class Layers(nn.Module):
         batched: Its input has a dimension of sequences.
         cells: Layers and directions, by number, whose last cell states are wanted.
         stored: What sequences begin with and is known, ``h`` and ``c``, as the module takes it.
+        sequence: The sequence, if it is known and the same in every frame, where states are data.
 
     Shapes:
         As the module; the result is ``(output, states, cells)`` with states ``(N, H)``.
@@ -52,6 +53,7 @@ class Layers(nn.Module):
         batched: bool = True,
         cells: Collection[int] = (),
         stored: Mapping[str, Tensor] | None = None,
+        sequence: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.batched, self.swapped = batched, batched and not module.batch_first
@@ -66,6 +68,9 @@ class Layers(nn.Module):
                 for name, value in (stored or {}).items():
                     begin = value[len(self.cells)].detach().reshape(-1, 1, module.hidden_size)
                     self.register_buffer(f"{name}{len(self.cells)}", begin.clone())
+                if sequence is not None and not layer:
+                    x = self._in_order(sequence.detach())
+                    self.register_buffer(f"x{direction}", linear(torch.flip(x, (1,)) if direction else x).detach())
                 self.inputs.append(linear)
                 self.cells.append(cell)
                 if module.proj_size:
@@ -82,10 +87,7 @@ class Layers(nn.Module):
             x: The input of the module.
             given: What its sequences begin with, ``h`` and ``c``, beside what is stored.
         """
-        if self.swapped:
-            x = x.transpose(0, 1)
-        if not self.batched:
-            x = x.unsqueeze(0)
+        x = self._in_order(x)
         states, cells = list[Tensor](), list[Tensor | None]()
         for layer in range(len(self.cells) // self.directions):
             found = []
@@ -93,7 +95,9 @@ class Layers(nn.Module):
                 at = layer * self.directions + direction
                 steps = torch.flip(x, (1,)) if direction else x
                 begin = [self._begin(name, at, x, given) for name in "hc" if name in self.begins or name in given]
-                h = self.cells[at](self.inputs[at](steps), *begin)
+                known = self._buffers.get(f"x{at}")  # added to zeros of the state, of which there is one in every frame
+                sums = self.inputs[at](steps) if known is None else begin[0][..., :1] * 0 + self.get_buffer(f"x{at}")
+                h = self.cells[at](sums, *begin)
                 wanted = self.cells[at].cells
                 cells.append(h[:, -1][:, 1::2] if wanted else None)
                 h = h[:, :, 0::2] if wanted else h
@@ -107,6 +111,12 @@ class Layers(nn.Module):
             return x, states, cells
         alone = [None if c is None else c.squeeze(0) for c in cells]
         return x.squeeze(0), [h.squeeze(0) for h in states], alone
+
+    def _in_order(self, x: Tensor) -> Tensor:
+        """A sequence as ``(N, T, I)``."""
+        if self.swapped:
+            x = x.transpose(0, 1)
+        return x if self.batched else x.unsqueeze(0)
 
     def _begin(self, name: str, at: int, x: Tensor, given: Mapping[str, Tensor]) -> Tensor:
         """What sequences of a layer and direction begin with, ``(N, 1, H)``."""
@@ -198,7 +208,9 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
     data = [begin for name, begin in zip(names, begins, strict=False) if name not in held]
     batched = len(graph.tensor(source, "data_out_0").shape) == 3
     count = module.num_layers * (2 if module.bidirectional else 1)
-    made = (Layers, LayersFrom, LayersFromBoth)[len(data)](module, batched, _wanted_cells(node, module, count), held)
+    same = _known(graph, source) if data else None
+    wanted = _wanted_cells(node, module, count)
+    made = (Layers, LayersFrom, LayersFromBoth)[len(data)](module, batched, wanted, held, same)
     output, states, cells = inlined(graph, node, [source, *data], made)
     _connect(node, output, states, cells, isinstance(module, nn.LSTM))
     _drop(graph, node)

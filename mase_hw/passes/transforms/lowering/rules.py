@@ -39,6 +39,7 @@ RULES: Mapping[str, Rule] = {
     "adaptive_max_pool1d": adaptive,
     "adaptive_max_pool2d": adaptive,
     "glu": plain.glu,
+    "diff": plain.difference,
     "rrelu": plain.rrelu,
     "pixel_unshuffle": plain.pixel_unshuffle,
     "lp_pool1d": plain.lp_pool,
