@@ -77,10 +77,12 @@ TIMM: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def lively(model: nn.Module) -> nn.Module:
-    """The model with other numbers in parameters of equal ones, as zeros of a last layer, before which all is lost."""
+    """The model with other parameters: those of a beginning of training, zeros and small ones, hide what is before."""
     with torch.no_grad():
         for value in model.parameters():
-            if value.numel() > 1 and (value == value.flatten()[0]).all():
+            if value.dim() > 1:
+                value.normal_(std=value[0].numel() ** -0.5)
+            else:
                 value.uniform_(0.5, 1.5)
     return model.eval()
 
