@@ -77,7 +77,7 @@ def _same(node: Latest | Run, other: Latest | Run | None, twins: Mapping[int, Ti
 
 
 def _reads(a: Reading, b: Reading, twins: Mapping[int, Times]) -> bool:
-    return twins.get(id(a.times)) is b.times and a.lag == b.lag and a.covers == b.covers
+    return twins.get(id(a.times)) is b.times and a.lag == b.lag and (a.covers is b.covers or a.covers == b.covers)
 
 
 def _rates(node: Run) -> tuple[object, ...]:

@@ -74,6 +74,8 @@ class BeatNetwork:
         """Of every edge."""
         self._sinks: dict[int, list[Times]] = {}
         self._begins_with: BeatNetwork | None = None
+        self._parts: list[int] = []
+        """Of every edge, once it was asked for."""
 
     def source(self, beats: int, offered: Given = None, name: object = None) -> int:
         """A stream into the network.
@@ -250,7 +252,8 @@ class BeatNetwork:
     def _period(self) -> dict[int, int] | None:
         """The one distance of all events of the last two frames, by part of the network; None if there is none."""
         distances: dict[int, int] = {}
-        for part, (number, edge) in zip(self._connected(), enumerate(self.edges), strict=True):
+        self._parts = self._parts or self._connected()
+        for part, (number, edge) in zip(self._parts, enumerate(self.edges), strict=True):
             assert edge.offers is not None
             for times in (edge.offers, edge.takes, *self._sinks[number]):
                 distance = None if times is None else times.distance()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,6 +27,26 @@ class Waiting(Exception):
     """Something is not known that might be, without this."""
 
 
+class _Cover:
+    """How the blocks of a node read some times.
+
+    Args:
+        covers: Of every block, what it reads: see :meth:`Times.cover`.
+        wait: Of every block and every block that it reads: whether it waits for it.
+
+    Attributes:
+        links: Every pair of them in turn: the block, the one that it reads, and whether it cannot do without it.
+    """
+
+    def __init__(self, covers: list[tuple[tuple[int, int, int], ...]], wait: list[tuple[int, ...]]) -> None:
+        self.covers, self.wait = covers, wait
+        self.links = [
+            (block, index, waits == ALWAYS)
+            for block, (cover, of) in enumerate(zip(covers, wait, strict=True))
+            for (index, _, _), waits in zip(cover, of, strict=True)
+        ]
+
+
 class Reading:
     """Beats that the blocks of a node read.
 
@@ -44,33 +64,38 @@ class Reading:
     ) -> None:
         self.times, self.lag = times, lag
         self._chunks, self._blocks = times.chunks, times.blocks
-        known = {} if known is None else known
-        key = tuple(times.cuts), tuple(lows), tuple(highs)
-        if key not in known:
-            known[key] = [times.cover(low, high) for low, high in zip(lows, highs, strict=True)]
-        self.covers = known[key]
-        self.wait = [(ALWAYS,) * len(cover) for cover in self.covers]
+        self._known = {} if known is None else known
+        self._key = tuple(times.cuts), tuple(lows), tuple(highs)
+        found = self._known.get(self._key)
+        if found is None:
+            covers = [times.cover(low, high) for low, high in zip(lows, highs, strict=True)]
+            found = self._known[self._key] = _Cover(covers, [(ALWAYS,) * len(cover) for cover in covers])
+        self._set(found)
+
+    def _set(self, found: _Cover) -> None:
+        self.covers, self.wait, self.links = found.covers, found.wait, found.links
 
     def until(self, blocks: Sequence[int]) -> Reading:
         """Wait for blocks of the times before the given one only, unless nothing else can be done."""
-        self.wait = [
-            tuple([FIRST if piece[0] < end else NEVER for piece in cover])
-            for cover, end in zip(self.covers, blocks, strict=True)
-        ]
-        return self
+        return self._waiting("until", blocks, lambda index, end: index < end)
 
     def before(self, beats: Sequence[int]) -> Reading:
         """Wait for blocks that end before the given beat only, unless nothing else can be done."""
-        times = self.times
-        self.wait = [
-            tuple([FIRST if _end(times, piece[0]) <= beat else NEVER for piece in cover])
-            for cover, beat in zip(self.covers, beats, strict=True)
-        ]
-        return self
+        return self._waiting("before", beats, lambda index, beat: _end(self.times, index) <= beat)
 
     def maybe(self) -> Reading:
         """Wait unless nothing else can be done."""
-        self.wait = [(FIRST,) * len(cover) for cover in self.covers]
+        return self._waiting("maybe", range(len(self.covers)), lambda index, block: True)
+
+    def _waiting(self, how: str, ends: Sequence[int], waits: Callable[[int, int], bool]) -> Reading:
+        """Wait for some blocks only, which is found once for the same cuts and beats."""
+        key = *self._key, how, tuple(ends)
+        found = self._known.get(key)
+        if found is None:
+            pairs = zip(self.covers, ends, strict=True)
+            wait = [tuple([FIRST if waits(index, end) else NEVER for index, _, _ in cover]) for cover, end in pairs]
+            found = self._known[key] = _Cover(self.covers, wait)
+        self._set(found)
         return self
 
     def whole(self, block: int) -> bool:

@@ -95,8 +95,8 @@ class Unpaused:
         return np.asarray(self._at[beats] + frames * self._steps, np.int64)
 
 
-Covers = dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, int, int], ...]]]
-"""By the cuts of times, and the first beats and those after the last of readers: see :meth:`Times.cover`."""
+Covers = dict[tuple[object, ...], Any]
+"""By the cuts of times, the first beats and those after the last of readers, and what they wait for: how they read."""
 Chunk = tuple[Pattern, int]
 """A pattern and the cycle that is its 0."""
 

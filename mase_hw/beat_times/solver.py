@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mase_hw.beat_times.deadlock import waits_for_itself
 from mase_hw.beat_times.like import Like
-from mase_hw.beat_times.nodes import ALWAYS, Absent, Latest, Run, Waiting
+from mase_hw.beat_times.nodes import Absent, Latest, Run, Waiting
 from mase_hw.beat_times.patterns import REAL, Chunk, Solved, Times, alike, same
 from mase_hw.beat_times.regions import regions
 from mase_hw.errors import CatalogueError
@@ -75,14 +75,14 @@ class Solver:
         start = 0
         for node in nodes:
             for reading in node.readings:
-                for number, (cover, wait) in enumerate(zip(reading.covers, reading.wait, strict=True), start):
-                    for (index, _, _), waits in zip(cover, wait, strict=True):
-                        if index < 0:
-                            key = id(reading.times), index
-                            earlier.setdefault(key, (reading.times, index, []))[2].append(number)
-                            continue
-                        reading.times.readers[index].append((number, waits == ALWAYS))
-                        self.wanted[number] += waits == ALWAYS
+                readers = reading.times.readers
+                for block, index, always in reading.links:
+                    if index < 0:
+                        key = id(reading.times), index
+                        earlier.setdefault(key, (reading.times, index, []))[2].append(start + block)
+                        continue
+                    readers[index].append((start + block, always))
+                    self.wanted[start + block] += always
             start += node.blocks
         self.producers: dict[int, tuple[Latest | Run, int]] = {}
         self.like: Like | None = None
@@ -114,8 +114,9 @@ class Solver:
             return times
 
         for node in self.nodes:
+            root = top(id(node.outs[0]))
             for times in (*node.outs, *(r.times for r in node.readings)):
-                above[top(id(times))] = top(id(node.outs[0]))
+                above[top(id(times))] = root
         fixed = {id(times) for times in given}
         self.part = {times: top(times) for times in above}
         self.given = [times for times in self.times if id(times) in fixed]
@@ -280,15 +281,14 @@ class Solver:
             for reading in node.readings:
                 maker = made.get(id(reading.times))
                 inside = maker is not None and self.region[firsts[id(maker)]] == region
-                for number, (cover, wait) in enumerate(zip(reading.covers, reading.wait, strict=True), start):
-                    for (index, _, _), waits in zip(cover, wait, strict=True):
-                        if inside and index >= 0:
-                            border.wanted[number] += waits == ALWAYS
-                            continue
-                        key = region, id(reading.times), index
-                        if key not in reads:
-                            border.reads.append((reading.times, index, reads.setdefault(key, [])))
-                        reads[key].append(number)
+                for block, index, always in reading.links:
+                    if inside and index >= 0:
+                        border.wanted[start + block] += always
+                        continue
+                    key = region, id(reading.times), index
+                    if key not in reads:
+                        border.reads.append((reading.times, index, reads.setdefault(key, [])))
+                    reads[key].append(start + block)
         return found
 
     def _resume(self, limit: int) -> bool:

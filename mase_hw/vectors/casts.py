@@ -58,11 +58,9 @@ class CastUse:
     @classmethod
     def total(cls, uses: Iterable[CastUse]) -> CastUse:
         """All of them together."""
-        total = cls()
-        for use in uses:
-            both = zip(dataclasses.astuple(total), dataclasses.astuple(use), strict=True)
-            total = cls(*(a or b if isinstance(a, bool) else a + b for a, b in both))
-        return total
+        of = list(uses)
+        together = {f.name: any if isinstance(f.default, bool) else sum for f in dataclasses.fields(cls)}
+        return cls(**{name: put(getattr(use, name) for use in of) for name, put in together.items()})
 
 
 def fault_coverage(faults: Mapping[str, Any]) -> str:
