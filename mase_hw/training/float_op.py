@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,8 +15,9 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
 
 
-class FloatOp(nn.Module):
-    """What the nodes of both families share while they are trained.
+@dataclass(frozen=True)
+class Trained:
+    """A node that is to be trained.
 
     Args:
         module: The quantised module.
@@ -25,15 +27,19 @@ class FloatOp(nn.Module):
         parameters: Parameters to be trained, by name.
     """
 
-    def __init__(
-        self,
-        module: Quantized,
-        node: FloatNode | None,
-        origins: list[str],
-        stored: Mapping[str, str],
-        parameters: Mapping[str, nn.Parameter],
-    ) -> None:
+    module: Quantized
+    node: FloatNode | None
+    origins: list[str]
+    stored: Mapping[str, str]
+    parameters: Mapping[str, nn.Parameter]
+
+
+class FloatOp(nn.Module):
+    """What the nodes of both families share while they are trained."""
+
+    def __init__(self, of: Trained) -> None:
         super().__init__()
+        module, node = of.module, of.node
         self.label = module.label
         self.call: Callable[..., Any] | None = None if node is None or node.module is not None else node.call
         # Both in lists, so that they are no part of this module: their own parameters are not trained.
@@ -41,9 +47,9 @@ class FloatOp(nn.Module):
         self.args: Any = () if node is None else node.args
         self.kwargs: Any = {} if node is None else dict(node.kwargs)
         self.is_cast = node is None
-        self.origins, self.stored = list(origins), dict(stored)
+        self.origins, self.stored = list(of.origins), dict(of.stored)
         self.quantised = [module]
-        self.trained = nn.ParameterDict(dict(parameters))
+        self.trained = nn.ParameterDict(dict(of.parameters))
         self.constant: Any = None
         op = module.op
         if op.constant and op.constant in module.parameter_names:

@@ -7,17 +7,16 @@ chooses among numbers or moves them keeps the grid of its input.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from mase_hw.compiler.float_nodes import FloatNode
 from mase_hw.formats import ScaledFormat
 from mase_hw.formats.taken import Ends
-from mase_hw.nn import Quantized
 from mase_hw.opdef import OpDef
-from mase_hw.training.float_op import FloatOp
+from mase_hw.training.float_op import FloatOp, Trained
 from mase_hw.training.learned_step import LearnedScale, LearnedStep
 
 Grid = LearnedScale | LearnedStep
@@ -29,11 +28,7 @@ class LearnedIntegers(FloatOp):
     """A node of scaled integers while it is trained.
 
     Args:
-        module: The quantised module.
-        node: The float node it was made of; None of a cast.
-        origins: For every input the float node whose value it is.
-        stored: Parameters that are nodes of their own in the float graph: node -> name of the parameter.
-        parameters: Parameters to be trained, by name.
+        of: The node.
         before: The grid of the first input; None behind exact sums.
         enters: Whether the input is float and becomes of that grid here.
         out: The grid of the result if it shares one with others.
@@ -43,11 +38,7 @@ class LearnedIntegers(FloatOp):
 
     def __init__(
         self,
-        module: Quantized,
-        node: FloatNode | None,
-        origins: list[str],
-        stored: Mapping[str, str],
-        parameters: Mapping[str, nn.Parameter],
+        of: Trained,
         *,
         before: Grid | None,
         enters: bool = False,
@@ -55,12 +46,12 @@ class LearnedIntegers(FloatOp):
         function: Function | None = None,
         learn_zero: bool = False,
     ) -> None:
-        use, arithmetic = module.op.scaled, module.arithmetic
+        use, arithmetic, node = of.module.op.scaled, of.module.arithmetic, of.node
         assert use is not None  # it has scaled integers
         if node is not None and node.module is not None and getattr(node.module, "bias", None) is None:
             # One that only takes off what the zero point adds is made anew in the end.
-            parameters = {name: value for name, value in parameters.items() if name != "bias"}
-        super().__init__(module, node, origins, stored, parameters)
+            of = replace(of, parameters={name: value for name, value in of.parameters.items() if name != "bias"})
+        super().__init__(of)
         if use.kind == "slopes":
             raise self.refused("config.name", "integer", "fixed", 'give the node name = "fixed" in an override')
         self.kind, self.function = use.kind, function

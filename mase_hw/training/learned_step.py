@@ -27,14 +27,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from mase_hw.compiler.float_nodes import FloatNode
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat, any_scaled
 from mase_hw.ir import MaseGraph
@@ -42,7 +40,7 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import along, rounded, signs
 from mase_hw.passes.transforms.integers.formats import of_range
 from mase_hw.passes.transforms.sign_weights import means
-from mase_hw.training.float_op import FloatOp
+from mase_hw.training.float_op import FloatOp, Trained
 
 LEARNED = 8
 """Tensors of at most so many bits learn their step; the step of wider ones follows the range that is observed."""
@@ -399,28 +397,16 @@ class Learned(FloatOp):
     """A node of fixed point while it is trained.
 
     Args:
-        module: The quantised module.
-        node: The float node it was made of; None of a cast.
-        origins: For every input the float node whose value it is.
-        stored: Parameters that are nodes of their own in the float graph: node -> name of the parameter.
-        parameters: Parameters to be trained, by name.
+        of: The node.
         before: The grid of the first input.
 
     Raises:
         UnsupportedError: If its cast wraps, or its parameters are computed from others.
     """
 
-    def __init__(
-        self,
-        module: Quantized,
-        node: FloatNode | None,
-        origins: list[str],
-        stored: Mapping[str, str],
-        parameters: Mapping[str, nn.Parameter],
-        before: LearnedStep,
-    ) -> None:
-        super().__init__(module, node, origins, stored, parameters)
-        arithmetic, op = module.arithmetic, module.op
+    def __init__(self, of: Trained, before: LearnedStep) -> None:
+        super().__init__(of)
+        module, arithmetic, op = of.module, of.module.arithmetic, of.module.op
         if arithmetic.overflow is not Overflow.SATURATE:
             raise self.refused("overflow", "wrap", "saturate", "let the cast of the node saturate")
         if op.derive is not None and module.parameter_names:
@@ -434,7 +420,7 @@ class Learned(FloatOp):
         self.fmt = fmt
         self.out: LearnedStep | None = None if follows else LearnedStep(fmt, arithmetic.rounding)
         self.steps = nn.ModuleDict(
-            {name: LearnedStep(arithmetic.formats[name], per_frame=False) for name in parameters}
+            {name: LearnedStep(arithmetic.formats[name], per_frame=False) for name in of.parameters}
         )
         shift = module.get_buffer("weight_shift") if "weight_shift" in module.parameter_names else None
         self.register_buffer("factor", None if shift is None else torch.exp2(shift.float()))

@@ -18,6 +18,7 @@ from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
 from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.training.float_op import Trained
 from mase_hw.training.freeze import frozen_integers
 from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of
 from mase_hw.training.learned_step import Learned, LearnedScale, LearnedStep, leaders
@@ -59,6 +60,12 @@ class TrainingModel(nn.Module):
         modules: dict[str, nn.Module] = {}
         copied = fx.Graph()
         places: dict[fx.Node, fx.Node] = {}
+
+        def trained(node: fx.Node, module: Quantized) -> Trained:
+            origins = [_origin(arg, floats) for arg in node.args if isinstance(arg, fx.Node)]
+            parameters = _trained(module, shared)
+            return Trained(module, floats.get(node.name), origins, stored.get(node.name, {}), parameters)
+
         for node in graph.nodes:
             module = graph.meta_of(node).module
             sources = node.all_input_nodes
@@ -68,11 +75,7 @@ class TrainingModel(nn.Module):
                 self.nodes[node.name] = grids[node] = common[leader[node]] = grid
             elif isinstance(module, Quantized) and any_scaled(module.arithmetic.formats):
                 integers = LearnedIntegers(
-                    module,
-                    floats.get(node.name),
-                    [_origin(arg, floats) for arg in node.args if isinstance(arg, fx.Node)],
-                    stored.get(node.name, {}),
-                    _trained(module, shared),
+                    trained(node, module),
                     before=grids[sources[0]] if sources[0] in grids else _entry(module),
                     enters=sources[0] not in grids,
                     out=common.get(leader[node]),
@@ -85,9 +88,7 @@ class TrainingModel(nn.Module):
             elif isinstance(module, Quantized):
                 before = grids[sources[0]] if sources[0] in grids else _entry(module)
                 assert isinstance(before, LearnedStep)  # between the families is a cast
-                origins = [_origin(arg, floats) for arg in node.args if isinstance(arg, fx.Node)]
-                trained = _trained(module, shared)
-                learned = Learned(module, floats.get(node.name), origins, stored.get(node.name, {}), trained, before)
+                learned = Learned(trained(node, module), before)
                 self.nodes[node.name], grids[node] = learned, learned.grid()
             elif sources and sources[0] in grids and graph.is_implicit(node):
                 grids[node] = grids[sources[0]]
