@@ -80,7 +80,7 @@ else
 	@$(BIN)/mase-hw compile '$(MODEL)' $(if $(CONFIG),--config '$(CONFIG)') --out '$(OUT)' --simulate
 endif
 
-text: $(STAMP) ## train a character model, and let its simulated hardware write a line
+text: $(STAMP) ## train a character model, and let its simulated hardware write lines of text
 	@echo "==> Running the character model into $(TEXT_OUT)"
 	@$(BIN)/python examples/text_gpt.py --out '$(TEXT_OUT)'
 

@@ -2,7 +2,8 @@
 
 Trains two decoder layers of width 32 on the help texts of ``pydoc``, quantises them, emits SystemVerilog, and compares
 float, quantised model and simulated hardware: bits per character on text that was held out, every bit of the scores,
-and a line of text that the simulated hardware writes itself, character by character.
+and lines of text that the simulated hardware writes itself, character by character: what it computed of those before
+stays in its memories.
 
     python examples/text_gpt.py --out build/text_gpt
 
@@ -16,6 +17,7 @@ import math
 import sys
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,44 +31,41 @@ CONFIG = Path(__file__).with_suffix(".toml")
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,'-?"
 TOKENS, WIDTH, HEADS, LAYERS = 24, 32, 2, 2
 STEPS, BATCH, SEED = 500, 64, 0
-PROMPT, TEMPERATURE = "the value of ", 0.6
-"""How the written line begins, and how far it strays from what is likeliest."""
+PROMPTS, TEMPERATURE = ("the value ", "if the ", "an object "), 0.6
+"""How the written lines begin, and how far they stray from what is likeliest."""
 
 
 class Block(nn.Module):
     """Attention to what came before, and a network of two layers; both add to what comes in."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH) -> None:
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
-        self.out = nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape ``(batch, tokens, width)``, as the result."""
         y = self.norm1(x)
-        q, k, v = (
-            layer(y).view(-1, TOKENS, HEADS, WIDTH // HEADS).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        q, k, v = (layer(y).unflatten(-1, (HEADS, -1)).transpose(1, 2) for layer in (self.query, self.key, self.value))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(-1, TOKENS, WIDTH))
+        x = x + self.out(y.transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
 class TextGPT(nn.Module):
     """Scores of the next character behind each of 24 characters; ids of shape ``(batch, 24)``."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: int = TOKENS, width: int = WIDTH, layers: int = LAYERS) -> None:
         super().__init__()
-        self.letters, self.places = nn.Embedding(len(LETTERS), WIDTH), nn.Embedding(TOKENS, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(LETTERS))
+        self.letters, self.places = nn.Embedding(len(LETTERS), width), nn.Embedding(tokens, width)
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(layers)))
+        self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, len(LETTERS))
 
     def forward(self, ids: Tensor) -> Tensor:
         """Scores of shape ``(batch, 24, letters)``."""
-        x = self.letters(ids) + self.places(torch.arange(TOKENS))
+        x = self.letters(ids) + self.places(torch.arange(self.places.num_embeddings))
         return self.scores(self.norm(self.blocks(x)))
 
 
@@ -75,21 +74,21 @@ def encode(text: str) -> Tensor:
     return torch.tensor([max(1, LETTERS.find(c)) for c in text.lower()])
 
 
-def load() -> tuple[Tensor, Tensor]:
-    """The text, in frames of 25 characters: nine tenths to train, the rest held out."""
+def load(tokens: int = TOKENS) -> tuple[Tensor, Tensor]:
+    """The text, in frames of one character more: nine tenths to train, the rest held out."""
     text = encode(" ".join(" ".join(topics[name].split()) for name in sorted(topics)))
-    frames = text[: len(text) // (TOKENS + 1) * (TOKENS + 1)].view(-1, TOKENS + 1)
+    frames = text[: len(text) // (tokens + 1) * (tokens + 1)].view(-1, tokens + 1)
     order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(SEED))
     frames = frames[order]
     return frames[: len(frames) * 9 // 10], frames[len(frames) * 9 // 10 :]
 
 
-def train(frames: Tensor) -> nn.Module:
-    """Train in float; some seconds, the same weights every time."""
+def train(frames: Tensor, **sizes: int) -> nn.Module:
+    """Train in float, a model of other sizes if they are given; some seconds, the same weights every time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one order of summation
     torch.manual_seed(SEED)
-    net = TextGPT()
+    net = TextGPT(**sizes)
     optimiser = torch.optim.AdamW(net.parameters(), lr=4e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=STEPS)
     for _ in range(STEPS):
@@ -108,16 +107,16 @@ def bits_per_character(scores: Tensor, frames: Tensor) -> float:
     return float(loss) / math.log(2)
 
 
-def write(design: mase_hw.Design, prompt: str, count: int) -> str:
-    """A line of text from the simulated hardware, drawn by its scores; the same every time."""
-    text, draw = prompt, torch.Generator().manual_seed(SEED)
-    for _ in range(count):
-        window = text[-TOKENS:]
-        ids = F.pad(encode(window), (0, TOKENS - len(window)))[None]
-        scores = design.simulate(ids).output[0, len(window) - 1]
-        chances = torch.softmax(scores.double() / TEMPERATURE, -1)
-        text += LETTERS[int(torch.multinomial(chances, 1, generator=draw))]
-    return text
+def write(design: mase_hw.Design, count: int) -> list[str]:
+    """Lines of text, drawn by their scores in the simulated hardware; the same every time."""
+    draw = torch.Generator().manual_seed(SEED)
+
+    def choose(scores: Any) -> int:
+        chances = torch.softmax(torch.from_numpy(scores) / TEMPERATURE, -1)
+        return int(torch.multinomial(chances, 1, generator=draw))
+
+    written = design.generate([encode(prompt).tolist() for prompt in PROMPTS], count, choose=choose)
+    return [p + "".join(LETTERS[i] for i in ids) for p, ids in zip(PROMPTS, written.tokens, strict=True)]
 
 
 def model() -> tuple[nn.Module, Tensor, list[Tensor]]:
@@ -131,7 +130,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A character model, from float training to bit-exact hardware.")
     parser.add_argument("--out", type=Path, default=Path("build") / "text_gpt", help="folder of the bundle")
     parser.add_argument("--frames", type=int, default=20, help="held-out frames to simulate")
-    parser.add_argument("--letters", type=int, default=16, help="characters to write")
+    parser.add_argument("--letters", type=int, default=15, help="characters to write in each line, 15 at most")
     arguments = parser.parse_args()
     console = Console()
     try:
@@ -176,7 +175,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if result.failure is not None:
         console.print(f"[bold red]FAILED[/] {type(result.failure).__name__}: {result.failure}", highlight=False)
         return 1
-    console.print(f"the hardware writes: {write(design, PROMPT, arguments.letters)}", highlight=False, markup=False)
+    cycles = design.manifest["decode"]["cycles"]
+    console.print(
+        f"a character by itself: {cycles[0]} cycles for the first, {cycles[-1]} for the last", highlight=False
+    )
+    for line in write(design, arguments.letters):
+        console.print(f"the hardware writes: {line}", highlight=False, markup=False)
     console.print(
         f"[bold green]PASSED[/]: {result.beats_compared} beats compared with PyTorch, {result.mismatches} mismatches",
         highlight=False,

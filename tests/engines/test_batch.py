@@ -13,7 +13,7 @@ from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, 
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.engines import batch
-from mase_hw.simulate.plan import Stalls, stream_seed
+from mase_hw.simulate.plan import Stalls, Turn, stream_seed
 from mase_hw.simulate.run import Progress
 from tests.engines.conftest import Builder, play
 from tests.sim.conftest import asked, slice_dut
@@ -34,6 +34,24 @@ def test_jobs(good: Built, tmp_path: Path, frames: int) -> None:
     assert (tmp_path / "many" / "parts").exists() == (frames > 3)
     play("batch", good, tmp_path / "many", frames=frames).raise_on_failure()
     assert not (tmp_path / "many" / "parts").exists(), "shares of an earlier run are removed"
+
+
+def test_turns(good: Built, tmp_path: Path) -> None:
+    """Beats wait for all of the turn before; a reset gives up what was under way, here a beat that is not taken."""
+    both = ("data_in_0", "data_out_0")
+    turns = [*(Turn(dict.fromkeys(both, 6)) for _ in range(2)), Turn(dict.fromkeys(both, 3), wait=9)]
+    turns += [Turn(dict.fromkeys(both, 9), reset=1), Turn({"data_in_0": 6, "data_out_0": 6})]
+    result = play("batch", good, tmp_path / "all", turns=tuple(turns)).raise_on_failure()
+    came, went = (result.ports[name].cycles for name in both)
+    ends = np.cumsum([6, 6, 3, 9])
+    apart = came.presented[ends] - went.accepted[ends - 1]
+    assert apart[:2].tolist() == [1, 1] and apart[2] > 9 and apart[3] == 1
+    assert (np.diff(came.presented)[[n for n in range(29) if n + 1 not in ends]] == 1).all()
+    lost = (Turn({"data_in_0": 1}), Turn({"data_in_0": 29, "data_out_0": 30}, reset=2))
+    short = play("batch", good, tmp_path / "lost", turns=lost, stalls=Stalls(ready_burst=(1, 50)))
+    assert type(short.failure) is MismatchError and short.ports["data_out_0"].beats == 29
+    first = short.first_mismatch
+    assert first is not None and first.beat_index == 0 and "a beat was dropped" in str(first)
 
 
 def test_jobs_mismatch_is_placed_in_the_whole_run(good: Built, tmp_path: Path) -> None:
