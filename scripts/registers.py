@@ -61,8 +61,7 @@ class Field:
             low, high = max(self.low, 8 * index), min(self.high, 8 * index + 7)
             span = f"{high}:{low}" if high > low else f"{low}"
             inner = f"[{high - self.low}:{low - self.low}]" if self.width > 1 else ""
-            reset = f"{high - low + 1}'d{self.reset >> (low - self.low) & ((1 << (high - low + 1)) - 1)}"
-            parts.append({"index": index, "of_word": span, "of_field": inner, "reset": reset})
+            parts.append({"index": index, "of_word": span, "of_field": inner})
         return parts
 
     @property

@@ -117,8 +117,8 @@ module system_registers (
   always_ff @(posedge clk) begin
     if (rst) begin
       control_enable <= 1'd1;
-    end else if (write_control && wstrb[0]) begin
-      control_enable <= wdata[1];
+    end else begin
+      if (write_control && wstrb[0]) control_enable <= wdata[1];
     end
   end
   always_ff @(posedge clk) begin
@@ -137,15 +137,15 @@ module system_registers (
   always_ff @(posedge clk) begin
     if (rst) begin
       interrupt_enable_done <= 1'd0;
-    end else if (write_interrupt_enable && wstrb[0]) begin
-      interrupt_enable_done <= wdata[0];
+    end else begin
+      if (write_interrupt_enable && wstrb[0]) interrupt_enable_done <= wdata[0];
     end
   end
   always_ff @(posedge clk) begin
     if (rst) begin
       interrupt_enable_error <= 1'd0;
-    end else if (write_interrupt_enable && wstrb[0]) begin
-      interrupt_enable_error <= wdata[1];
+    end else begin
+      if (write_interrupt_enable && wstrb[0]) interrupt_enable_error <= wdata[1];
     end
   end
 
@@ -234,30 +234,12 @@ module system_registers (
   assign write_source_low = write && awaddr[6:2] == 5'd9;
   always_ff @(posedge clk) begin
     if (rst) begin
-      source_low_value[7:0] <= 8'd0;
-    end else if (write_source_low && wstrb[0]) begin
-      source_low_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_low_value[15:8] <= 8'd0;
-    end else if (write_source_low && wstrb[1]) begin
-      source_low_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_low_value[23:16] <= 8'd0;
-    end else if (write_source_low && wstrb[2]) begin
-      source_low_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_low_value[31:24] <= 8'd0;
-    end else if (write_source_low && wstrb[3]) begin
-      source_low_value[31:24] <= wdata[31:24];
+      source_low_value <= 32'd0;
+    end else begin
+      if (write_source_low && wstrb[0]) source_low_value[7:0] <= wdata[7:0];
+      if (write_source_low && wstrb[1]) source_low_value[15:8] <= wdata[15:8];
+      if (write_source_low && wstrb[2]) source_low_value[23:16] <= wdata[23:16];
+      if (write_source_low && wstrb[3]) source_low_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -266,30 +248,12 @@ module system_registers (
   assign write_source_high = write && awaddr[6:2] == 5'd10;
   always_ff @(posedge clk) begin
     if (rst) begin
-      source_high_value[7:0] <= 8'd0;
-    end else if (write_source_high && wstrb[0]) begin
-      source_high_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_high_value[15:8] <= 8'd0;
-    end else if (write_source_high && wstrb[1]) begin
-      source_high_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_high_value[23:16] <= 8'd0;
-    end else if (write_source_high && wstrb[2]) begin
-      source_high_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_high_value[31:24] <= 8'd0;
-    end else if (write_source_high && wstrb[3]) begin
-      source_high_value[31:24] <= wdata[31:24];
+      source_high_value <= 32'd0;
+    end else begin
+      if (write_source_high && wstrb[0]) source_high_value[7:0] <= wdata[7:0];
+      if (write_source_high && wstrb[1]) source_high_value[15:8] <= wdata[15:8];
+      if (write_source_high && wstrb[2]) source_high_value[23:16] <= wdata[23:16];
+      if (write_source_high && wstrb[3]) source_high_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -298,30 +262,12 @@ module system_registers (
   assign write_target_low = write && awaddr[6:2] == 5'd11;
   always_ff @(posedge clk) begin
     if (rst) begin
-      target_low_value[7:0] <= 8'd0;
-    end else if (write_target_low && wstrb[0]) begin
-      target_low_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_low_value[15:8] <= 8'd0;
-    end else if (write_target_low && wstrb[1]) begin
-      target_low_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_low_value[23:16] <= 8'd0;
-    end else if (write_target_low && wstrb[2]) begin
-      target_low_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_low_value[31:24] <= 8'd0;
-    end else if (write_target_low && wstrb[3]) begin
-      target_low_value[31:24] <= wdata[31:24];
+      target_low_value <= 32'd0;
+    end else begin
+      if (write_target_low && wstrb[0]) target_low_value[7:0] <= wdata[7:0];
+      if (write_target_low && wstrb[1]) target_low_value[15:8] <= wdata[15:8];
+      if (write_target_low && wstrb[2]) target_low_value[23:16] <= wdata[23:16];
+      if (write_target_low && wstrb[3]) target_low_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -330,30 +276,12 @@ module system_registers (
   assign write_target_high = write && awaddr[6:2] == 5'd12;
   always_ff @(posedge clk) begin
     if (rst) begin
-      target_high_value[7:0] <= 8'd0;
-    end else if (write_target_high && wstrb[0]) begin
-      target_high_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_high_value[15:8] <= 8'd0;
-    end else if (write_target_high && wstrb[1]) begin
-      target_high_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_high_value[23:16] <= 8'd0;
-    end else if (write_target_high && wstrb[2]) begin
-      target_high_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_high_value[31:24] <= 8'd0;
-    end else if (write_target_high && wstrb[3]) begin
-      target_high_value[31:24] <= wdata[31:24];
+      target_high_value <= 32'd0;
+    end else begin
+      if (write_target_high && wstrb[0]) target_high_value[7:0] <= wdata[7:0];
+      if (write_target_high && wstrb[1]) target_high_value[15:8] <= wdata[15:8];
+      if (write_target_high && wstrb[2]) target_high_value[23:16] <= wdata[23:16];
+      if (write_target_high && wstrb[3]) target_high_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -362,30 +290,12 @@ module system_registers (
   assign write_frames = write && awaddr[6:2] == 5'd13;
   always_ff @(posedge clk) begin
     if (rst) begin
-      frames_value[7:0] <= 8'd0;
-    end else if (write_frames && wstrb[0]) begin
-      frames_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      frames_value[15:8] <= 8'd0;
-    end else if (write_frames && wstrb[1]) begin
-      frames_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      frames_value[23:16] <= 8'd0;
-    end else if (write_frames && wstrb[2]) begin
-      frames_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      frames_value[31:24] <= 8'd0;
-    end else if (write_frames && wstrb[3]) begin
-      frames_value[31:24] <= wdata[31:24];
+      frames_value <= 32'd0;
+    end else begin
+      if (write_frames && wstrb[0]) frames_value[7:0] <= wdata[7:0];
+      if (write_frames && wstrb[1]) frames_value[15:8] <= wdata[15:8];
+      if (write_frames && wstrb[2]) frames_value[23:16] <= wdata[23:16];
+      if (write_frames && wstrb[3]) frames_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -394,30 +304,12 @@ module system_registers (
   assign write_base_low = write && awaddr[6:2] == 5'd24;
   always_ff @(posedge clk) begin
     if (rst) begin
-      base_low_value[7:0] <= 8'd0;
-    end else if (write_base_low && wstrb[0]) begin
-      base_low_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_low_value[15:8] <= 8'd0;
-    end else if (write_base_low && wstrb[1]) begin
-      base_low_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_low_value[23:16] <= 8'd0;
-    end else if (write_base_low && wstrb[2]) begin
-      base_low_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_low_value[31:24] <= 8'd0;
-    end else if (write_base_low && wstrb[3]) begin
-      base_low_value[31:24] <= wdata[31:24];
+      base_low_value <= 32'd0;
+    end else begin
+      if (write_base_low && wstrb[0]) base_low_value[7:0] <= wdata[7:0];
+      if (write_base_low && wstrb[1]) base_low_value[15:8] <= wdata[15:8];
+      if (write_base_low && wstrb[2]) base_low_value[23:16] <= wdata[23:16];
+      if (write_base_low && wstrb[3]) base_low_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -426,30 +318,12 @@ module system_registers (
   assign write_base_high = write && awaddr[6:2] == 5'd25;
   always_ff @(posedge clk) begin
     if (rst) begin
-      base_high_value[7:0] <= 8'd0;
-    end else if (write_base_high && wstrb[0]) begin
-      base_high_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_high_value[15:8] <= 8'd0;
-    end else if (write_base_high && wstrb[1]) begin
-      base_high_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_high_value[23:16] <= 8'd0;
-    end else if (write_base_high && wstrb[2]) begin
-      base_high_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_high_value[31:24] <= 8'd0;
-    end else if (write_base_high && wstrb[3]) begin
-      base_high_value[31:24] <= wdata[31:24];
+      base_high_value <= 32'd0;
+    end else begin
+      if (write_base_high && wstrb[0]) base_high_value[7:0] <= wdata[7:0];
+      if (write_base_high && wstrb[1]) base_high_value[15:8] <= wdata[15:8];
+      if (write_base_high && wstrb[2]) base_high_value[23:16] <= wdata[23:16];
+      if (write_base_high && wstrb[3]) base_high_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -458,30 +332,12 @@ module system_registers (
   assign write_limit_low = write && awaddr[6:2] == 5'd26;
   always_ff @(posedge clk) begin
     if (rst) begin
-      limit_low_value[7:0] <= 8'd255;
-    end else if (write_limit_low && wstrb[0]) begin
-      limit_low_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_low_value[15:8] <= 8'd255;
-    end else if (write_limit_low && wstrb[1]) begin
-      limit_low_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_low_value[23:16] <= 8'd255;
-    end else if (write_limit_low && wstrb[2]) begin
-      limit_low_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_low_value[31:24] <= 8'd255;
-    end else if (write_limit_low && wstrb[3]) begin
-      limit_low_value[31:24] <= wdata[31:24];
+      limit_low_value <= 32'd4294967295;
+    end else begin
+      if (write_limit_low && wstrb[0]) limit_low_value[7:0] <= wdata[7:0];
+      if (write_limit_low && wstrb[1]) limit_low_value[15:8] <= wdata[15:8];
+      if (write_limit_low && wstrb[2]) limit_low_value[23:16] <= wdata[23:16];
+      if (write_limit_low && wstrb[3]) limit_low_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -490,30 +346,12 @@ module system_registers (
   assign write_limit_high = write && awaddr[6:2] == 5'd27;
   always_ff @(posedge clk) begin
     if (rst) begin
-      limit_high_value[7:0] <= 8'd255;
-    end else if (write_limit_high && wstrb[0]) begin
-      limit_high_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_high_value[15:8] <= 8'd255;
-    end else if (write_limit_high && wstrb[1]) begin
-      limit_high_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_high_value[23:16] <= 8'd255;
-    end else if (write_limit_high && wstrb[2]) begin
-      limit_high_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_high_value[31:24] <= 8'd255;
-    end else if (write_limit_high && wstrb[3]) begin
-      limit_high_value[31:24] <= wdata[31:24];
+      limit_high_value <= 32'd4294967295;
+    end else begin
+      if (write_limit_high && wstrb[0]) limit_high_value[7:0] <= wdata[7:0];
+      if (write_limit_high && wstrb[1]) limit_high_value[15:8] <= wdata[15:8];
+      if (write_limit_high && wstrb[2]) limit_high_value[23:16] <= wdata[23:16];
+      if (write_limit_high && wstrb[3]) limit_high_value[31:24] <= wdata[31:24];
     end
   end
 
@@ -535,30 +373,12 @@ module system_registers (
   assign write_parameter_word = write && awaddr[6:2] == 5'd29;
   always_ff @(posedge clk) begin
     if (rst) begin
-      parameter_word_value[7:0] <= 8'd0;
-    end else if (write_parameter_word && wstrb[0]) begin
-      parameter_word_value[7:0] <= wdata[7:0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      parameter_word_value[15:8] <= 8'd0;
-    end else if (write_parameter_word && wstrb[1]) begin
-      parameter_word_value[15:8] <= wdata[15:8];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      parameter_word_value[23:16] <= 8'd0;
-    end else if (write_parameter_word && wstrb[2]) begin
-      parameter_word_value[23:16] <= wdata[23:16];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      parameter_word_value[31:24] <= 8'd0;
-    end else if (write_parameter_word && wstrb[3]) begin
-      parameter_word_value[31:24] <= wdata[31:24];
+      parameter_word_value <= 32'd0;
+    end else begin
+      if (write_parameter_word && wstrb[0]) parameter_word_value[7:0] <= wdata[7:0];
+      if (write_parameter_word && wstrb[1]) parameter_word_value[15:8] <= wdata[15:8];
+      if (write_parameter_word && wstrb[2]) parameter_word_value[23:16] <= wdata[23:16];
+      if (write_parameter_word && wstrb[3]) parameter_word_value[31:24] <= wdata[31:24];
     end
   end
 

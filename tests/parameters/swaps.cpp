@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     unsigned long compared = 0, done = 0, refused = 0, asked = 0, resets = 0, used[SETS] = {0, 0};
     Packet packet;
     std::vector<uint32_t> answer;
-    bool sending = false, was_busy = false;
+    bool sending = false, was_busy = false, bank = false;
     unsigned rest = 4, since_moved = 0, reset_in = 0;
 
     auto restart = [&] {
@@ -206,17 +206,23 @@ int main(int argc, char **argv)
         if (rest > 0) rest--;
         if (reset_in > 0 && --reset_in == 0) {
             resets++;
-            restart();
-            // What the state is now, the design says itself; the frames show whether it is true.
+            // An image of which the last word was just taken counts; the state says so after the first cycle of reset.
             dut->rst = 1;
+            dut->clk = 0;
             dut->eval();
+            dut->clk = 1;
+            dut->eval();
+            const bool changed = bank != bool(dut->parameters_state & 8);
             if (!(dut->parameters_state & 1)) active = -1;
+            else if (changed || active < 0) active = packet.set;
+            if (changed) bank = !bank;
+            restart();
             continue;
         }
         const bool busy = dut->parameters_state & 2;
         if (was_busy && !busy && packet.at == packet.words.size()) {
             if (bool(dut->parameters_state & 4) != packet.refused) fail("refused, or not, against what was expected");
-            if (packet.set >= 0) active = packet.set;
+            if (packet.set >= 0) active = packet.set, bank = dut->parameters_state & 8;
             if (packet.set >= 0 && dut->parameters_digest != images[packet.set].back()) fail("another digest");
             if (packet.asks) {
                 if (answer != images[active]) fail("what is read back is not what is stored");

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+import mase_hw
 from mase_hw.compiler.config import load_config
 from mase_hw.model_spec import load_model
 from tests.handoff.designs import CONFIG, EXAMPLE, VECTORS, Pair
@@ -26,7 +26,7 @@ KINDS = ("plain", "faults", "resets")
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_frame_is_of_one_set(way: str, tmp_path: Path, tiny: str) -> None:
-    """Two inputs and two outputs that stall by themselves; images that are torn, changed or of another design."""
+    """Two inputs and two outputs that stall by themselves; images that are incomplete, changed or of another design."""
     design, sets = loaded(seeded(Pair), EXAMPLE, in_ram(CONFIG, **WAYS[way]), tmp_path / "bundle", vectors=VECTORS)
     bench = build_bench(design, sets, tmp_path / "bench", tiny)
     for seed, kind in enumerate(KINDS):
@@ -41,6 +41,15 @@ def test_every_frame_is_of_one_set(way: str, tmp_path: Path, tiny: str) -> None:
         assert min(frames) > 50
 
 
+def test_cycles_as_in_rom(tmp_path: Path) -> None:
+    """Bits, latency and interval, as simulated, of the same design with ROMs."""
+    for name, config in (("rom", CONFIG), ("ram", in_ram(CONFIG))):
+        design = mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / name, vectors=VECTORS)
+        found = design.simulate(engine="batch")
+        assert found.passed and (found.fill, found.interval) == (design.timing["fill"], design.timing["interval"])
+    assert mase_hw.load_design(tmp_path / "rom").timing == design.timing
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("banks", [1, 2])
 @pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn", "digits_vit"])
@@ -48,9 +57,7 @@ def test_digits(name: str, banks: int, tmp_path: Path, root: Path) -> None:
     """The examples: their own bits and cycles as in ROM, and 200 changes of the parameters."""
     spec = load_model(f"{root / 'examples' / name}.py:model")
     config = load_config(root / "examples" / f"{name}.toml").model_dump(exclude_unset=True)
-    fixed = importlib.import_module("mase_hw").compile(
-        spec.model, spec.example_inputs, config, out=tmp_path / "rom", calibration=spec.calibration
-    )
+    fixed = mase_hw.compile(spec.model, spec.example_inputs, config, out=tmp_path / "rom", calibration=spec.calibration)
     design, sets = loaded(
         spec.model,
         spec.example_inputs,

@@ -40,12 +40,12 @@ def test_the_words_of_an_image() -> None:
     assert read_image(image, "0badcafe", parts) == texts
 
 
-@pytest.mark.parametrize("fault", ["torn", "a bit", "longer", "another design"])
+@pytest.mark.parametrize("fault", ["incomplete", "a bit", "longer", "another design"])
 def test_an_image_that_is_not_whole(fault: str) -> None:
     parts = [Part("mem/a.mem", 4, 8)]
     image = make_image("00000001", parts, {"mem/a.mem": "01\n02\n03\n04\n"})
     bad = {
-        "torn": image[:-4],
+        "incomplete": image[:-4],
         "a bit": image[:9] + bytes([image[9] ^ 1]) + image[10:],
         "longer": image + image[-4:],
         "another design": make_image("00000002", parts, {"mem/a.mem": "01\n02\n03\n04\n"}),

@@ -282,7 +282,7 @@ int mase_store(struct mase_device *device, const uint32_t *image, size_t words, 
         return MASE_BAD_IMAGE;
     }
     if ((get(device, MASE_PARAMETERS) & MASE_PARAMETERS_BUSY) != 0) {
-        /* Whoever was giving an image has not ended it. */
+        /* Another program has not ended its image. */
         code = give(device, &end, 1, timeout);
     }
     if (code == MASE_OK) {
@@ -362,7 +362,7 @@ const char *mase_text(int code)
         "the hardware was told to start while a job ran",
         "the job was abandoned by a reset",
         "no whole set of parameters is stored",
-        "the image of the parameters is torn, changed or of another design",
+        "the image of the parameters is incomplete, changed or of another design",
     };
 
     return code >= 0 && code < MASE_CODES ? texts[code] : "an unknown code";

@@ -374,13 +374,13 @@ class Device:
             timeout: For any word.
 
         Raises:
-            MaseError: ``BAD_IMAGE`` if it is torn, changed or of another design.
+            MaseError: ``BAD_IMAGE`` if it is incomplete, changed or of another design.
         """
         words = np.frombuffer(image[: len(image) // 4 * 4], "<u4")
         if len(image) != 4 * self.manifest.get("image_words", 0) or not len(words):
             raise MaseError("BAD_IMAGE")
         if self.hal.read(REG["PARAMETERS"]) & REG["PARAMETERS_BUSY"]:
-            self._give([0], timeout)  # whoever was giving an image has not ended it
+            self._give([0], timeout)  # another program has not ended its image
         self._settled("BUSY", 0, timeout)
         self._give(words, timeout)
         self._settled("BUSY", 0, timeout)

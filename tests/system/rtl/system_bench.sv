@@ -139,6 +139,14 @@ module system_bench #(
     input  logic        two_m_axis_b_tready
 );
 
+  // Parameters that are loaded: tests/parameters has them.
+  logic [31:0] unused_mem_word;
+  logic [ 2:0] unused_mem_load;
+  logic [31:0] unused_str_word;
+  logic [ 2:0] unused_str_load;
+  logic [31:0] unused_two_word;
+  logic [ 2:0] unused_two_load;
+
   localparam int Width = 6;
   localparam int Lanes = 3;
   localparam int Bits = Width * Lanes;
@@ -236,7 +244,17 @@ module system_bench #(
       .core_in_ready(mem_in_ready),
       .core_out(mem_out),
       .core_out_valid(mem_out_valid),
-      .core_out_ready(mem_out_ready)
+      .core_out_ready(mem_out_ready),
+      .parameters_in(unused_mem_word),
+      .parameters_in_last(unused_mem_load[0]),
+      .parameters_in_valid(unused_mem_load[1]),
+      .parameters_in_ready(1'b0),
+      .parameters_out('0),
+      .parameters_out_last(1'b0),
+      .parameters_out_valid(1'b0),
+      .parameters_out_ready(unused_mem_load[2]),
+      .parameters_state(4'b0001),
+      .parameters_digest('0)
   );
 
   stream_fifo #(
@@ -318,7 +336,17 @@ module system_bench #(
       .core_in_ready(str_in_ready),
       .core_out(str_out),
       .core_out_valid(str_out_valid),
-      .core_out_ready(str_out_ready)
+      .core_out_ready(str_out_ready),
+      .parameters_in(unused_str_word),
+      .parameters_in_last(unused_str_load[0]),
+      .parameters_in_valid(unused_str_load[1]),
+      .parameters_in_ready(1'b0),
+      .parameters_out('0),
+      .parameters_out_last(1'b0),
+      .parameters_out_valid(1'b0),
+      .parameters_out_ready(unused_str_load[2]),
+      .parameters_state(4'b0001),
+      .parameters_digest('0)
   );
 
   stream_fifo #(
@@ -405,7 +433,17 @@ module system_bench #(
       .core_in_ready(two_in_ready),
       .core_out(two_out),
       .core_out_valid(two_out_valid),
-      .core_out_ready(two_out_ready)
+      .core_out_ready(two_out_ready),
+      .parameters_in(unused_two_word),
+      .parameters_in_last(unused_two_load[0]),
+      .parameters_in_valid(unused_two_load[1]),
+      .parameters_in_ready(1'b0),
+      .parameters_out('0),
+      .parameters_out_last(1'b0),
+      .parameters_out_valid(1'b0),
+      .parameters_out_ready(unused_two_load[2]),
+      .parameters_state(4'b0001),
+      .parameters_digest('0)
   );
 
   stream_fifo #(
