@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.passes import calibrate_analysis_pass, explain, quantize_transform_pass
 from mase_hw.passes.analysis.calibration.observers import Points
 from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights, squared_error
 from tests.passes.digits import accuracy, digits, digits_cnn
-from tests.unit.pipeline import MLP, annotated, calibrated, inputs, quantised, seeded
+from tests.unit.pipeline import MLP, annotated, inputs, quantised, seeded
 
 BITS = {"data_in_width": 8, "weight_width": 8, "data_out_width": 8}
 

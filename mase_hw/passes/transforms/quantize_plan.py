@@ -19,7 +19,14 @@ from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms import sign_weights as signs
-from mase_hw.passes.transforms.integers.around import OWN_GUARD, counts_steps, data_around, fixed_for, in_steps, steps_out
+from mase_hw.passes.transforms.integers.around import (
+    OWN_GUARD,
+    counts_steps,
+    data_around,
+    fixed_for,
+    in_steps,
+    steps_out,
+)
 from mase_hw.passes.transforms.integers.formats import from_statistics as scale_from_statistics
 from mase_hw.passes.transforms.integers.formats import of_weights
 from mase_hw.passes.transforms.integers.plan import in_fixed_point, plan_scaled
