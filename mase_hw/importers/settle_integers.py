@@ -226,7 +226,9 @@ class Integers:
         readers = list(node.users)
         then = self.graph.op_of(readers[0]) if len(readers) == 1 else None
         if then is None or not _of_one_value(then, operands_of(self.graph, readers[0], then)):
-            return bool(before) and self._exact_end(node, source, before)
+            if before and not self._exact_end(node, source, before):
+                raise Refused("nothing behind it quantises its result", _BEHIND)
+            return bool(before)
         self.runs[node] = source, [*before, node]
         self.given.formats[node.name] = self.given.formats[source.name]
         return True

@@ -9,7 +9,9 @@ import torch
 from onnx import helper
 
 import mase_hw
-from mase_hw.errors import UnsupportedError
+from mase_hw.errors import ConfigError, UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.nn import Quantized
 from tests.importers.graphs import node
 from tests.importers.qonnx_networks import DOMAIN, Net
 
@@ -246,3 +248,39 @@ def test_quantisers_that_are_not_known(kind: str, domain: str, attributes: Any) 
         made.opset_import.append(helper.make_opsetid(domain, 1))
     with pytest.raises(UnsupportedError, match=rf"\({kind}\): "):
         mase_hw.import_model(made)
+
+
+def unquantised(n: Net) -> None:
+    """Pixels that the file shifts before it multiplies them, and sums that it leaves in float."""
+    n.add("Sub", n.store(np.float32(-1)))
+    n.add("Div", n.store(np.float32(2)))
+    n.add("MatMul", n.weight(0, 4, 4, 3, scale=0.3))
+
+
+def test_the_format_of_an_input_is_given() -> None:
+    """Two functions of it become one table, whose results are exact without a quantiser."""
+    n = Net(4, 1, 4)
+    unquantised(n)
+    with pytest.raises(UnsupportedError, match="before that is quantised"):
+        mase_hw.import_model(n.model())
+    with pytest.raises(ConfigError, match="no such input"):
+        mase_hw.import_model(n.model(), inputs={"z": FixedFormat(2, 0)})
+    x = torch.from_numpy(n.r.integers(-2, 2, (40, 4))).float()
+    graph = mase_hw.import_model(n.model(), inputs={"x": FixedFormat(2, 0)})
+    ops = [m.op.name for m in graph.model.modules() if isinstance(m, Quantized)]
+    assert sorted(ops) == ["linear", "table"]
+    wanted = (x.double().numpy() + 1) / 2 @ matrix(n, 0.3)
+    unit = 0.5 * float(np.float32(0.3))
+    np.testing.assert_array_equal(np.rint(graph.model(x).detach().double().numpy() / unit), np.rint(wanted / unit))
+    assert np.unique(wanted).size > 20
+
+
+def test_what_ends_in_float_is_refused() -> None:
+    """Numbers that nothing quantises are on no grid; left out, they left the results as they were before them."""
+    n = Net(5, 1, 4)
+    n.quant(0, 4, scale=FINE)
+    n.add("MatMul", n.weight(0, 4, 4, 3, scale=0.25))
+    for kind, number in (("Sub", 0.81), ("Div", 3.3), ("Mul", 0.76), ("Add", -1.16)):
+        n.add(kind, n.store(np.float32(number)))
+    with pytest.raises(UnsupportedError, match="nothing behind it quantises its result"):
+        mase_hw.import_model(n.model())

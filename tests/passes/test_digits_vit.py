@@ -13,6 +13,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.compiler.stages import CALIBRATE, quantise_pipeline
+from mase_hw.formats import any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import (
@@ -91,6 +92,25 @@ def test_training_at_low_width_reaches_scores_and_probabilities() -> None:
     assert before < 0.93 and after > before + 0.02
     weights = [p for name, p in model.named_parameters() if "q_proj" in name and name.endswith("weight")]
     assert weights and all(p.grad is not None and bool(p.grad.any()) for p in weights)
+
+
+def test_integers_are_as_accurate_as_fixed_point() -> None:
+    """Scales by channel in every op, norms, scores, probabilities and sums included, and the same bits everywhere."""
+    d = digits_vit()
+    found = {}
+    for bits in (2, 3, 4, 8):
+        keys = {"data_in_width": bits, "weight_width": bits, "data_out_width": bits}
+        kinds = {"fixed": {"name": "fixed"}, "integer": {"name": "integer", "weight_granularity": "channel"}}
+        for name, kind in kinds.items():
+            config = {"default": {"config": {**keys, **kind}}, "output_width": 16}
+            graph, _ = quantize_transform_pass(lowered(), config)
+            modules = [m for m in graph.model.modules() if isinstance(m, Quantized)]
+            scaled = [any_scaled(m.arithmetic.formats) for m in modules]
+            assert all(scaled) if name == "integer" else not any(scaled)
+            found[name, bits] = 100 * accuracy(graph.model, *d.test)
+    print(found)
+    assert all(found["integer", bits] >= found["fixed", bits] for bits in (2, 3, 4, 8))
+    assert found["integer", 4] > found["fixed", 4] + 5 and found["integer", 3] > found["fixed", 3] + 5
 
 
 def test_noise_of_scores_and_probabilities() -> None:

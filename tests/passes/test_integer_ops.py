@@ -130,6 +130,14 @@ def test_hardware_has_every_bit(name: str, affine: bool, tmp_path: Path) -> None
     simulated(net, x, tmp_path, data_affine=affine, weight_granularity="channel")
 
 
+def test_a_function_of_wide_data() -> None:
+    """More bits than a table takes are segments, as in fixed point."""
+    net, x = of("gelu")
+    wide = {"data_in_width": 16, "weight_width": 12, "data_out_width": 16}
+    fixed = {"default": {"config": {**EIGHT["default"]["config"], **wide, "bias_width": 16}}}
+    assert error(net, x, integers(**wide)) < 1.45 * error(net, x, fixed) < 1e-3
+
+
 def test_a_block_in_hardware(tmp_path: Path) -> None:
     """A norm, an attention with a mask, a GELU and a sum, with 5 bits, zero points and scales by channel."""
     torch.manual_seed(4)

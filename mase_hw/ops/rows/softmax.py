@@ -93,7 +93,7 @@ def result_format(a: Arithmetic) -> FixedFormat:
 
 
 def shares(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
-    """What scaled integers would have to be, unless they are."""
+    """What is wrong with formats of a softmax; as :attr:`mase_hw.formats.ScaledUse.wrong`."""
     x, out = formats["data_in_0"], formats["data_out_0"]
     if x.per_channel or out.per_channel:
         return "one scale for each tensor"

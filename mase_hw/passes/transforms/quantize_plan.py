@@ -138,7 +138,9 @@ class Planner:
         inputs = operands.inputs
         check_data(self.graph, node, op, inputs)
         self.spent.update(operands.chain)
-        if config.scaled and not in_fixed_point(op):
+        have = [self.formats[source.name] for source in inputs[:1] if source.name in self.formats]
+        width = have[0].width if have else config.of("data_in_0")[0] or 0
+        if config.scaled and not in_fixed_point(op, width):
             self._plan_scaled(node, op, config, operands, attributes)
             return
         formats: dict[str, FixedFormat] = {}

@@ -93,7 +93,7 @@ def data_around(op: OpDef, fmt: FixedFormat, guard: int = GUARD) -> FixedFormat:
         fmt: Of the data, as it comes.
         guard: As of :func:`fixed_for`.
     """
-    if op.scaled is None or not isinstance(fmt, ScaledFormat):
+    if op.scaled is None or op.scaled.kind != "around" or not isinstance(fmt, ScaledFormat):
         return fixed_for(fmt, guard)
     return fmt.centred if op.scaled.at_zero({}) else fmt
 

@@ -19,6 +19,7 @@ from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, FormatError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, as_scaled, steps_of
 from mase_hw.ir import MaseGraph
+from mase_hw.ops._functions import TABLE_BITS
 from mase_hw.ops.requantize import requantization
 from mase_hw.passes.analysis.calibrate import CALIBRATED
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
@@ -61,9 +62,16 @@ class Surroundings(Protocol):
         """What calibration recorded of a tensor."""
 
 
-def in_fixed_point(op: OpDef) -> bool:
-    """Whether an op among scaled integers is planned as one in fixed point: between requantisations, or with places."""
-    return op.scaled is None or op.scaled.kind in ("around", "rows")
+def in_fixed_point(op: OpDef, width: int) -> bool:
+    """Whether an op among scaled integers is planned as one in fixed point: between requantisations, or with places.
+
+    Args:
+        op: The op.
+        width: Bits of its data; a function of more than a table takes is one in segments.
+    """
+    if op.scaled is None or op.scaled.kind in ("around", "rows"):
+        return True
+    return op.scaled.kind == "function" and width > TABLE_BITS
 
 
 def plan_scaled(
