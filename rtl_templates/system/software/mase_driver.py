@@ -324,7 +324,7 @@ class Device:
             raise MaseError("ABANDONED")
 
     def _stream(self, rows, timeout):
-        """A transfer of each DMA for every frame: both end with TLAST. PYNQ's own driver of it cleans and invalidates."""
+        """A transfer of each DMA for every frame: both end with TLAST. PYNQ's driver of it cleans and invalidates."""
         timeout = self.hal.patience if timeout is None else timeout
         senders, receivers = (
             [getattr(getattr(self.hal.overlay, f"dma{index}"), channel) for index in range(len(ports))]
