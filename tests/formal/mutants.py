@@ -230,7 +230,9 @@ MUTANTS: dict[str, Mutant] = {
     "writers_change_with_the_address": of(
         Proof(WRITERS), "p_aw_stable", "else if (!awvalid && !wvalid)", "else if (!wvalid || wlast)", 12
     ),
-    "writers_let_go_of_a_beat": of(Proof(WRITERS), "p_w_stays", "assign wvalid     = (", "assign wvalid = !bvalid && (", 12),
+    "writers_let_go_of_a_beat": of(
+        Proof(WRITERS), "p_w_stays", "assign wvalid     = (", "assign wvalid = !bvalid && (", 12
+    ),
     "writers_change_with_the_beat": of(
         Proof(WRITERS), "p_w_stable", "else if (!awvalid && !wvalid)", "else if (!awvalid)", 12
     ),
@@ -241,13 +243,13 @@ MUTANTS: dict[str, Mutant] = {
     "writers_mix_their_data": of(
         Proof(WRITERS), "p_made", "wdata |= owner_q[i] ? ch_wdata[i] : '0;", "wdata |= ch_wdata[i];"
     ),
-    "writers_take_a_beat_alone": of(Proof(WRITERS), "p_together", "ch_wready  = wready ? owner_q : '0;", "ch_wready = owner_q;"),
+    "writers_take_a_beat_alone": of(
+        Proof(WRITERS), "p_together", "ch_wready  = wready ? owner_q : '0;", "ch_wready = owner_q;"
+    ),
     "writers_forget_the_second": of(
         Proof(WRITERS), "p_kept", "ch_awvalid & (~ch_awvalid + 1'b1);", "ch_awvalid & CHANNELS'(1);"
     ),
-    "writers_are_both_answered": of(
-        Proof(WRITERS), "p_once", "(expected && bvalid) ? turn : '0;", "{2{bvalid}};", 12
-    ),
+    "writers_are_both_answered": of(Proof(WRITERS), "p_once", "(expected && bvalid) ? turn : '0;", "{2{bvalid}};", 12),
     "writers_refuse_an_answer": of(
         Proof(WRITERS), "p_answered", "expected && (turn & ch_bready) != '0;", "(owner_q & ch_bready) != '0;", 12
     ),

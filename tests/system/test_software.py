@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from mase_hw.system import Frame, make_system, system_options
 from mase_hw.system.selftest import build_program
 from tests.handoff.designs import FRAMES, VECTORS, emit
 
@@ -35,7 +37,12 @@ def served(pair: Path, tiny: str) -> Path:
 @pytest.fixture
 def driver(served: Path) -> Any:
     """The module, loaded from the system's folder."""
-    spec = importlib.util.spec_from_file_location("mase_driver", served / "software/mase_driver.py")
+    return load(served)
+
+
+def load(system: Path) -> Any:
+    """The Python driver of a system."""
+    spec = importlib.util.spec_from_file_location("mase_driver", system / "software/mase_driver.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -176,6 +183,82 @@ def test_overlay(driver: Any, model: Callable[..., Any], monkeypatch: pytest.Mon
     assert device.selftest(timeout=2.0).startswith("PASS"), "the same vectors are there already"
     device._buffers.clear()
     assert device.selftest(timeout=2.0).startswith("FAIL")
+
+
+class Channel:
+    """A channel of PYNQ's driver of an AXI DMA: one transfer at a time, and memory is looked at when it waits."""
+
+    error = False
+
+    def __init__(self) -> None:
+        self.buffer: Any = None
+        self.data: Any = None  # of the transfer, once it is complete
+
+    @property
+    def idle(self) -> bool:
+        return self.buffer is None or self.data is not None
+
+    def transfer(self, buffer: Any) -> None:
+        assert self.buffer is None, "the transfer before has not been waited for"
+        self.buffer, self.data = buffer, None
+
+    def wait(self) -> None:
+        assert self.data is not None
+        self.buffer[:], self.buffer = self.data, None
+
+
+@torch.no_grad()
+def test_streams_through_pynqs_dma(frames: Any, tmp_path: Path) -> None:
+    """A transfer for each frame at every port; the accelerator behind the DMAs knows the vectors' frames alone."""
+    design = emit(tmp_path / "bundle")
+    manifest = make_system(design.path, tmp_path / "system", system_options(data="stream", bus=32))
+    module, expected = load(tmp_path / "system"), design.model
+    keys = {"width": "element_bits", "slot": "slot_bits", "signed": "signed", "size": "elements", "port": "port"}
+    sides = [
+        [Frame(lanes=1, row=1, bus=32, note="", **{k: entry[v] for k, v in keys.items()}) for entry in entries]
+        for entries in (manifest["frames"]["in"], manifest["frames"]["out"])
+    ]
+    integers = [(vectors.view(FRAMES, -1) * 16).round().clamp(-64, 63) for vectors in VECTORS]
+    given = [[f.pack([int(v) for v in t[i]]) for f, t in zip(sides[0], integers, strict=True)] for i in range(FRAMES)]
+    channels = [[Channel() for _ in side] for side in sides]
+
+    def step() -> None:
+        """All inputs have come, and all results can go."""
+        if all(channel.buffer is not None and channel.data is None for side in channels for channel in side):
+            index = given.index([channel.buffer.tobytes() for channel in channels[0]])
+            results = expected(*(torch.from_numpy(array[index]) for array in frames))
+            for channel in channels[0]:
+                channel.data = channel.buffer.copy()
+            for channel, frame, result, scale in zip(channels[1], sides[1], results, (8, 16), strict=True):
+                raw = frame.pack([int(value) for value in (result * scale).flatten()])
+                channel.data = np.frombuffer(raw, np.uint8)
+
+    registers = {module.REG["MAGIC"]: module.REG["MAGIC_VALUE_IS"], module.REG["VERSION"]: 1 << 16}
+    digest = int(manifest["design"][:16], 16)
+    registers |= {module.REG["DIGEST_LOW"]: digest & 0xFFFFFFFF, module.REG["DIGEST_HIGH"]: digest >> 32}
+    times = itertools.count()
+    hal = types.SimpleNamespace(
+        **{"base": 0, "limit": (1 << 64) - 1, "patience": 50, "sleep": None},
+        read=lambda offset: registers.get(offset, 0),
+        write=registers.__setitem__,
+        now=lambda: step() or next(times),
+        allocate=lambda size: (data := np.zeros(size, np.uint8), 0, data),
+        overlay=types.SimpleNamespace(
+            **{
+                f"dma{index}": types.SimpleNamespace(sendchannel=channels[0][index], recvchannel=channels[1][index])
+                for index in range(2)
+            }
+        ),
+    )
+    device = module.Device(hal)
+    got = device.run(*frames)
+    for index in range(FRAMES):
+        results = expected(*(torch.from_numpy(array[index]) for array in frames))
+        assert all(np.array_equal(a[index], b.numpy()) for a, b in zip(got, results, strict=True))
+    with pytest.raises(ValueError, match="only `run`"):
+        device.start(*frames)
+    hal.now = lambda: next(times)
+    fails("TIMEOUT", device.run, *frames)
 
 
 def test_uio_on_files(pair: Path, tiny: str, tmp_path: Path) -> None:

@@ -245,13 +245,8 @@ class Device:
             self._buffers[way] = self.hal.allocate(size)
         return self._buffers[way]
 
-    def start(self, *inputs, integers=False):
-        """Start a job of all frames: for each input an array of its tensor's shape, or of several along a new axis.
-
-        Raises:
-            MaseError: If a job runs, or there are no frames.
-            ValueError: If an array has another shape, or an integer does not fit.
-        """
+    def _rows(self, inputs, integers):
+        """The frames of every input as they lie in memory, a row each."""
         if len(inputs) != len(self._inputs):
             raise ValueError(f"{len(inputs)} arrays, expected {[port.name for port in self._inputs]}")
         rows = []
@@ -263,11 +258,23 @@ class Device:
             if integers and not np.array_equal(port.unpack(port.pack(codes)).reshape(codes.shape), codes):
                 raise ValueError(f"{port.name}: an integer does not fit into {port.width} bits")
             rows.append(port.pack(codes))
-        frames = len(rows[0])
-        if any(len(row) != frames for row in rows):
+        if len({len(row) for row in rows}) > 1:
             raise ValueError(f"{[len(row) for row in rows]} frames at the inputs, expected as many at each")
-        if frames == 0:
+        if len(rows[0]) == 0:
             raise MaseError("NO_FRAMES")
+        return rows
+
+    def start(self, *inputs, integers=False):
+        """Start a job of all frames: for each input an array of its tensor's shape, or of several along a new axis.
+
+        Raises:
+            MaseError: If a job runs, or there are no frames.
+            ValueError: If an array has another shape, or an integer does not fit.
+        """
+        if self.manifest["options"]["data"] == "stream":
+            raise ValueError("frames come on streams, which only `run` drives")
+        rows = self._rows(inputs, integers)
+        frames = len(rows[0])
         if self._started is not None or self.hal.read(REG["STATUS"]) & (REG["STATUS_BUSY"] | REG["STATUS_RESETTING"]):
             raise MaseError("BUSY")
         if not self.hal.read(REG["PARAMETERS"]) & REG["PARAMETERS_STORED"]:
@@ -318,6 +325,31 @@ class Device:
         if not done:
             raise MaseError("ABANDONED")
 
+    def _stream(self, rows, timeout):
+        """A transfer of each DMA for every frame: both end with TLAST. PYNQ's driver of it cleans and invalidates."""
+        timeout = self.hal.patience if timeout is None else timeout
+        senders, receivers = (
+            [getattr(getattr(self.hal.overlay, f"dma{index}"), channel) for index in range(len(ports))]
+            for ports, channel in ((self._inputs, "sendchannel"), (self._outputs, "recvchannel"))
+        )
+        given, got = ([self.hal.allocate(p.length) for p in ports] for ports in (self._inputs, self._outputs))
+        self._frames, results = 0, []
+        for frame in zip(*rows, strict=True):
+            for channel, (_, _, buffer) in zip(receivers, got, strict=True):
+                channel.transfer(buffer)
+            for channel, (data, _, buffer), row in zip(senders, given, frame, strict=True):
+                data[:] = row
+                channel.transfer(buffer)
+            begin = self.hal.now()
+            for channel in (*senders, *receivers):
+                while not channel.idle and not channel.error:
+                    if self.hal.now() - begin >= timeout:
+                        raise MaseError("TIMEOUT")
+                channel.wait()
+            results.append(np.concatenate([data for data, _, _ in got]))
+        self._buffers["out"] = (np.concatenate(results),)
+        self._frames = len(results)
+
     def read(self, integers=False):
         """The results of the last job: for each output an array ``(frames, *shape)``.
 
@@ -332,7 +364,10 @@ class Device:
         return found if integers else [port.real(codes) for port, codes in zip(self._outputs, found, strict=True)]
 
     def run(self, *inputs, integers=False, timeout=None):
-        """Start, wait and read."""
+        """Start, wait and read; where frames come on streams, through the AXI DMAs of the overlay."""
+        if self.manifest["options"]["data"] == "stream":
+            self._stream(self._rows(inputs, integers), timeout)
+            return self.read(integers)
         self.start(*inputs, integers=integers)
         self.wait(timeout)
         return self.read(integers)

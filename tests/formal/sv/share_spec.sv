@@ -11,24 +11,24 @@
 module share_spec #(
     parameter int OUTSTANDING = 2,
 
-    localparam int Depth = 2 * OUTSTANDING,
+    localparam int Depth  = 2 * OUTSTANDING,
     localparam int CountW = $clog2(Depth + 1),
     localparam int IndexW = $clog2(Depth)
 ) (
     input  logic                          clk,
     input  logic                          rst,
-    input  logic [      1:0]              taken,     // whose burst the bus takes
-    input  logic [      1:0]              answered,  // who gets an answer
-    input  logic                          ends,      // which is the last one of its burst
+    input  logic [       1:0]             taken,      // whose burst the bus takes
+    input  logic [       1:0]             answered,   // who gets an answer
+    input  logic                          ends,       // which is the last one of its burst
     input  logic                          pick,
-    input  logic [      1:0]              waits,     // who offers a burst that counts already
+    input  logic [       1:0]             waits,      // who offers a burst that counts already
     // system_order
-    input  logic [Depth-1:0][        1:0] words,
+    input  logic [ Depth-1:0][       1:0] words,
     input  logic [IndexW-1:0]             first,
     input  logic [IndexW-1:0]             past_last,
     input  logic [CountW-1:0]             count,
     output logic                          armed,
-    output logic [        1:0][CountW-1:0] open      // bursts of each channel
+    output logic [       1:0][CountW-1:0] open        // bursts of each channel
 );
 
   logic [CountW-1:0] level;
@@ -81,7 +81,8 @@ module share_spec #(
   end
 
   always_comb begin
-    p_order : assert (!armed || rst || !follow || ahead != '0 || answered == '0 || answered == owner);
+    p_order :
+    assert (!armed || rst || !follow || ahead != '0 || answered == '0 || answered == owner);
     p_room : assert (!armed || rst || taken == '0 || int'(count) < Depth);
   end
 

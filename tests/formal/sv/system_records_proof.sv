@@ -28,14 +28,14 @@ module system_records_proof #(
   );
 
   // ---- The frames that every input has begun more than the first one, and how far each is behind.
-  logic                    armed;
-  int                      more     [INPUTS];
-  int                      next     [INPUTS];
-  int                      foremost;
-  int                      foremost_next;
-  logic [INPUTS-1:0]       right;
-  logic [INPUTS-1:0]       known;
-  logic [INPUTS-1:0]       near;
+  logic                        armed;
+  int                          more          [INPUTS];
+  int                          next          [INPUTS];
+  int                          foremost;
+  int                          foremost_next;
+  logic [INPUTS-1:0]           right;
+  logic [INPUTS-1:0]           known;
+  logic [INPUTS-1:0]           near;
   logic [INPUTS-1:0][LOG2-1:0] behind;
 
   if (INPUTS > 1) begin : g_behind

@@ -29,17 +29,17 @@ module system_sample_proof #(
     input logic [Width-1:0] counters_pick
 );
 
-  logic             rst;
-  logic             flush;
-  logic             held;
-  logic             core_rst;
-  logic             known;
-  logic             flushing;
-  logic [      3:0] left;
-  logic [      7:0] chain;
-  logic             held_q;
-  logic             rst_q;
-  logic             core_rst_q;
+  logic       rst;
+  logic       flush;
+  logic       held;
+  logic       core_rst;
+  logic       known;
+  logic       flushing;
+  logic [3:0] left;
+  logic [7:0] chain;
+  logic       held_q;
+  logic       rst_q;
+  logic       core_rst_q;
 
   reset_spec #(
       .LEFT (LEFT),
@@ -125,8 +125,8 @@ module system_sample_proof #(
       asked_owed  <= owed;
     end
     if (rst || flush) begin
-      owed   <= 1'b0;
-      since  <= 1'b0;
+      owed <= 1'b0;
+      since <= 1'b0;
       earlier <= 1'b0;
     end else begin
       owed  <= owed ? !(asked_owed && dut.ends) : event_in && pick_event;
@@ -190,8 +190,7 @@ module system_sample_proof #(
     inv_unseen :
     assert (!known || ((!chain[5] || left == 4'(LEFT) || !way[5]) &&
         (!chain[6] || left >= 4'(LEFT - 1) || !way[6])));
-    inv_flush :
-    assert (!known || (!rst_q && (!flush || left == 4'(LEFT))) || !dut.asked_q);
+    inv_flush : assert (!known || (!rst_q && (!flush || left == 4'(LEFT))) || !dut.asked_q);
     inv_waits :
     assert (!known || rst || flush || !core_rst || (dut.asked_q == !chain[0] &&
         (chain[1] || way[1]) && (chain[2] || way[2]) && way[6:3] == '0));

@@ -46,11 +46,11 @@ module system_share_read_proof #(
   );
 
   // ---- The order of the bursts.
-  logic                                          armed;
-  logic [1:0]                                    taken;
-  logic [1:0]                                    answered;
-  logic [1:0][$clog2(2 * Outstanding + 1)-1:0]   open;
-  logic [2*Outstanding-1:0][1:0]                 words;
+  logic                                                      armed;
+  logic [              1:0]                                  taken;
+  logic [              1:0]                                  answered;
+  logic [              1:0][$clog2(2 * Outstanding + 1)-1:0] open;
+  logic [2*Outstanding-1:0][                            1:0] words;
 
   assign taken    = ch_arready & ch_arvalid;
   assign answered = ch_rvalid & ch_rready;
@@ -104,18 +104,18 @@ module system_share_read_proof #(
     assert (!check || !waits_q || !arvalid || (araddr == araddr_q && arlen == arlen_q));
     p_together : assert (!check || (taken != '0) == (arvalid && arready));
     p_made :
-    assert (!check || taken == '0 || ($onehot(taken) &&
+    assert (!check || taken == '0 || ($onehot(
+        taken
+    ) &&
         {arlen, araddr} == (taken[0] ? {ch_arlen[0], ch_araddr[0]} : {ch_arlen[1], ch_araddr[1]})));
     p_kept : assert (!check || !asked_q || arvalid);
-    p_once :
-    assert (!check || ($onehot0(ch_rvalid) && (answered != '0) == (rvalid && rready)));
+    p_once : assert (!check || ($onehot0(ch_rvalid) && (answered != '0) == (rvalid && rready)));
     p_ready : assert (!check || !rvalid || ch_rvalid != '0);
   end
 
   // ---- Invariants.
   always_comb begin
-    inv_offers :
-    assert (!armed || ($onehot0(dut.owner_q) && (dut.owner_q & ~ch_arvalid) == '0));
+    inv_offers : assert (!armed || ($onehot0(dut.owner_q) && (dut.owner_q & ~ch_arvalid) == '0));
   end
 
 endmodule

@@ -61,11 +61,11 @@ module system_share_write_proof #(
   );
 
   // ---- The order of the bursts.
-  logic                                        armed;
-  logic [1:0]                                  taken;
-  logic [1:0]                                  answered;
-  logic [1:0][$clog2(2 * Outstanding + 1)-1:0] open;
-  logic [2*Outstanding-1:0][1:0]               words;
+  logic                                                      armed;
+  logic [              1:0]                                  taken;
+  logic [              1:0]                                  answered;
+  logic [              1:0][$clog2(2 * Outstanding + 1)-1:0] open;
+  logic [2*Outstanding-1:0][                            1:0] words;
 
   assign taken     = ch_awready & ch_awvalid;
   assign answered  = ch_bvalid & ch_bready;
@@ -197,14 +197,14 @@ module system_share_write_proof #(
     p_together :
     assert (!check || ((taken != '0) == (awvalid && awready) && (moved != '0) == moves));
     p_made :
-    assert (!check ||
-        ((taken == '0 || ($onehot(taken) && {awlen, awaddr} ==
-            (taken[0] ? {ch_awlen[0], ch_awaddr[0]} : {ch_awlen[1], ch_awaddr[1]}))) &&
-        (moved == '0 || ($onehot(moved) && {wlast, wdata} ==
-            (moved[0] ? {ch_wlast[0], ch_wdata[0]} : {ch_wlast[1], ch_wdata[1]})))));
+    assert (!check || ((taken == '0 || ($onehot(
+        taken
+    ) && {awlen, awaddr} == (taken[0] ? {ch_awlen[0], ch_awaddr[0]} : {ch_awlen[1], ch_awaddr[1]})))
+        && (moved == '0 || ($onehot(
+        moved
+    ) && {wlast, wdata} == (moved[0] ? {ch_wlast[0], ch_wdata[0]} : {ch_wlast[1], ch_wdata[1]})))));
     p_kept : assert (!check || !asked_q || awvalid);
-    p_once :
-    assert (!check || ($onehot0(ch_bvalid) && (answered != '0) == (bvalid && bready)));
+    p_once : assert (!check || ($onehot0(ch_bvalid) && (answered != '0) == (bvalid && bready)));
     p_answered : assert (!check || !bvalid || bready);
   end
 
