@@ -62,7 +62,7 @@ def integers(bits: int, last: str, keys: dict[str, Any], **tables: Any) -> dict[
     """The same with scaled integers, of which no width of biases is given."""
     made = configuration(bits, last, **tables)
     own = {k: v for k, v in made["quantize"]["default"]["config"].items() if k != "bias_width"}
-    made["quantize"]["default"]["config"] = {**own, "name": "integer", **keys}
+    made["quantize"]["default"]["config"] = {**own, "name": "integer", "multiplier_width": 31, **keys}
     return made
 
 

@@ -4,8 +4,8 @@
     python -m benchmarks.quantised_files --inputs '{"0": [8, 0.00392156862745098, false]}' --outputs 74 TFC_1W2A.onnx
 
 Formats of inputs that a file leaves in float are width, scale and whether there is a sign; a scale that is a power of
-two is one of fixed point. Results named by ``--outputs`` take the place of those of the file. With ``--frames`` a design
-that is whole is simulated, and its bits are compared.
+two is one of fixed point. Results named by ``--outputs`` take the place of those of the file. With ``--frames`` a
+design that is whole is simulated, and its bits are compared.
 """
 
 from __future__ import annotations
