@@ -154,7 +154,7 @@ def test_mutants_of_modules_are_systemverilog(path: object) -> None:
 
 
 def test_mutants_of_goldens_are_python() -> None:
-    for path in (PACKAGE / "integer_cast.py", PACKAGE / "ops" / "_piecewise.py"):
+    for path in (PACKAGE / "numerics" / "integer_cast.py", PACKAGE / "ops" / "_piecewise.py"):
         text = path.read_text(encoding="utf-8")
         names = set(golden_edits.functions(ast.parse(text)))
         mutants = named(path.name, text, golden_edits.edits(text, names))
