@@ -16,7 +16,6 @@ from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.inputs import STRUCTURAL, check_inputs, refuse_unknown
 from mase_hw.ir.metadata import CommonMetadata, MaseMetadata, TensorDict, TensorMetadata
-from mase_hw.ir.narrow import refuse_wrapping
 from mase_hw.ir.paths import module_at
 from mase_hw.ir.propagate import add_boundary, carry_formats
 
@@ -96,7 +95,6 @@ def add_common_metadata(
     try:
         for node, common in found.items():
             graph.meta_of(node).common = common
-        refuse_wrapping(graph)
         carry_formats(graph)
         add_boundary(graph)
     except Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -254,34 +253,3 @@ def test_symbolic_run_does_not_move_the_model() -> None:
         graph = annotated(model, {"x": x}, force_device_meta=True)
     assert {p.device.type for p in graph.model.parameters()} == {"cpu"}
     assert torch.isfinite(graph.model(torch.randn(2, 3, 8, 8))).all()
-
-
-class Line(nn.Module):
-    """A model of one line."""
-
-    def __init__(self, line: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.line = line
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.line(x)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        lambda x: x + x,
-        lambda x: (x * 3 - 100).float(),
-        lambda x: -x,
-        lambda x: ((x > 2).byte() - 1).float(),
-        lambda x: ((x > 2).byte() * x + x).float(),
-    ],
-)
-def test_sums_of_narrow_integers_that_may_wrap_are_refused(line: Callable[[Tensor], Tensor]) -> None:
-    with pytest.raises(UnsupportedError, match="wrap in PyTorch"):
-        annotated(Line(line), {"x": torch.tensor([[1, 2, 3]], dtype=torch.uint8)})
-
-
-def test_sums_of_narrow_integers_that_fit_are_taken() -> None:
-    for line in (lambda x: 1 - (x > 2).byte(), lambda x: (x > 2).byte() * x, lambda x: x.int() * 300 + 7):
-        annotated(Line(line), {"x": torch.tensor([[1, 2, 3]], dtype=torch.uint8)})

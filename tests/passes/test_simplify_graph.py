@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.errors import GraphError
+from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
+from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
 from mase_hw.passes.transforms.fold_constants import simplify_graph_transform_pass
 from tests.ir.nets import ConvNet, assert_json
 from tests.unit.pipeline import EIGHT, MLP, annotated, inputs, quantised, seeded
@@ -150,3 +151,38 @@ def test_nothing_to_do_and_a_quantised_graph() -> None:
     graph, _ = quantised(seeded(MLP), inputs(4, 6))
     with pytest.raises(GraphError, match="before quantize_transform_pass"):
         simplify_graph_transform_pass(graph, {})
+
+
+class Line(nn.Module):
+    """A model of one line."""
+
+    def __init__(self, line: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.line = line
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.line(x)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda x: x + x,
+        lambda x: (x * 3 - 100).float(),
+        lambda x: -x,
+        lambda x: ((x > 2).to(torch.uint8) - 1).float(),
+        lambda x: ((x > 2).to(torch.uint8) * x + x).float(),
+    ],
+)
+def test_sums_of_narrow_integers_that_may_wrap_are_refused(line: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(UnsupportedError, match="wrap in PyTorch"):
+        close_graph_transform_pass(annotated(Line(line), torch.tensor([[1, 2, 3]], dtype=torch.uint8)))
+
+
+def test_sums_of_narrow_integers_that_fit_are_taken() -> None:
+    for line in (
+        lambda x: 1 - (x > 2).to(torch.uint8),
+        lambda x: (x > 2).to(torch.uint8) * x,
+        lambda x: x.int() * 300 + 7,
+    ):
+        close_graph_transform_pass(annotated(Line(line), torch.tensor([[1, 2, 3]], dtype=torch.uint8)))

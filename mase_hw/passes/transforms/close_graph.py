@@ -7,6 +7,7 @@ from torch import fx
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
+from mase_hw.ir.narrow import refuse_wrapping
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.cast import passed_on
@@ -33,8 +34,10 @@ def close_graph_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGrap
 
     Raises:
         GraphError: If the graph is quantised already.
+        UnsupportedError: If sums of narrow integers may wrap (:mod:`mase_hw.ir.narrow`).
     """
     edit.refuse_quantised(graph, "removing what nobody reads")
+    refuse_wrapping(graph)
     removed: dict[str, str] = {}
     for node in reversed(graph.nodes):
         silent = not graph.meta_of(node).common.results.tensors  # an assertion, or a question about the shape
