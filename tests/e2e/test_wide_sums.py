@@ -26,9 +26,9 @@ class Product(nn.Module):
 class Sequence(nn.Module):
     """The states of a recurrent layer."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
         super().__init__()
-        self.layer = nn.GRU(4, 3, batch_first=True)
+        self.layer = kind(4, 3, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         states: Tensor = self.layer(x)[0]
@@ -48,7 +48,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int, int]] = {
     "conv": (lambda: nn.Conv2d(3, 4, 3, padding=1), (1, 3, 4, 5), 32, 18),
     "product": (Product, (1, 3, 5), 32, 22),
     "normalised": (normalised, (1, 3, 6), 32, 20),
-    "sequence": (Sequence, (1, 3, 4), 24, 8),
+    "gru": (lambda: Sequence(nn.GRU), (1, 3, 4), 24, 8),
+    "lstm": (lambda: Sequence(nn.LSTM), (1, 3, 4), 32, 8),
 }
 """What makes a model, the shape of a frame, bits of all formats, and those behind the point that a result has right."""
 

@@ -267,9 +267,13 @@ def _latency(p: RecurrentParams) -> Latency:
     return Latency.from_steps(steps)
 
 
+_MOST = 54
+"""Bits of the widest signed numbers that are values of a model."""
+
+
 def _inner_width(name: str, width: int) -> int:
     """Bits of an inner tensor where the configuration leaves them open, from those of the state."""
-    return {"gate": min(TABLE_BITS, width + 4), "cell": 2 * width, "state": width}[name]
+    return {"gate": min(TABLE_BITS, width + 4), "cell": max(width, min(2 * width, _MOST)), "state": width}[name]
 
 
 def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
