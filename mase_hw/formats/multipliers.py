@@ -57,15 +57,15 @@ def quantize_multiplier(ratio: Fraction | float, bits: int = MULTIPLIER_BITS) ->
 def enough_bits(width: int, ratios: Sequence[Fraction]) -> int:
     """Bits of the largest multiplier with which that of no channel moves a result by more than a fraction of a step.
 
-    That is 1/64 of one for channels whose ratios are within three powers of two; 8 bits take a multiplier of 17, which
-    one block has.
+    That is 1/64 of one for channels whose ratios are within three powers of two. Up to 8 bits take a multiplier of 17,
+    which one block has.
 
     Args:
         width: Bits of the result.
         ratios: One for the tensor, or one for every channel.
     """
     spread = math.ceil(math.log2(max(ratios) / min(ratios)))
-    return min(width + 9 + max(spread - 3, 0), MULTIPLIER_BITS)
+    return min(max(width + 9, 17) + max(spread - 3, 0), MULTIPLIER_BITS)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Small(nn.Module):
 
 def configuration(**keys: Any) -> dict[str, Any]:
     widths = {"data_in_width": 8, "weight_width": 8, "data_out_width": 8}
-    quantize = {"default": {"config": {"name": "integer", **widths, **keys}}}
+    quantize = {"default": {"config": {"name": "integer", "multiplier_width": 31, **widths, **keys}}}
     lanes = {
         "first": {"data_in_0": 1, "data_out_0": 2},
         "second": {"data_in_0": 2, "data_out_0": 2},

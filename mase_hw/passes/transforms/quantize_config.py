@@ -96,8 +96,8 @@ class NodeConfig(BaseModel):
         ge=2,
         le=40,
         examples=[31],
-        description="scaled integers: bits of the multipliers of a requantisation; if left out, 9 more than the result "
-        "has, and more where the scales of channels are far apart",
+        description="scaled integers: bits of the multipliers of a requantisation; if left out, 17, or 9 more than the "
+        "result has, and more where the scales of channels are far apart",
     )
     bias_width: int | None = Field(
         default=None,
