@@ -63,7 +63,8 @@ module ram_source #(
   // Only synthesis reads it.
   unread u_unread (.unused(&{STYLE == "", load_data}));
 
-  (* ram_style = STYLE *)
+  // What is read while it is written is never used: the reader is in reset then, or reads the other bank.
+  (* ram_style = STYLE, no_rw_check, rw_addr_collision = "no" *)
   logic [Chunks*Column-1:0] mem                                          [Words];
   logic [Chunks*Column-1:0] beat;
   logic [        AddrW-1:0] count_q;  // what is streamed next
