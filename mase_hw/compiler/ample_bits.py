@@ -18,6 +18,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
+from mase_hw.numerics import without_wide
 from mase_hw.ops._functions import CODES
 from mase_hw.ops.arithmetic.where import beyond, some_beyond
 from mase_hw.ops.rows.norms import GROUP, LAYER, epsilon, rows_of
@@ -157,7 +158,7 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Ke
             parameters = {name: getattr(module, name) for name in module.parameter_names}
             finer = Quantized(module.op, arithmetic, parameters)
             vars(finer)["_kept"] = kept.setdefault(tuple(ample.values()), {})
-            with torch.no_grad():
+            with torch.no_grad(), without_wide():
                 return finer.in_mantissas(inputs)
         except MaseHwError:
             continue
@@ -176,7 +177,7 @@ def _with_fine_weights(module: Quantized, data: ScaledFormat, inputs: list[Tenso
             fine = ScaledFormat.make(bits, [math.ldexp(peak, 2 - bits) for peak in peaks])
             made = sums_of(module.op, data, Stored(weight, fine), bias, tuple(inputs[0].shape))
             arithmetic = dataclasses.replace(module.arithmetic, formats=made.formats)
-            with torch.no_grad():
+            with torch.no_grad(), without_wide():
                 return Quantized(module.op, arithmetic, made.parameters).in_mantissas(inputs)
         except MaseHwError:
             continue

@@ -28,6 +28,7 @@ from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
+STORED = ("lib/rom_source.sv",)
 LOADING = ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv")
 """What a design has whose parameters are loaded."""
 
@@ -255,7 +256,7 @@ class NetlistBuilder:
         instance = Instance(self._free(f"u_{name}"), module, parameters, (out,), node.name, module)
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
-        for file in with_dependences((f"lib/{module}.sv",) if module == ROM else LOADING):
+        for file in with_dependences(STORED if module == ROM else LOADING):
             self._file(file)
         source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
         return source

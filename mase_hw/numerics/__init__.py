@@ -13,7 +13,9 @@ from __future__ import annotations
 import functools
 import math
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -32,6 +34,7 @@ _LIMITS: tuple[tuple[torch.dtype, int], ...] = (
     (torch.int64, (1 << 63) - 1),
     (WIDE, LIMIT),
 )
+_WIDE_ALLOWED = ContextVar("_WIDE_ALLOWED", default=True)
 _FLOAT32_EXPONENT = 100
 """Exponents up to this are safely within float32, subnormal numbers and the shifts of a cast included."""
 _FAR = 64
@@ -50,7 +53,7 @@ def carrier(bound: int, *, name: str | None = None, wide: bool = False) -> torch
         FormatError: If even int64, or two of them, is too narrow.
     """
     for dtype, limit in _LIMITS:
-        if bound <= limit and (wide or dtype is not WIDE):
+        if bound <= limit and (dtype is not WIDE or (wide and _WIDE_ALLOWED.get())):
             return dtype
     raise FormatError(
         "the exact result does not fit the widest carrier",
@@ -71,6 +74,16 @@ def magnitude(fmt: FixedFormat) -> int:
 def _range(fmt: FixedFormat) -> tuple[int, int, torch.dtype]:
     """Least and largest mantissa of a format, and its carrier."""
     return fmt.min_mantissa, fmt.max_mantissa, carrier(magnitude(fmt))
+
+
+@contextmanager
+def without_wide() -> Iterator[None]:
+    """Refuse what only two tensors of int64 hold: for trials of formats, which had better be fast."""
+    token = _WIDE_ALLOWED.set(False)
+    try:
+        yield
+    finally:
+        _WIDE_ALLOWED.reset(token)
 
 
 def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:

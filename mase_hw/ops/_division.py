@@ -99,7 +99,7 @@ def divide_cast(
     numerator = bound << max(shift, 0)
     # In integers the remainder is doubled.
     most = 2 * max(numerator, (largest << max(-shift, 0)) << 1)
-    if carrier(most, wide=True) is WIDE:
+    if carrier(most, wide=True) is WIDE or mantissa.dtype is WIDE:
         carrier(2 * most, wide=True)  # two bits more decide the rounding
         return cast(_beyond(mantissa, divisor, shift), fmt.frac_width + 2, fmt, rounding, overflow)
     dtype = _dtype(mantissa, numerator, largest)
@@ -123,7 +123,7 @@ def _beyond(mantissa: Tensor, divisor: Tensor, shift: int) -> Wide:
     """``n * 2**(shift + 2) / d``, whose last bit is set as well where there is a remainder, from Python integers."""
     found = []
     up, down = max(0, shift + 2), max(0, -shift - 2)
-    divisors = torch.broadcast_to(divisor, mantissa.shape).flatten().tolist()
+    divisors = torch.broadcast_to(divisor.to(torch.int64), mantissa.shape).flatten().tolist()
     for n, d in zip(Wide.of(mantissa).integers(), divisors, strict=True):
         quotient, rest = divmod(n << up, d << down)
         found.append(quotient | (rest != 0))

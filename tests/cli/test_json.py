@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,16 @@ def commands() -> dict[str, argparse.ArgumentParser]:
     """Every command of the parser itself."""
     found = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
     return dict(found[0].choices)
+
+
+def in_ram(place: Place, out: Path) -> list[str]:
+    """The same model as a design that loads its parameters."""
+    config, bundle = out / "ram.toml", out / "ram"
+    config.write_text('[hardware]\nparameters = "ram"\n')
+    words = ["--config", str(config), "--out"]
+    with contextlib.redirect_stdout(sys.stderr):
+        assert cli.main(["compile", place.model, *words, str(bundle), "--save-model"]) == cli.OK
+    return [place.model, "--bundle", str(bundle), *words, str(out / "image")]
 
 
 RIGHT: Mapping[str, Words] = {
@@ -49,6 +61,7 @@ RIGHT: Mapping[str, Words] = {
     "synth": lambda place, out: [str(place.bundle)],
     "system": lambda place, out: [str(place.bundle), "--out", str(out / "system")],
     "soc": lambda place, out: [str(place.bundle), "--out", str(out / "soc")],
+    "weights": in_ram,
     "lint": lambda place, out: [str(out / "one.sv")],
     "ops": lambda place, out: [],
 }
@@ -76,6 +89,7 @@ KEYS = {
     "synth": {"target", "total"},
     "system": {"system", "selftest"},
     "soc": {"system", "selftest"},
+    "weights": {"weights", "evaluation"},
     "lint": {"files", "complaints"},
     "ops": {"ops", "others"},
 }
@@ -93,6 +107,7 @@ WRONG: Mapping[str, list[str]] = {
     "env": ["no-such-program"],
     "system": ["nowhere", "--out", "made"],
     "soc": ["nowhere", "--out", "made"],
+    "weights": ["nowhere.py:build", "--bundle", "nowhere", "--out", "made"],
 }
 """Arguments that no command takes; the others take none that could be wrong."""
 

@@ -258,7 +258,7 @@ def test_every_bit(tmp_path: Path) -> None:
     [
         (
             lambda self, x: x.index_put((torch.arange(2)[None],), x[:, :2].sum(), accumulate=True),
-            "adds to what is there",
+            "its places are along the frames",
         ),
         (lambda self, x: x.index_put((x > 0,), x[x > 0]), "has one for each"),
     ],

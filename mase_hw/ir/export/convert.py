@@ -407,8 +407,10 @@ class ProgramImport:
                 )
             return self.emit(("call_function", torch.where, (mask, self.value(values), x), {}), node)
         places = self.static.get(index)
-        if not isinstance(places, Tensor) or places.dim() != 1 or places.dtype is torch.bool or not at:
+        if not isinstance(places, Tensor) or places.dtype is torch.bool:
             raise NotTaken("its places depend on data, or the number of values does: torch.where has one for each")
+        if places.dim() != 1 or not at:
+            raise NotTaken("its places are along the frames, or have several dimensions: write slice by slice")
         rows = (*shape[:at], len(places), *shape[at + 1 :])
         part = self.value(values)
         if not self.is_data(values):
