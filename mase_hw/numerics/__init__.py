@@ -53,7 +53,7 @@ def carrier(bound: int, *, name: str | None = None, wide: bool = False) -> torch
         FormatError: If even int64, or two of them, is too narrow.
     """
     for dtype, limit in _LIMITS:
-        if bound <= limit and (dtype is not WIDE or (wide and _WIDE_ALLOWED.get())):
+        if bound <= limit and (dtype is not WIDE or (wide and takes_wide())):
             return dtype
     raise FormatError(
         "the exact result does not fit the widest carrier",
@@ -84,6 +84,11 @@ def without_wide() -> Iterator[None]:
         yield
     finally:
         _WIDE_ALLOWED.reset(token)
+
+
+def takes_wide() -> bool:
+    """Whether two tensors of int64 are taken at present; see :func:`without_wide`."""
+    return _WIDE_ALLOWED.get()
 
 
 def wider(a: torch.dtype, b: torch.dtype) -> torch.dtype:

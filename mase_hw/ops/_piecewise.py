@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
-from mase_hw.numerics import as_carrier, carrier, cast, wider
+from mase_hw.numerics import as_carrier, carrier, cast, takes_wide, wider
 from mase_hw.numerics.observing import cast_observer
 from mase_hw.opdef import Memory
 from mase_hw.ops._functions import Key, entry, values
@@ -144,14 +144,14 @@ def fit(key: Key) -> Piecewise:
     Raises:
         FormatError: If overflow wraps, the function needs too many segments, or a sum fits no carrier.
     """
-    found = _fitted(key)
+    found = _fitted(key, takes_wide())
     if isinstance(found, FormatError):
         raise copy.copy(found)  # a caller that catches it may add to it
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def _fitted(key: Key) -> Piecewise | FormatError:
+def _fitted(key: Key, _wide: bool) -> Piecewise | FormatError:
     """The same, or why not: that no cut is fine enough takes longest to find out."""
     try:
         return _fit(key)
