@@ -7,7 +7,7 @@ import json
 import operator
 import random
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,19 @@ class Turn:
     beats: Mapping[str, int]
     reset: int = 0
     wait: int = 0
+
+
+def refuse_turns(engine: str, turns: Sequence[Turn]) -> None:
+    """Refuse turns, in an engine that does not wait for results.
+
+    Raises:
+        ConfigError: If there are any.
+    """
+    if turns:
+        raise ConfigError(
+            "a source that waits for results is in the batch engine alone", field="turns", got=f"engine {engine!r}",
+            expected='engine="batch"', remedy="leave the engine out, or play whole frames",
+        )  # fmt: skip
 
 
 _SLOWER = 4

@@ -54,6 +54,13 @@ def test_turns(good: Built, tmp_path: Path) -> None:
     assert first is not None and first.beat_index == 0 and "a beat was dropped" in str(first)
 
 
+@pytest.mark.parametrize("engine", ["cocotb", "fast"])
+def test_turns_are_refused_elsewhere(engine: str, builder: Builder, tmp_path: Path) -> None:
+    """An engine that does not wait for results would play all beats at once."""
+    with pytest.raises(ConfigError, match="in the batch engine alone"):
+        play(engine, builder(engine, slice_dut(), "faulty_slice"), tmp_path, turns=(Turn({"data_in_0": 1}),))
+
+
 def test_jobs_mismatch_is_placed_in_the_whole_run(good: Built, tmp_path: Path) -> None:
     beats = np.arange(60).reshape(30, 2)
     wrong = beats.copy()

@@ -87,8 +87,8 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "steps_differ": (two(lambda x, y: torch.cat((x, 3 * y), 1)), ROWS),
     "bilinear": (seeded(lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.UpsamplingBilinear2d(scale_factor=2))), IMAGES),
     "transposed": (seeded(lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(3, 2, 3, stride=2))), IMAGES),
-    "lstm": (lambda: Layers(lambda layer, x: layer(x)[0], nn.LSTM(SIZE, 5, batch_first=True)), TOKENS),
-    "gru": (lambda: Layers(lambda layer, x: layer(x)[0], nn.GRU(SIZE, 5, batch_first=True)), TOKENS),
+    "lstm": (seeded(lambda: Layers(lambda layer, x: layer(x)[0], nn.LSTM(SIZE, 5, batch_first=True))), TOKENS),
+    "gru": (seeded(lambda: Layers(lambda layer, x: layer(x)[0], nn.GRU(SIZE, 5, batch_first=True))), TOKENS),
     "attention": (attention(), TOKENS),
     "causal": (attention(is_causal=True), TOKENS),
     "masked": (attention(attn_mask=ALLOWED), TOKENS),
@@ -115,11 +115,11 @@ def error(net: nn.Module, x: Tensor, config: dict[str, Any]) -> float:
 @pytest.mark.parametrize("affine", [False, True], ids=["symmetric", "affine"])
 @pytest.mark.parametrize("name", list(NETS))
 def test_as_accurate_as_fixed_point(name: str, affine: bool) -> None:
-    """With the same bits; a few per cent are what single roundings happen to give."""
+    """With the same bits. Recurrences are not always: over eight seeds a GRU had 0.7 to 1.6 times the error."""
     net, x = of(name)
     fixed = error(net, x, EIGHT)
     config = integers(data_affine=affine, weight_granularity="channel")
-    assert error(net, x, config) < 1.45 * fixed < 0.1
+    assert error(net, x, config) < (1.25 if name == "gru" else 1.0) * fixed and fixed < 0.1
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_a_function_of_wide_data() -> None:
     net, x = of("gelu")
     wide = {"data_in_width": 16, "weight_width": 12, "data_out_width": 16}
     fixed = {"default": {"config": {**EIGHT["default"]["config"], **wide, "bias_width": 16}}}
-    assert error(net, x, integers(**wide)) < 1.45 * error(net, x, fixed) < 1e-3
+    assert error(net, x, integers(**wide)) < error(net, x, fixed) < 1e-3
 
 
 def test_a_block_in_hardware(tmp_path: Path) -> None:

@@ -460,10 +460,10 @@ class ProgramImport:
     def _scattered(self, node: fx.Node, source: fx.Node, adds: bool) -> fx.Node:
         """``scatter`` and ``scatter_add`` of data at places that are known, within a frame."""
         (dim, index, values), data = node.args[1:4], self.is_data(source)
-        places, shape = self.static.get(index), tuple(node.meta["val"].shape)  # type: ignore[arg-type]
+        assert isinstance(dim, int) and isinstance(index, fx.Node)
+        places, shape = self.static.get(index), tuple(node.meta["val"].shape)
         if not isinstance(places, Tensor) or not isinstance(values, fx.Node) or not self.is_data(values):
             raise NotTaken("its places depend on data, or its values do not: torch.where has one for each element")
-        assert isinstance(dim, int)
         dim %= len(shape)
         if not dim or node.kwargs or shape[0] != 1 or not places.numel():
             raise NotTaken("it works along the frames, or reduces in another way than by a sum")

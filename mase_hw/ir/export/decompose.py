@@ -47,6 +47,7 @@ def decomposed(node: fx.Node) -> fx.Graph | None:
     """
     target, sources = node.target, node.all_input_nodes
     own, table = _OWN.get(target), core_aten_decompositions()
+    call: Any = own or target
     given = [value for source in sources if isinstance(value := source.meta.get("val"), Tensor)]
     if (own is None and target not in table) or len(given) < len(sources):
         return None
@@ -54,7 +55,7 @@ def decomposed(node: fx.Node) -> fx.Graph | None:
     def run(*tensors: Tensor) -> Any:
         values = dict(zip(sources, tensors, strict=True))
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-        return (own or target)(*args, **kwargs)  # type: ignore[operator]
+        return call(*args, **kwargs)
 
     known = {} if own is not None else {target: table[target]}
     try:

@@ -145,7 +145,8 @@ class Cell:
         by_gate = torch.unflatten(x, dim, (self.units, self.gates)).transpose(dim - 1, dim)
         if dtype is WIDE:
             factors = Wide.listed([1 << left for left in shifts], (self.gates, *[1] * -dim), x.device)
-            return as_carrier(by_gate, dtype).mul_(factors).flatten(dim - 1, dim)  # type: ignore[arg-type]
+            aligned: Tensor = (Wide.of(by_gate) * factors).flatten(dim - 1, dim)
+            return aligned
         found = torch.empty(by_gate.shape, dtype=dtype, device=x.device).copy_(by_gate).flatten(dim - 1, dim)
         at = 0
         for left, gates in itertools.groupby(shifts):

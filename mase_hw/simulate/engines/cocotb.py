@@ -14,7 +14,7 @@ from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.judge import judge
-from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, write_plan
+from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, refuse_turns, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Call, Run, cocotb_env, run_simulators
 from mase_hw.streams import IntArray
@@ -88,6 +88,7 @@ def run(built: Built, plan: Plan, options: SimulationOptions = DEFAULTS) -> Run:
     Raises:
         ToolError: If the simulator cannot be started, or cannot write waves.
     """
+    refuse_turns("cocotb", options.turns)
     arguments = []
     # The simulator counts time and not cycles, which begin anew with every reset.
     if options.waves and options.window and not options.reset_at:

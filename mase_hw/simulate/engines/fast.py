@@ -24,7 +24,7 @@ from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.cocotb import PERIOD
 from mase_hw.simulate.judge import judge
-from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, write_plan
+from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, refuse_turns, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Call, Run, cocotb_env, run_simulators
 from mase_hw.streams import IntArray, Stream
@@ -89,6 +89,7 @@ def run(built: Built, plan: Plan, options: SimulationOptions = DEFAULTS) -> Run:
         EmitError: If what the harness reads cannot be written.
         ToolError: If the simulator cannot be started, or cannot write waves.
     """
+    refuse_turns("fast", options.turns)
     test = None if options.intervene is None else Intervention.parse(options.intervene)
     write_fast_plan(built.dut, plan, test)
     env = cocotb_env(plan, built.dut.top, options.seed, "fast_testbench", foreign=test is not None)
