@@ -192,12 +192,12 @@ def test_the_library_as_files(tmp_path: Path) -> None:
     """What is there and right stays untouched, what is no module of the library goes."""
     render(tmp_path)
     assert modules_below(tmp_path) == sorted(library_modules().values()) == modules_below(LIBRARY)
-    one, other = tmp_path / "ops/fixed_relu.sv", tmp_path / "lib/row_end.sv"
+    one, other = tmp_path / "ops/fixed_relu.sv", tmp_path / "lib/loop_counter.sv"
     before = one.stat().st_mtime_ns
     other.write_text("changed")
     (tmp_path / "ops/fixed_gone.sv").write_text("module fixed_gone; endmodule")
     render(tmp_path)
-    assert one.stat().st_mtime_ns == before and other.read_bytes() == content(rtl_root() / "lib/row_end.sv")
+    assert one.stat().st_mtime_ns == before and other.read_bytes() == content(rtl_root() / "lib/loop_counter.sv")
     assert not (tmp_path / "ops/fixed_gone.sv").exists()
 
 
