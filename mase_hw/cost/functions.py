@@ -36,7 +36,7 @@ def pipeline(t: Terms, name: str, stages: int) -> None:
 
 
 def row_end(t: Terms, name: str, size: int, lanes: int) -> None:
-    """A ``row_end``: a counter of beats, where the last one of a row has pad lanes."""
+    """The end of a row: a counter of beats, where the last one of a row has pad lanes."""
     if size % lanes:
         counter(t, name, ceil(size / lanes))
 

@@ -207,7 +207,7 @@ def softmax(t: Terms, p: Parameters) -> None:
 
 
 def row_loop(t: Terms, name: str, tiles: int) -> None:
-    """A ``row_end`` whose flag is always read."""
+    """The end of a row whose flag is always read."""
     counter(t, name, tiles)
 
 

@@ -11,6 +11,9 @@ from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.params import Params, parameter_defaults, port_names
 
 _LIMITS = re.compile(r"([\w\[\]]+(?:, [\w\[\]]+)*): (-?\d+)(?: (?:(up)|to (-?\d+)))?")
+_COMMENT = re.compile(r"//[^\n]*")
+_PARAMETER = re.compile(r"\bparameter\b[^=]*?(\w+)\s*=")
+_PORT = re.compile(r"\b(?:input|output)\b[^,]*?(\w+)\s*(?:,|\)$)")
 _COLUMNS = 98
 """Of 100, without the indentation of what stands in a module."""
 
@@ -75,6 +78,33 @@ def streams(taken: str, given: str, *flags: str) -> str:
     rows += [("input", taken.split(", "), "in_data"), ("input", (), "in_valid"), ("output", (), "in_ready")]
     rows += [("output", given.split(", "), "out_data"), *(("output", (), f"out_{flag}") for flag in flags)]
     return _aligned([*rows, ("output", (), "out_valid"), ("input", (), "out_ready")])
+
+
+def instance(text: str, module: str, name: str, connections: Mapping[str, object]) -> str:
+    """An instance of a module: what is not connected otherwise is connected to what has the same name.
+
+    Args:
+        text: The SystemVerilog of the module.
+        module: Its name.
+        name: That of the instance.
+        connections: Expressions by parameter and port; None leaves a parameter at its default.
+
+    Raises:
+        ValueError: If the module has no such parameter or port.
+    """
+    header = _COMMENT.sub("", text).partition(f"module {module}")[2].partition(";")[0]
+    declared = [_PARAMETER.findall(header), _PORT.findall(header)]
+    known = [each for names in declared for each in names]
+    if unknown := connections.keys() - known:
+        raise ValueError(f"{module} has no {min(unknown)}, but {', '.join(known)}")
+    listed = []
+    for names in declared:
+        taken = {each: connections.get(each, each) for each in names}
+        kept = {each: value for each, value in taken.items() if value is not None}
+        longest = max(map(len, kept), default=0)
+        listed.append(",\n".join(f"    .{each:{longest}}({value})" for each, value in kept.items()))
+    parameters, ports = (f"(\n{lines}\n)" if lines else "" for lines in listed)
+    return f"{module} {f'#{parameters} ' if parameters else ''}{name} {ports or '()'};"
 
 
 Row = tuple[str, Sequence[str], str]

@@ -17,8 +17,8 @@ from typing import Any
 
 import jinja2
 
-from mase_hw.errors import ConfigError
-from mase_hw.hardware.headers import Header, limits, streams
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.hardware.headers import Header, instance, limits, streams
 from mase_hw.hardware.params import Params
 from mase_hw.host.resources import rtl_root
 
@@ -31,7 +31,7 @@ _INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|\w+\s*(?:\[[^\]]*\]\s*)?\()", re.
 _OWN_LINE = re.compile(r"^( +)\{\{ (.+?) \}\}", re.MULTILINE | re.DOTALL)
 """An expression that begins a line of a template: all its lines are indented like the first."""
 
-_OF_A_MODULE = re.compile(r"= record\(|\b(?:limits|streams|rtl\.\w+)\(")
+_OF_A_MODULE = re.compile(r"= record\(|\b(?:limits|streams|instance|rtl\.\w+)\(")
 
 
 def environment() -> jinja2.Environment:
@@ -99,6 +99,7 @@ def _rendered(path: Path, _: int) -> bytes:
     jinja = environment()
     try:
         known: dict[str, object] = {"module": module, "limits": functools.partial(limits, module), "streams": streams}
+        known["instance"] = _instance
         known["rtl"] = jinja.get_template(MACROS).make_module(known)
         known["record"] = functools.partial(_header, template=str(template))
         written = _OWN_LINE.sub(_indented, template.read_text(encoding="utf-8"))
@@ -116,6 +117,12 @@ def _rendered(path: Path, _: int) -> bytes:
 
 def _indented(expression: re.Match[str]) -> str:
     return f"{expression[1]}{{{{ ({expression[2]}) | indent({len(expression[1])}) }}}}"
+
+
+def _instance(module: str, name: str, **connections: object) -> str:
+    if module not in library_modules():
+        raise ValueError(f"there is no module {module!r}: {suggest(module, library_modules())}")
+    return instance(source(rtl_root() / library_modules()[module]), module, name, connections)
 
 
 def _header(name: str, template: str) -> Header:

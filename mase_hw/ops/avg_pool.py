@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_linear
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
+from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._pooling import Windows
 from mase_hw.ops._scaled import AVERAGE
@@ -171,69 +171,48 @@ def _latency(p: AvgPoolParams) -> Latency:
     return Latency.from_steps(*stages, Steps.registered(beats, pipe=3), Steps.queued(beats, 2))
 
 
-S8 = FixedFormat(8, 4)
-EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
-HALF_UP, FLOOR, TRUNC, WRAP, SATURATE = (
-    Rounding.HALF_UP, Rounding.FLOOR, Rounding.TRUNC, Overflow.WRAP, Overflow.SATURATE
-)  # fmt: skip
-
-
-def _case(
-    name: str,
-    size: tuple[int, ...],
-    lanes: int,
-    build: Any,
-    formats: tuple[FixedFormat, FixedFormat] = (S8, S8),
-    modes: tuple[Rounding, Overflow] = EVEN,
-    frames: int = 4,
-    **attributes: Any,
-) -> Case:
-    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
-    return Case(name, build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})), frames)
-
-
-_build_1d = functools.partial(_build, spatial=1)
-_build_2d = functools.partial(_build, spatial=2)
+_case_1d, _case_2d = (functools.partial(case, functools.partial(_build, spatial=spatial)) for spatial in (1, 2))
 
 
 def _cases_2d() -> Sequence[Case]:
-    case = functools.partial(_case, build=_build_2d)
-    u8, s16, fine, coarse = FixedFormat(8, 6, False), FixedFormat(16, 9), FixedFormat(12, 7), FixedFormat(5, 1)
-    few = (FixedFormat(3, 0), FixedFormat(2, -4))
     return [
-        case("thirds", (1, 3, 6, 7), 2, formats=(S8, fine), modes=(HALF_UP, SATURATE), kernel_size=3),
-        case(
-            "without_padding", (1, 5, 5, 4), 3, formats=(S8, coarse), modes=(TRUNC, WRAP), kernel_size=3, stride=1,
-            padding=1, count_include_pad=False,
+        _case_2d("thirds", (1, 3, 6, 7), 2, formats="s8.4 s12.7 half_up", kernel_size=3),
+        _case_2d(
+            "without_padding",
+            (1, 5, 5, 4),
+            3,
+            formats="s8.4 s5.1 trunc wrap",
+            kernel_size=3,
+            stride=1,
+            padding=1,
+            count_include_pad=False,
         ),
-        case("ceil", (1, 3, 5, 6), 1, formats=(s16, S8), kernel_size=(2, 3), stride=(2, 4), padding=1, ceil_mode=True),
-        case(
-            "override", (2, 3, 3, 4), 2, formats=(u8, FixedFormat(7, 5, False)), kernel_size=(3, 2), stride=1,
-            divisor_override=5,
+        _case_2d(
+            "ceil", (1, 3, 5, 6), 1, formats="s16.9 s8.4", kernel_size=(2, 3), stride=(2, 4), padding=1, ceil_mode=True
         ),
-        case("few_bits", (1, 2, 3, 6), 2, formats=few, modes=(FLOOR, SATURATE), kernel_size=(3, 2)),
-    ]  # fmt: skip
+        _case_2d("override", (2, 3, 3, 4), 2, formats="u8.6 u7.5", kernel_size=(3, 2), stride=1, divisor_override=5),
+        _case_2d("few_bits", (1, 2, 3, 6), 2, formats="s3.0 s2.-4 floor", kernel_size=(3, 2)),
+    ]
 
 
 def _cases_1d() -> Sequence[Case]:
-    return [_case("fives", (1, 3, 1, 11), 2, _build_1d, modes=(FLOOR, SATURATE), kernel_size=5, stride=2, padding=2)]
+    return [_case_1d("fives", (1, 3, 1, 11), 2, kernel_size=5, stride=2, padding=2, formats="s8.4 s8.4 floor")]
 
 
 def _cases_adaptive() -> Sequence[Case]:
-    case = functools.partial(_case, build=_build_2d)
     return [
-        case("whole", (1, 5, 7, 7), 2, formats=(S8, FixedFormat(8, 5)), output_size=(1, 1)),
-        case("does_not_divide", (1, 2, 5, 7), 2, modes=(Rounding.HALF_AWAY, SATURATE), output_size=(3, 4)),
-        case("uneven_rows", (1, 2, 5, 4), 2, output_size=(3, 2)),
+        _case_2d("whole", (1, 5, 7, 7), 2, formats="s8.4 s8.5", output_size=(1, 1)),
+        _case_2d("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 4), formats="s8.4 s8.4 half_away"),
+        _case_2d("uneven_rows", (1, 2, 5, 4), 2, output_size=(3, 2)),
     ]
 
 
 def _cases_adaptive_1d() -> Sequence[Case]:
-    return [_case("uneven", (1, 3, 1, 8), 2, _build_1d, output_size=(1, 3))]
+    return [_case_1d("uneven", (1, 3, 1, 8), 2, output_size=(1, 3))]
 
 
 def _cases_mean() -> Sequence[Case]:
-    return [_case("image", (1, 3, 3, 5), 2, _build_mean, (S8, FixedFormat(8, 6)), dim=(2, 3))]
+    return [case(_build_mean, "image", (1, 3, 3, 5), 2, "s8.4 s8.6", dim=(2, 3))]
 
 
 def _check(node: str, attributes: Mapping[str, Any]) -> None:

@@ -7,18 +7,19 @@ Szegedy, arXiv:1502.03167). ``s`` and ``t`` are computed in float64 and held as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
+from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
@@ -119,31 +120,19 @@ def _latency(p: AffineParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, 1, 2, skid=True))
 
 
-def _case(
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: Sequence[FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-) -> Case:
-    named = dict(zip(("data_in_0", "weight", "bias", "data_out_0"), formats, strict=True))
-    channels = shape[-1:]
-    shapes = {"data_in_0": shape, "weight": channels, "bias": channels}
-    return Case(name, _build(Request(name, Arithmetic(named, *modes), shapes, {"data_in_0": (lanes,)})), 6)
+def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str) -> Case:
+    shapes = {"data_in_0": shape, "weight": shape[-1:], "bias": shape[-1:]}
+    return case(_build, name, shapes, lanes, formats, ("data_in_0", "weight", "bias", "data_out_0"), 6)
 
 
 def _cases() -> list[Case]:
-    s8, s8_fine, u6, s2 = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(6, 3, signed=False), FixedFormat(2, 0)
-    s16 = FixedFormat(16, 9)
     return [
-        _case("plain", (2, 3, 8), 4, (s8, s8_fine, s8, s8)),
-        _case("uneven", (3, 7), 3, (u6, s8_fine, s8_fine, FixedFormat(9, 3)), (Rounding.HALF_UP, Overflow.WRAP)),
-        _case("fine_bias", (2, 5), 5, (s8, FixedFormat(4, 1), FixedFormat(12, 10), s8)),
-        _case("unsigned", (2, 5), 2, (u6, u6, u6, FixedFormat(9, 2, signed=False))),
-        _case("two_bit", (2, 3), 1, (s2, s2, s2, FixedFormat(3, -1))),
-        _case(
-            "wide", (2, 3), 2, (s16, s16, FixedFormat(30, 20), FixedFormat(16, 2)), (Rounding.TRUNC, Overflow.SATURATE)
-        ),
+        _case("plain", (2, 3, 8), 4, "s8.4 s8.6 s8.4 s8.4"),
+        _case("uneven", (3, 7), 3, "u6.3 s8.6 s8.6 s9.3 half_up wrap"),
+        _case("fine_bias", (2, 5), 5, "s8.4 s4.1 s12.10 s8.4"),
+        _case("unsigned", (2, 5), 2, "u6.3 u6.3 u6.3 u9.2"),
+        _case("two_bit", (2, 3), 1, "s2.0 s2.0 s2.0 s3.-1"),
+        _case("wide", (2, 3), 2, "s16.9 s16.9 s30.20 s16.2 trunc"),
     ]
 
 

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
@@ -146,32 +147,21 @@ def holding_all(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     return FixedFormat(integer + frac + int(signed), frac, signed)
 
 
-def _case(
-    name: str,
-    shapes: Sequence[tuple[int, int, int]],
-    dim: int,
-    lanes: int,
-    formats: Sequence[FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    frames: int = 5,
-) -> Case:
-    named = {f"data_in_{k}": fmt for k, fmt in enumerate(formats[:-1])} | {"data_out_0": formats[-1]}
+def _case(name: str, shapes: Sequence[tuple[int, int, int]], dim: int, lanes: int, formats: str) -> Case:
     sizes = {f"data_in_{k}": shape for k, shape in enumerate(shapes)}
-    arithmetic = Arithmetic(named, *modes, {"dim": dim})
-    return Case(name, _build(Request(name, arithmetic, sizes, dict.fromkeys([*sizes, "data_out_0"], (lanes,)))), frames)
+    names = (*sizes, "data_out_0")
+    return case(_build, name, sizes, dict.fromkeys(names, lanes), formats, names, 5, dim=dim)
 
 
 def _cases() -> list[Case]:
-    s8, s8_fine, u6, s2 = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(6, 3, signed=False), FixedFormat(2, 0)
-    s16 = FixedFormat(16, 9)
     return [
-        _case("channels", [(6, 1, 4), (6, 1, 8)], 2, 4, (s8, s8_fine, s8)),
-        _case("pad_at_the_end", [(3, 1, 4), (3, 1, 7)], 2, 2, (s8, u6, s8), (Rounding.HALF_UP, Overflow.WRAP)),
-        _case("three", [(2, 1, 3), (2, 1, 6), (2, 1, 4)], 2, 3, (s8, s8, u6, FixedFormat(9, 5))),
-        _case("four_serial", [(3, 1, 1), (3, 1, 2), (3, 1, 1), (3, 1, 3)], 2, 1, (s2, s2, s2, s2, s2)),
-        _case("outer", [(2, 3, 5), (2, 1, 5)], 1, 2, (s8, s8_fine, FixedFormat(10, 6))),
-        _case("three_rows", [(2, 1, 2), (2, 3, 2), (2, 2, 2)], 1, 2, (s2, s2, s2, s2)),
-        _case("one_after_the_other", [(1, 4, 3), (1, 2, 3)], 1, 3, (s16, s8, FixedFormat(12, 5))),
+        _case("channels", [(6, 1, 4), (6, 1, 8)], 2, 4, "s8.4 s8.6 s8.4"),
+        _case("pad_at_the_end", [(3, 1, 4), (3, 1, 7)], 2, 2, "s8.4 u6.3 s8.4 half_up wrap"),
+        _case("three", [(2, 1, 3), (2, 1, 6), (2, 1, 4)], 2, 3, "s8.4 s8.4 u6.3 s9.5"),
+        _case("four_serial", [(3, 1, 1), (3, 1, 2), (3, 1, 1), (3, 1, 3)], 2, 1, "s2.0 s2.0 s2.0 s2.0 s2.0"),
+        _case("outer", [(2, 3, 5), (2, 1, 5)], 1, 2, "s8.4 s8.6 s10.6"),
+        _case("three_rows", [(2, 1, 2), (2, 3, 2), (2, 2, 2)], 1, 2, "s2.0 s2.0 s2.0 s2.0"),
+        _case("one_after_the_other", [(1, 4, 3), (1, 2, 3)], 1, 3, "s16.9 s8.4 s12.5"),
     ]
 
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
@@ -96,61 +96,46 @@ def _latency(p: MaxPoolParams) -> Latency:
     return Latency.from_steps(stage, cast_after)
 
 
-S8 = FixedFormat(8, 4)
-EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
-
-
-def _case(
-    name: str,
-    size: tuple[int, ...],
-    lanes: int,
-    spatial: int = 2,
-    formats: tuple[FixedFormat, FixedFormat] = (S8, S8),
-    modes: tuple[Rounding, Overflow] = EVEN,
-    frames: int = 4,
-    **attributes: Any,
-) -> Case:
-    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
-    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)}), spatial), frames)
+_case_1d, _case_2d = (functools.partial(case, functools.partial(_build, spatial=spatial)) for spatial in (1, 2))
 
 
 def _cases_2d() -> Sequence[Case]:
-    u4, wide, narrow = FixedFormat(4, 2, False), FixedFormat(16, 9), FixedFormat(7, 3)
     return [
-        _case("resnet", (1, 3, 7, 9), 2, kernel_size=3, stride=2, padding=1),
-        _case("five", (1, 3, 6, 7), 3, kernel_size=5, stride=1, padding=2),
-        _case("larger_than_the_image", (1, 4, 3, 4), 2, kernel_size=(4, 2), stride=1, padding=(2, 1)),
-        _case("gaps", (1, 1, 8, 7), 1, formats=(u4, u4), kernel_size=2, stride=3),
-        _case("dilated", (1, 2, 9, 8), 2, kernel_size=(3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 3)),
-        _case("halves", (1, 8, 6, 8), 8, kernel_size=2),
-        _case("halves_in_tiles", (2, 5, 4, 5), 2, kernel_size=2),
-        _case("cut_off", (1, 3, 7, 8), 2, kernel_size=3, padding=1, ceil_mode=True),
-        _case("deep", (1, 5, 2, 66), 2, frames=3, kernel_size=2),
-        _case("deep_gaps", (1, 4, 4, 71), 2, frames=3, formats=(u4, u4), kernel_size=(1, 2), stride=3, padding=(0, 1)),
-        _case("wide", (1, 2, 2, 130), 2, frames=3, kernel_size=2),
-        _case("handed_over", (2, 3, 6, 5), 2, kernel_size=(3, 2), stride=(2, 1), ceil_mode=True),
-        _case("cast", (2, 3, 4, 6), 3, 2, (wide, narrow), (Rounding.FLOOR, Overflow.WRAP), kernel_size=(1, 2)),
-        _case("coarser", (1, 2, 4, 6), 2, 2, (S8, FixedFormat(8, 3)), kernel_size=2),
+        _case_2d("resnet", (1, 3, 7, 9), 2, kernel_size=3, stride=2, padding=1),
+        _case_2d("five", (1, 3, 6, 7), 3, kernel_size=5, stride=1, padding=2),
+        _case_2d("larger_than_the_image", (1, 4, 3, 4), 2, kernel_size=(4, 2), stride=1, padding=(2, 1)),
+        _case_2d("gaps", (1, 1, 8, 7), 1, formats="u4.2 u4.2", kernel_size=2, stride=3),
+        _case_2d("dilated", (1, 2, 9, 8), 2, kernel_size=(3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 3)),
+        _case_2d("halves", (1, 8, 6, 8), 8, kernel_size=2),
+        _case_2d("halves_in_tiles", (2, 5, 4, 5), 2, kernel_size=2),
+        _case_2d("cut_off", (1, 3, 7, 8), 2, kernel_size=3, padding=1, ceil_mode=True),
+        _case_2d("deep", (1, 5, 2, 66), 2, frames=3, kernel_size=2),
+        _case_2d(
+            "deep_gaps", (1, 4, 4, 71), 2, frames=3, formats="u4.2 u4.2", kernel_size=(1, 2), stride=3, padding=(0, 1)
+        ),
+        _case_2d("wide", (1, 2, 2, 130), 2, frames=3, kernel_size=2),
+        _case_2d("handed_over", (2, 3, 6, 5), 2, kernel_size=(3, 2), stride=(2, 1), ceil_mode=True),
+        _case_2d("cast", (2, 3, 4, 6), 3, "s16.9 s7.3 floor wrap", kernel_size=(1, 2)),
+        _case_2d("coarser", (1, 2, 4, 6), 2, "s8.4 s8.3", kernel_size=2),
     ]
 
 
 def _cases_1d() -> Sequence[Case]:
-    u4, s2 = FixedFormat(4, 2, False), FixedFormat(2, 0)
     return [
-        _case("pairs", (1, 4, 1, 9), 2, 1, (s2, s2), kernel_size=2),
-        _case("overlapping", (1, 3, 1, 8), 1, 1, (u4, u4), kernel_size=4, stride=2, padding=2, ceil_mode=True),
+        _case_1d("pairs", (1, 4, 1, 9), 2, "s2.0 s2.0", kernel_size=2),
+        _case_1d("overlapping", (1, 3, 1, 8), 1, "u4.2 u4.2", kernel_size=4, stride=2, padding=2, ceil_mode=True),
     ]
 
 
 def _cases_adaptive() -> Sequence[Case]:
     return [
-        _case("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 5)),
-        _case("whole", (1, 2, 3, 2), 2, output_size=1),
+        _case_2d("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 5)),
+        _case_2d("whole", (1, 2, 3, 2), 2, output_size=1),
     ]
 
 
 def _cases_adaptive_1d() -> Sequence[Case]:
-    return [_case("divides", (1, 3, 1, 8), 2, 1, output_size=(1, 4))]
+    return [_case_1d("divides", (1, 3, 1, 8), 2, output_size=(1, 4))]
 
 
 def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> OpDef:

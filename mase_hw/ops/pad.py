@@ -15,6 +15,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import BORDER
 from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
@@ -98,24 +99,13 @@ def _latency(p: PadParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _case(
-    name: str,
-    size: tuple[int, ...],
-    lanes: int,
-    pad: tuple[int, ...],
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-) -> Case:
-    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, {"pad": pad})
-    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})))
-
-
 def _cases() -> list[Case]:
-    s8, u4 = FixedFormat(8, 4), FixedFormat(4, 1, False)
+    formats = {"data_in_0": ScaledFormat.make(8, 1.0, -77), "data_out_0": FixedFormat(8, 0)}
+    shifted = Arithmetic(formats, Rounding.HALF_EVEN, Overflow.SATURATE, {"pad": (0, 1, 2, 1)})
     return [
-        _case("around", (1, 3, 3, 4), 2, (1, 1, 1, 1), (s8, s8)),
-        _case("zero_point", (1, 3, 2, 2), 2, (0, 1, 2, 1), (ScaledFormat.make(8, 1.0, -77), FixedFormat(8, 0))),
-        _case("uneven", (2, 2, 2, 3), 1, (2, 0, 0, 3), (s8, u4), (Rounding.HALF_UP, Overflow.WRAP)),
+        case(_build, "around", (1, 3, 3, 4), 2, pad=(1, 1, 1, 1)),
+        Case("zero_point", _build(Request("zero_point", shifted, {"data_in_0": (1, 3, 2, 2)}, {"data_in_0": (2,)}))),
+        case(_build, "uneven", (2, 2, 2, 3), 1, "s8.4 u4.1 half_up wrap", pad=(2, 0, 0, 3)),
     ]
 
 

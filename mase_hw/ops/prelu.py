@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse, steps_of
+from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.hardware.params import Cast, Params, Pixels, Vector, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import exact_result, same_step
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
@@ -106,28 +107,18 @@ def _latency(p: PreluParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
 
 
-def _case(
-    name: str,
-    shape: tuple[int, ...],
-    weights: int,
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
-    rounding: Rounding = Rounding.HALF_EVEN,
-    overflow: Overflow = Overflow.SATURATE,
-) -> Case:
-    a = Arithmetic(dict(zip(("data_in_0", "weight", "data_out_0"), formats, strict=True)), rounding, overflow)
-    request = Request(name, a, {"data_in_0": shape, "weight": (weights,)}, {"data_in_0": (lanes,)})
-    return Case(name, _build(request), 6)
+def _case(name: str, shape: tuple[int, ...], weights: int, lanes: int, formats: str) -> Case:
+    shapes = {"data_in_0": shape, "weight": (weights,)}
+    return case(_build, name, shapes, lanes, formats, ("data_in_0", "weight", "data_out_0"), 6)
 
 
 def _cases() -> list[Case]:
-    s8, u4 = FixedFormat(8, 4), FixedFormat(4, 3, False)
     return [
-        _case("per_channel", (2, 7, 5), 7, 3, (s8, FixedFormat(8, 6), s8)),
-        _case("one_weight", (1, 10, 3), 1, 4, (s8, FixedFormat(6, 7), FixedFormat(7, 3)), Rounding.HALF_UP),
-        _case("serial", (1, 3, 4), 3, 1, (FixedFormat(16, 9), u4, FixedFormat(12, 8)), Rounding.TRUNC, Overflow.WRAP),
-        _case("unsigned_weights", (1, 4, 4), 4, 2, (s8, u4, s8)),
-        _case("coarse", (1, 4, 3), 4, 4, (FixedFormat(6, 3, False), FixedFormat(4, -1), FixedFormat(9, 4))),
+        _case("per_channel", (2, 7, 5), 7, 3, "s8.4 s8.6 s8.4"),
+        _case("one_weight", (1, 10, 3), 1, 4, "s8.4 s6.7 s7.3 half_up"),
+        _case("serial", (1, 3, 4), 3, 1, "s16.9 u4.3 s12.8 trunc wrap"),
+        _case("unsigned_weights", (1, 4, 4), 4, 2, "s8.4 u4.3 s8.4"),
+        _case("coarse", (1, 4, 3), 4, 4, "u6.3 s4.-1 s9.4"),
     ]
 
 

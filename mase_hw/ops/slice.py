@@ -15,11 +15,11 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Params, Tensor4, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
@@ -175,37 +175,25 @@ def _latency(p: SliceParams) -> Latency:
     )
 
 
-def _case(
-    name: str,
-    shape: tuple[int, int, int, int],
-    cut: tuple[int, int, int, int],
-    lanes: int,
-    formats: Sequence[FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    frames: int = 5,
-) -> Case:
+def _case(name: str, shape: tuple[int, ...], cut: tuple[int, int, int, int], lanes: int, formats: str) -> Case:
     """A case: outer sizes first; dimension 1 or 3, begin, length, step."""
-    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
-    attributes = dict(zip(("dim", "begin", "length", "step"), cut, strict=True))
-    request = Request(name, Arithmetic(named, *modes, attributes), {"data_in_0": shape}, {"data_in_0": (lanes,)})
-    return Case(name, _build(request), frames)
+    attributes: Any = dict(zip(("dim", "begin", "length", "step"), cut, strict=True))
+    return case(_build, name, shape, lanes, formats, frames=5, **attributes)
 
 
 def _cases() -> list[Case]:
-    s8, u6, s2 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0)
-    s16, s12 = FixedFormat(16, 9), FixedFormat(12, 4)
     return [
-        _case("first_channels", (6, 1, 1, 8), (3, 0, 4, 1), 4, (s8, s8)),
-        _case("last_channels", (6, 1, 1, 12), (3, 8, 4, 1), 4, (s8, s8)),
-        _case("middle_channels", (3, 1, 1, 10), (3, 2, 6, 1), 2, (s8, s8)),
-        _case("uneven_rest", (3, 1, 1, 7), (3, 3, 4, 1), 3, (s8, FixedFormat(6, 2)), (Rounding.HALF_UP, Overflow.WRAP)),
-        _case("fewer_lanes", (3, 1, 1, 10), (3, 5, 5, 1), 4, (u6, u6)),
-        _case("every_other_channel", (3, 1, 1, 7), (3, 1, 3, 2), 4, (s8, s8)),
-        _case("one_channel", (4, 1, 1, 5), (3, 2, 1, 1), 1, (s2, s2)),
-        _case("columns", (4, 5, 1, 6), (1, 1, 3, 1), 4, (s8, s8)),
-        _case("rows", (2, 4, 3, 5), (1, 2, 2, 1), 2, (s8, FixedFormat(9, 5))),
-        _case("every_third_row", (2, 8, 3, 4), (1, 1, 3, 3), 4, (s16, s12), (Rounding.TRUNC, Overflow.SATURATE)),
-        _case("one_row", (1, 3, 1, 4), (1, 2, 1, 1), 1, (s8, s8)),
+        _case("first_channels", (6, 1, 1, 8), (3, 0, 4, 1), 4, "s8.4 s8.4"),
+        _case("last_channels", (6, 1, 1, 12), (3, 8, 4, 1), 4, "s8.4 s8.4"),
+        _case("middle_channels", (3, 1, 1, 10), (3, 2, 6, 1), 2, "s8.4 s8.4"),
+        _case("uneven_rest", (3, 1, 1, 7), (3, 3, 4, 1), 3, "s8.4 s6.2 half_up wrap"),
+        _case("fewer_lanes", (3, 1, 1, 10), (3, 5, 5, 1), 4, "u6.3 u6.3"),
+        _case("every_other_channel", (3, 1, 1, 7), (3, 1, 3, 2), 4, "s8.4 s8.4"),
+        _case("one_channel", (4, 1, 1, 5), (3, 2, 1, 1), 1, "s2.0 s2.0"),
+        _case("columns", (4, 5, 1, 6), (1, 1, 3, 1), 4, "s8.4 s8.4"),
+        _case("rows", (2, 4, 3, 5), (1, 2, 2, 1), 2, "s8.4 s9.5"),
+        _case("every_third_row", (2, 8, 3, 4), (1, 1, 3, 3), 4, "s16.9 s12.4 trunc"),
+        _case("one_row", (1, 3, 1, 4), (1, 2, 1, 1), 1, "s8.4 s8.4"),
     ]
 
 

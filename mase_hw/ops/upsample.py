@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
@@ -118,25 +118,12 @@ def _latency(p: UpsampleParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _case(
-    name: str,
-    size: tuple[int, ...],
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    **attributes: Any,
-) -> Case:
-    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
-    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})))
-
-
 def _cases() -> list[Case]:
-    s8, u4 = FixedFormat(8, 4), FixedFormat(4, 1, False)
     return [
-        _case("doubled", (1, 5, 3, 4), 2, (s8, s8), scale_factor=2),
-        _case("uneven", (2, 1, 2, 3), 1, (s8, u4), (Rounding.FLOOR, Overflow.WRAP), scale_factor=(3, 2)),
-        _case("along_rows", (1, 4, 1, 5), 2, (FixedFormat(16, 9), FixedFormat(12, 5)), scale_factor=(1, 3)),
-        _case("four_times", (1, 3, 2, 2), 2, (s8, s8), scale_factor=(1, 4)),
+        case(_build, "doubled", (1, 5, 3, 4), 2, "s8.4 s8.4", scale_factor=2),
+        case(_build, "uneven", (2, 1, 2, 3), 1, "s8.4 u4.1 floor wrap", scale_factor=(3, 2)),
+        case(_build, "along_rows", (1, 4, 1, 5), 2, "s16.9 s12.5", scale_factor=(1, 3)),
+        case(_build, "four_times", (1, 3, 2, 2), 2, "s8.4 s8.4", scale_factor=(1, 4)),
     ]
 
 

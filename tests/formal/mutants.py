@@ -18,7 +18,6 @@ from .proofs import (
     REGISTERS,
     RESET,
     ROM,
-    ROW_END,
     SAMPLE,
     SKID,
     SLICE,
@@ -365,9 +364,6 @@ MUTANTS: dict[str, Mutant] = {
     "loop_is_one_short": of(Proof(LOOP, {"MAX": 5}), "p_last", "last ? LeftW'(COUNT - 2)", "last ? LeftW'(COUNT - 3)"),
     "loop_goes_on_after_reset": of(
         Proof(LOOP, {"MAX": 3}), "p_last", "if (rst) begin\n        left_q <= LeftW'(COUNT - 2);", "if (1'b0) begin"
-    ),
-    "row_has_a_beat_too_many": of(
-        Proof(ROW_END, {"MAX_SIZE": 4, "MAX_LANES": 2}), "p_last", "(SIZE + LANES - 1) / LANES", "SIZE / LANES + 1"
     ),
     # fixed_logic_product
     "logic_subtracts_nothing": of(BOTH, "p_dot", "{!minus}}, !minus}", "{1'b0}}, 1'b0}"),

@@ -14,7 +14,6 @@ JOIN = Harness("stream_join")
 REPLAY = Harness("replay_buffer")
 REPACK = Harness("stream_repack", needs=("loop_counter",))
 ROM = Harness("rom_source")
-ROW_END = Harness("row_end")
 LOOP = Harness("loop_counter")
 PIPELINE = Harness("pipeline_control")
 FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
@@ -169,7 +168,6 @@ PROOFS = [
     Proof(WRITERS, cover=14),
     *(Proof(RECORDS, {"INPUTS": inputs}, cover=8) for inputs in (2, 3)),
     Proof(LOOP, {"MAX": 17}, cover=10),
-    Proof(ROW_END, {"MAX_SIZE": 9, "MAX_LANES": 4}, cover=8),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),
     *(rows(*shape) for shape in ((3, 1), (5, 3))),
     *(vectors(*shape) for shape in ((1, 2), (3, 2))),

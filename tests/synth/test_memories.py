@@ -19,7 +19,7 @@ from mase_hw.synth.targets import TARGETS, Elaborated, read_elaborated
 from mase_hw.synth.tools import run_yosys
 
 TOP = "memories"
-INSIDE = {"u_window": ("loop_counter", "ring_add", "window_steps", "window_control", "window_rise", "row_end")}
+INSIDE = {"u_window": ("loop_counter", "ring_add", "window_steps", "window_control", "window_rise")}
 LIBRARY = (
     "unread",
     "invariant",

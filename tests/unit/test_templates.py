@@ -90,6 +90,50 @@ def test_a_header_as_one_would_write_it(tmp_path: Path) -> None:
     assert modules_below(tmp_path) == ["scale.sv"] and not exists(tmp_path / "scale.svh.sv")
 
 
+INSTANCES = """\
+  {{ instance("stream_fifo", "u_fifo", WIDTH="Lanes * 8", LUT_DEPTH=none, in_data="data", count="unused_count") }}
+  {{ instance("window_check", "u_check", NAME='"a, b"', CEIL_MODE=none, PAD_W=0, PAD_H=0) }}
+"""
+CONNECTED = """\
+  stream_fifo #(
+      .WIDTH(Lanes * 8),
+      .DEPTH(DEPTH)
+  ) u_fifo (
+      .clk      (clk),
+      .rst      (rst),
+      .in_data  (data),
+      .in_valid (in_valid),
+      .in_ready (in_ready),
+      .out_data (out_data),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .count    (unused_count)
+  );
+  window_check #(
+      .NAME      ("a, b"),
+      .IN_W      (IN_W),
+      .IN_H      (IN_H),
+      .OUT_W     (OUT_W),
+      .OUT_H     (OUT_H),
+      .KERNEL_W  (KERNEL_W),
+      .KERNEL_H  (KERNEL_H),
+      .STRIDE_W  (STRIDE_W),
+      .STRIDE_H  (STRIDE_H),
+      .PAD_W     (0),
+      .PAD_H     (0),
+      .DILATION_W(DILATION_W),
+      .DILATION_H(DILATION_H),
+      .ADAPTIVE  (ADAPTIVE)
+  ) u_check ();
+"""
+
+
+def test_an_instance_connects_what_has_the_same_name(tmp_path: Path) -> None:
+    """In the order of the module, whose own header may come from a template; one without ports has none."""
+    (tmp_path / "scale.sv.j2").write_text(INSTANCES, encoding="utf-8")
+    assert source(tmp_path / "scale.sv") == CONNECTED
+
+
 def test_a_file_is_what_it_is(tmp_path: Path) -> None:
     """Byte for byte, whatever it is written in."""
     (tmp_path / "theirs.sv").write_bytes(b"module theirs;\r\n// {{ \xe9\r\nendmodule\r\n")
@@ -109,6 +153,12 @@ def test_a_file_is_what_it_is(tmp_path: Path) -> None:
         ('{{ record("mase_hw.opdef:Hardware") }}', "no record of parameters", "it is none"),
         ('{{ record("mase_hw.opdef:Hardwares") }}', "no record of parameters", "Hardwares"),
         ('{{ record("tests") }}', "no record of parameters", ""),
+        ('{{ instance("register_slize", "u") }}', "cannot be rendered", "did you mean 'register_slice'?"),
+        (
+            '{{ instance("register_slice", "u", DEPTH=1) }}',
+            "cannot be rendered",
+            "has no DEPTH, but WIDTH",
+        ),
         ('{{ limits("WIDTH at least 1") }}', "cannot be rendered", "'WIDTH at least 1'"),
     ],
 )
@@ -142,12 +192,12 @@ def test_the_library_as_files(tmp_path: Path) -> None:
     """What is there and right stays untouched, what is no module of the library goes."""
     render(tmp_path)
     assert modules_below(tmp_path) == sorted(library_modules().values()) == modules_below(LIBRARY)
-    one, other = tmp_path / "ops/fixed_relu.sv", tmp_path / "lib/row_end.sv"
+    one, other = tmp_path / "ops/fixed_relu.sv", tmp_path / "lib/loop_counter.sv"
     before = one.stat().st_mtime_ns
     other.write_text("changed")
     (tmp_path / "ops/fixed_gone.sv").write_text("module fixed_gone; endmodule")
     render(tmp_path)
-    assert one.stat().st_mtime_ns == before and other.read_bytes() == content(rtl_root() / "lib/row_end.sv")
+    assert one.stat().st_mtime_ns == before and other.read_bytes() == content(rtl_root() / "lib/loop_counter.sv")
     assert not (tmp_path / "ops/fixed_gone.sv").exists()
 
 

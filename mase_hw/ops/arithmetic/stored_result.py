@@ -8,12 +8,13 @@ import numpy as np
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import CONSTANT
+from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
@@ -75,30 +76,20 @@ def _latency(p: StoredParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _case(
-    name: str,
-    source: Sequence[int],
-    shape: Sequence[int],
-    lanes: tuple[int, int],
-    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-) -> Case:
-    named = dict(zip(("data_in_0", CONSTANT, "data_out_0"), formats, strict=True))
-    sizes = {"data_in_0": tuple(source), CONSTANT: tuple(shape), "data_out_0": tuple(shape)}
-    parallelism = {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)}
-    return Case(name, _build(Request(name, Arithmetic(named, *modes), sizes, parallelism)))
+def _case(name: str, source: Sequence[int], shape: Sequence[int], lanes: tuple[int, int], formats: str) -> Case:
+    sizes = {"data_in_0": source, CONSTANT: shape, "data_out_0": shape}
+    return case(_build, name, sizes, dict(zip(ONE_INPUT, lanes, strict=True)), formats, tuple(sizes))
 
 
 S8, S4 = FixedFormat(8, 4), FixedFormat(4, 1)
 
 
 def _cases() -> list[Case]:
-    down = (Rounding.FLOOR, Overflow.SATURATE)
     return [
-        _case("longer", (1, 3), (2, 3, 5), (2, 2), (S8, S8, S8)),
-        _case("shorter", (2, 7, 5), (1, 3), (1, 3), (S4, FixedFormat(6, 2, False), FixedFormat(6, 2, False))),
-        _case("as_long", (4, 2), (2, 4), (1, 1), (S4, S8, FixedFormat(7, 2)), down),
-        _case("a_number", (1, 2), (1,), (2, 1), (S4, S8, S8)),
+        _case("longer", (1, 3), (2, 3, 5), (2, 2), "s8.4 s8.4 s8.4"),
+        _case("shorter", (2, 7, 5), (1, 3), (1, 3), "s4.1 u6.2 u6.2"),
+        _case("as_long", (4, 2), (2, 4), (1, 1), "s4.1 s8.4 s7.2 floor"),
+        _case("a_number", (1, 2), (1,), (2, 1), "s4.1 s8.4 s8.4"),
     ]
 
 

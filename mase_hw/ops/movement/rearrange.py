@@ -9,6 +9,7 @@ Which element of a tensor stands at each place of another one, as nested loops a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +22,12 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import GraphError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
@@ -331,39 +333,23 @@ def _latency(p: RearrangeParams) -> Latency:
 
 
 def _case(
-    name: str,
-    shape: tuple[int, ...],
-    made: tuple[int, ...],
-    places: Places,
-    lanes: tuple[int, int],
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
+    name: str, shape: tuple[int, ...], made: tuple[int, ...], places: Places, lanes: tuple[int, int], formats: str
 ) -> Case:
-    attributes = {**places.to_dict(), "shape": made}
-    arithmetic = Arithmetic(dict(zip(("data_in_0", "data_out_0"), formats, strict=True)), *modes, attributes)
-    shapes = {"data_in_0": shape, "data_out_0": made}
-    offered = {"data_in_0": (lanes[0],), "data_out_0": (lanes[1],)}
-    return Case(name, _build(Request(name, arithmetic, shapes, offered)), 4, attributes=places.to_dict())
+    shapes, attributes = dict(zip(ONE_INPUT, (shape, made), strict=True)), places.to_dict()
+    offered = dict(zip(ONE_INPUT, lanes, strict=True))
+    found = case(_build, name, shapes, offered, formats, shape=made, **attributes)
+    return dataclasses.replace(found, attributes=attributes)
 
 
 def _cases() -> list[Case]:
-    s8, u6, s2, s16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(16, 9)
     return [
-        _case("vector_again", (1, 1, 6), (2, 3, 6), Places(6, 6, (0,), 6, 1), (4, 4), (s8, s8)),
-        _case("element_to_all_lanes", (1, 2, 3), (2, 3, 6), Places(1, 1, (0,), 1, 6), (3, 4), (s8, s8)),
-        _case("rows_again", (2, 3, 1), (2, 3, 2), Places(3, 2, (0,), 3, 1), (1, 2), (u6, u6)),
-        _case(
-            "flipped_rows",
-            (2, 4, 5),
-            (2, 4, 5),
-            Places(20, 1, (15, 10, 5, 0), 5, 1),
-            (3, 3),
-            (s16, FixedFormat(12, 4)),
-            (Rounding.TRUNC, Overflow.SATURATE),
-        ),
-        _case("zeros_between", (1, 2, 4), (1, 5, 4), Places(8, 1, (-1, 4, -1, -1, 0), 4, 1), (2, 2), (s8, s8)),
-        _case("one_chosen", (3, 1, 5), (3, 1, 4), Places(5, 1, (2,), 1, 4), (1, 1), (s2, s2)),
-        _case("shuffled", (1, 2, 7), (1, 1, 8), Places(14, 1, (13, 0, 5, 5, -1, 9, 2, 12), 1, 1), (4, 4), (s2, s8)),
+        _case("vector_again", (1, 1, 6), (2, 3, 6), Places(6, 6, (0,), 6, 1), (4, 4), "s8.4 s8.4"),
+        _case("element_to_all_lanes", (1, 2, 3), (2, 3, 6), Places(1, 1, (0,), 1, 6), (3, 4), "s8.4 s8.4"),
+        _case("rows_again", (2, 3, 1), (2, 3, 2), Places(3, 2, (0,), 3, 1), (1, 2), "u6.3 u6.3"),
+        _case("flipped_rows", (2, 4, 5), (2, 4, 5), Places(20, 1, (15, 10, 5, 0), 5, 1), (3, 3), "s16.9 s12.4 trunc"),
+        _case("zeros_between", (1, 2, 4), (1, 5, 4), Places(8, 1, (-1, 4, -1, -1, 0), 4, 1), (2, 2), "s8.4 s8.4"),
+        _case("one_chosen", (3, 1, 5), (3, 1, 4), Places(5, 1, (2,), 1, 4), (1, 1), "s2.0 s2.0"),
+        _case("shuffled", (1, 2, 7), (1, 1, 8), Places(14, 1, (13, 0, 5, 5, -1, 9, 2, 12), 1, 1), (4, 4), "s2.0 s8.4"),
     ]
 
 

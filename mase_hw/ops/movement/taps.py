@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.nn.streaming import AFTER, BEFORE, Taps, taps
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
 
@@ -102,33 +103,25 @@ def _latency(p: TapsParams) -> Latency:
 
 
 def _case(
-    name: str,
-    size: tuple[int, int, int],
-    window: tuple[int, int, int, int],
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    frames: int = 5,
+    name: str, size: tuple[int, int, int], window: tuple[int, ...], lanes: int, formats: str, frames: int = 5
 ) -> Case:
-    attributes = dict(zip(WINDOW, window, strict=True))
-    a = Arithmetic({"data_in_0": formats[0], "data_out_0": formats[1]}, *modes, attributes)
-    return Case(name, _build(Request(name, a, {"data_in_0": size}, {"data_in_0": (lanes,)})), frames)
+    attributes: Any = dict(zip(WINDOW, window, strict=True))
+    return case(_build, name, size, lanes, formats, frames=frames, **attributes)
 
 
 def _cases() -> list[Case]:
-    s8, u4, s2 = FixedFormat(8, 4), FixedFormat(4, 1, False), FixedFormat(2, 0)
     return [
-        _case("hop_of_one", (1, 5, 1), (3, 1, 1, 0), 2, (s8, s8), frames=9),
-        _case("dilated", (1, 3, 4), (2, 5, 1, 0), 2, (s8, s8)),
-        _case("dilated_far", (1, 1, 1), (3, 8, 1, 0), 1, (s2, s2), frames=24),
-        _case("within_hop", (1, 2, 7), (3, 2, 1, 0), 1, (FixedFormat(16, 9), FixedFormat(12, 5))),
-        _case("strided", (1, 4, 6), (3, 1, 2, 0), 2, (s8, u4), (Rounding.FLOOR, Overflow.WRAP)),
-        _case("ahead", (1, 3, 6), (4, 2, 3, 1), 1, (s8, s8)),
-        _case("end_of_stride", (1, 3, 4), (3, 1, 2, 1), 3, (s8, s8)),
-        _case("one_column", (1, 5, 4), (1, 1, 2, 0), 2, (s8, s8)),
-        _case("two_hops", (2, 2, 2), (2, 3, 1, 0), 2, (s8, s8)),
-        _case("not_a_power", (1, 5, 3), (4, 3, 1, 0), 2, (s8, s8), frames=8),
-        _case("whole_in_stride", (1, 2, 8), (2, 1, 4, 3), 2, (s8, s8)),
+        _case("hop_of_one", (1, 5, 1), (3, 1, 1, 0), 2, "s8.4 s8.4", frames=9),
+        _case("dilated", (1, 3, 4), (2, 5, 1, 0), 2, "s8.4 s8.4"),
+        _case("dilated_far", (1, 1, 1), (3, 8, 1, 0), 1, "s2.0 s2.0", frames=24),
+        _case("within_hop", (1, 2, 7), (3, 2, 1, 0), 1, "s16.9 s12.5"),
+        _case("strided", (1, 4, 6), (3, 1, 2, 0), 2, "s8.4 u4.1 floor wrap"),
+        _case("ahead", (1, 3, 6), (4, 2, 3, 1), 1, "s8.4 s8.4"),
+        _case("end_of_stride", (1, 3, 4), (3, 1, 2, 1), 3, "s8.4 s8.4"),
+        _case("one_column", (1, 5, 4), (1, 1, 2, 0), 2, "s8.4 s8.4"),
+        _case("two_hops", (2, 2, 2), (2, 3, 1, 0), 2, "s8.4 s8.4"),
+        _case("not_a_power", (1, 5, 3), (4, 3, 1, 0), 2, "s8.4 s8.4", frames=8),
+        _case("whole_in_stride", (1, 2, 8), (2, 1, 4, 3), 2, "s8.4 s8.4"),
     ]
 
 

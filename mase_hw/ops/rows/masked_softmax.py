@@ -10,6 +10,7 @@ stored) and, in ``softmax_where``, data.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,10 +20,11 @@ from torch.nn import functional
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
+from mase_hw.formats import FixedFormat, ScaledUse
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
@@ -226,49 +228,29 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
     )
 
 
-def _case(
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: Sequence[FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    frames: int = 4,
-    **attributes: Any,
-) -> Case:
-    names = ("data_in_0", "data_out_0", "data_in_1")[: len(formats)]
-    a = Arithmetic(dict(zip(names, formats, strict=True)), *modes, attributes)
-    shapes = {n: shape for n in names if n != "data_out_0"}
-    kept = {k: v for k, v in attributes.items() if k in ("allowed", "scale")}
-    return Case(name, _build(Request(name, a, shapes, {"data_in_0": (lanes,)})), frames, attributes=kept)
+def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, **attributes: Any) -> Case:
+    names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
+    shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
+    made = case(_build, name, shapes, lanes, formats, names, frames, **attributes)
+    return dataclasses.replace(made, attributes={k: v for k, v in attributes.items() if k in ("allowed", "scale")})
 
 
 def _cases() -> list[Case]:
-    s8, u8 = FixedFormat(8, 4), FixedFormat(8, 8, signed=False)
     return [
-        _case("causal", (1, 5, 2, 5), 1, (s8, u8), causal=True),
-        _case("causal_folded", (2, 3, 2, 7), 3, (s8, u8), (Rounding.HALF_UP, Overflow.SATURATE), causal=True),
-        _case("more_queries", (1, 6, 1, 4), 2, (FixedFormat(7, 3, signed=False), FixedFormat(8, 7)), causal=True),
-        _case(
-            "stored",
-            (1, 4, 3, 7),
-            2,
-            (FixedFormat(6, 2), u8),
-            (Rounding.FLOOR, Overflow.WRAP),
-            allowed=("1b", "0", "7f", "40"),
-            hold=3,
-            scale=0.353,
-        ),
-        _case("one_for_all", (1, 2, 2, 6), 6, (FixedFormat(16, 12), FixedFormat(16, 15)), allowed=("2d",), scale=2.5),
-        _case("both", (2, 2, 2, 4), 1, (s8, u8), causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
+        _case("causal", (1, 5, 2, 5), 1, "s8.4 u8.8", causal=True),
+        _case("causal_folded", (2, 3, 2, 7), 3, "s8.4 u8.8 half_up", causal=True),
+        _case("more_queries", (1, 6, 1, 4), 2, "u7.3 s8.7", causal=True),
+        _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
+        _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
+        _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
     ]
 
 
 def _cases_where() -> list[Case]:
-    s8, u8 = FixedFormat(8, 4), FixedFormat(8, 8, signed=False)
     return [
-        _case("one_lane", (1, 4, 2, 3), 1, (s8, u8, TRUTH), frames=5, scale=0.25),
-        _case("folded", (1, 2, 3, 7), 3, (s8, FixedFormat(8, 6), TRUTH), (Rounding.HALF_AWAY, Overflow.WRAP)),
-        _case("causal", (1, 4, 2, 9), 2, (FixedFormat(14, 11), u8, FixedFormat(2, 0)), causal=True, allowed=("1fe",)),
+        _case("one_lane", (1, 4, 2, 3), 1, "s8.4 u8.8 u1.0", frames=5, scale=0.25),
+        _case("folded", (1, 2, 3, 7), 3, "s8.4 s8.6 u1.0 half_away wrap"),
+        _case("causal", (1, 4, 2, 9), 2, "s14.11 u8.8 s2.0", causal=True, allowed=("1fe",)),
     ]
 
 

@@ -38,6 +38,7 @@ from mase_hw.hardware.params import ExponentTables, Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
+from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._functions import Key
 from mase_hw.ops._piecewise import evaluate as logarithm
@@ -219,43 +220,29 @@ def _latency(p: SoftmaxParams) -> Latency:
 EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
 
 
-def _case(
-    function: int,
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = EVEN,
-    frames: int = 4,
-) -> Case:
-    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
-    a = Arithmetic(named, *modes, {"size": shape[-1]})
-    return Case(name, _build(function)(Request(name, a, {"data_in_0": shape}, {"data_in_0": (lanes,)})), frames)
+def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4) -> Case:
+    return case(_build(function), name, shape, lanes, formats, frames=frames, size=shape[-1])
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
     def case(*given: Any, **more: Any) -> Case:
         return _case(function, *given, **more)
 
-    s8, u8, u16 = FixedFormat(8, 4), FixedFormat(8, 5, signed=False), FixedFormat(16, 14, signed=False)
-
     def softmax() -> list[Case]:
         return [
-            case("one_lane", (1, 3, 9), 1, (s8, FixedFormat(8, 8, signed=False))),
-            case("uneven_fold", (2, 3, 7), 3, (u8, FixedFormat(8, 6)), (Rounding.HALF_UP, Overflow.WRAP)),
-            case("wide", (5, 6), 2, (FixedFormat(16, 12), u16), (Rounding.FLOOR, Overflow.SATURATE)),
-            case("one_beat", (6, 4), 4, (FixedFormat(4, 2), FixedFormat(6, 5, signed=False)), frames=5),
+            case("one_lane", (1, 3, 9), 1, "s8.4 u8.8"),
+            case("uneven_fold", (2, 3, 7), 3, "u8.5 s8.6 half_up wrap"),
+            case("wide", (5, 6), 2, "s16.12 u16.14 floor"),
+            case("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
         ]
 
     def softmin() -> list[Case]:
-        return [case("fold", (4, 6), 2, (s8, FixedFormat(9, 9, signed=False)), (Rounding.HALF_AWAY, Overflow.SATURATE))]
+        return [case("fold", (4, 6), 2, "s8.4 u9.9 half_away")]
 
     def log() -> list[Case]:
         return [
-            case("one_lane", (3, 5), 1, (s8, FixedFormat(8, 3))),
-            case(
-                "uneven_fold", (2, 2, 7), 3, (FixedFormat(14, 10), FixedFormat(12, 6)), (Rounding.TRUNC, Overflow.WRAP)
-            ),
+            case("one_lane", (3, 5), 1, "s8.4 s8.3"),
+            case("uneven_fold", (2, 2, 7), 3, "s14.10 s12.6 trunc wrap"),
         ]
 
     return {SOFTMAX: softmax, SOFTMIN: softmin, LOG: log}[function]

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.hardware.params import port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic, wider
 from mase_hw.numerics.wide import WIDE, Wide
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._elementwise import ElementwiseParams
 from mase_hw.ops._tensors import lanes_within
@@ -235,52 +236,35 @@ def _latency(p: StatisticParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _case(
-    function: int,
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    correction: int = 1,
-) -> Case:
-    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
-    a = Arithmetic(named, *modes, {"size": shape[-1], "correction": correction})
-    request = Request(name, a, {"data_in_0": shape}, {"data_in_0": (lanes,), "data_out_0": (1,)})
-    return Case(name, _build(function)(request), 4)
+def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, correction: int = 1) -> Case:
+    offered = {"data_in_0": lanes, "data_out_0": 1}
+    return case(_build(function), name, shape, offered, formats, size=shape[-1], correction=correction)
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
-    s8, u8 = FixedFormat(8, 4), FixedFormat(8, 3, signed=False)
 
     def case(*given: Any, **more: Any) -> Case:
         return _case(function, *given, **more)
 
     def var() -> list[Case]:
         return [
-            case("one_lane", (3, 7), 1, (s8, FixedFormat(12, 5, signed=False))),
-            case("fold", (2, 3, 10), 4, (u8, FixedFormat(12, 2)), (Rounding.FLOOR, Overflow.SATURATE), correction=0),
-            case(
-                "beyond_int64",
-                (3, 6),
-                4,
-                (FixedFormat(36, 28), FixedFormat(40, 26)),
-                (Rounding.HALF_AWAY, Overflow.WRAP),
-            ),
+            case("one_lane", (3, 7), 1, "s8.4 u12.5"),
+            case("fold", (2, 3, 10), 4, "u8.3 s12.2 floor", correction=0),
+            case("beyond_int64", (3, 6), 4, "s36.28 s40.26 half_away wrap"),
         ]
 
     def std() -> list[Case]:
         return [
-            case("uneven_fold", (2, 3, 7), 3, (s8, FixedFormat(10, 6, signed=False))),
-            case("one_beat", (9, 4), 4, (u8, FixedFormat(8, 1)), (Rounding.HALF_UP, Overflow.SATURATE), correction=0),
-            case("beyond_int64", (3, 5), 2, (FixedFormat(34, 28), FixedFormat(34, 28, signed=False))),
+            case("uneven_fold", (2, 3, 7), 3, "s8.4 u10.6"),
+            case("one_beat", (9, 4), 4, "u8.3 s8.1 half_up", correction=0),
+            case("beyond_int64", (3, 5), 2, "s34.28 u34.28"),
         ]
 
     def norm() -> list[Case]:
         return [
-            case("fold", (3, 6), 2, (s8, FixedFormat(10, 4, signed=False)), correction=0),
-            case("one_element", (5, 1), 1, (s8, FixedFormat(9, 5)), (Rounding.TRUNC, Overflow.SATURATE), correction=0),
-            case("beyond_int64", (3, 6), 4, (FixedFormat(36, 30), FixedFormat(40, 30)), correction=0),
+            case("fold", (3, 6), 2, "s8.4 u10.4", correction=0),
+            case("one_element", (5, 1), 1, "s8.4 s9.5 trunc", correction=0),
+            case("beyond_int64", (3, 6), 4, "s36.30 s40.30", correction=0),
         ]
 
     return {VAR: var, STD: std, NORM: norm}[function]

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import relayout as in_rows
@@ -131,37 +132,24 @@ def _place_format(
     return FixedFormat(max(1, (sizes[-1] - 1).bit_length()), 0, signed=False)
 
 
-def _case(
-    places: bool,
-    name: str,
-    shape: tuple[int, ...],
-    count: int,
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    *,
-    largest: bool = True,
-) -> Case:
-    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
-    a = Arithmetic(named, *modes, {"size": shape[-1], "count": count, "largest": largest})
-    request = Request(name, a, {"data_in_0": shape}, {"data_in_0": (1,), "data_out_0": (1,)})
-    return Case(name, _build(places)(request), 5)
+def _case(places: bool, name: str, shape: tuple[int, ...], count: int, formats: str, largest: bool = True) -> Case:
+    lanes = dict.fromkeys(ONE_INPUT, 1)
+    return case(_build(places), name, shape, lanes, formats, frames=5, size=shape[-1], count=count, largest=largest)
 
 
 def _values() -> list[Case]:
-    s8, u6, s3 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(3, 1)
     return [
-        _case(False, "some", (3, 7), 3, (s8, s8)),
-        _case(False, "whole", (2, 2, 5), 5, (u6, FixedFormat(5, 1)), (Rounding.FLOOR, Overflow.WRAP), largest=False),
-        _case(False, "one", (4, 6), 1, (s3, s3)),
+        _case(False, "some", (3, 7), 3, "s8.4 s8.4"),
+        _case(False, "whole", (2, 2, 5), 5, "u6.3 s5.1 floor wrap", largest=False),
+        _case(False, "one", (4, 6), 1, "s3.1 s3.1"),
     ]
 
 
 def _places() -> list[Case]:
-    s8, u2, place = FixedFormat(8, 4), FixedFormat(2, 0, signed=False), FixedFormat(3, 0, signed=False)
     return [
-        _case(True, "ties", (3, 7), 4, (u2, place)),
-        _case(True, "whole", (2, 6), 6, (s8, place), largest=False),
-        _case(True, "two_elements", (5, 2), 2, (s8, FixedFormat(1, 0, signed=False))),
+        _case(True, "ties", (3, 7), 4, "u2.0 u3.0"),
+        _case(True, "whole", (2, 6), 6, "s8.4 u3.0", largest=False),
+        _case(True, "two_elements", (5, 2), 2, "s8.4 u1.0"),
     ]
 
 

@@ -1,0 +1,43 @@
+"""What the cases of most ops share: a request from formats and modes as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Request
+
+Shapes = Sequence[int] | Mapping[str, Sequence[int]]
+
+
+def case(
+    build: Callable[[Request], Any],
+    name: str,
+    shapes: Shapes,
+    lanes: int | Mapping[str, int],
+    formats: str = "s8.4 s8.4",
+    names: Sequence[str] = ONE_INPUT,
+    frames: int = 4,
+    **attributes: Any,
+) -> Case:
+    """A catalogue case of an op.
+
+    Args:
+        build: Makes its parameters.
+        name: Unique within the op.
+        shapes: The shape of ``data_in_0``, or those of all tensors by name; outermost dimension first.
+        lanes: Those of ``data_in_0``, or by name, along the innermost dimension.
+        formats: Formats and modes as :meth:`Arithmetic.read` takes them.
+        names: The tensors that have these formats.
+        frames: Frames to stream in each run.
+        attributes: Of the op.
+    """
+    sizes = shapes if isinstance(shapes, Mapping) else {"data_in_0": shapes}
+    offered = lanes if isinstance(lanes, Mapping) else {"data_in_0": lanes}
+    request = Request(
+        name,
+        Arithmetic.read(formats, names, attributes),
+        {tensor: tuple(shape) for tensor, shape in sizes.items()},
+        {tensor: (count,) for tensor, count in offered.items()},
+    )
+    return Case(name, build(request), frames)
