@@ -11,55 +11,13 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from tests.e2e.architectures import HUGGING_FACE
 from tests.ir.huggingface_models import TOKENS, hf, needed
 from tests.unit.pipeline import OWN_FRAMES
 
 pytestmark = pytest.mark.slow
 
 FRAMES, LENGTH, LANES = 3, 6, 4
-ROWS = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-TEXT = {"vocab_size": TOKENS, "max_position_embeddings": 32, "use_cache": False, **ROWS}
-PICTURE = {"image_size": 16, "patch_size": 4, **ROWS}
-HUGGING_FACE: dict[str, tuple[str, str, tuple[int, ...], dict[str, Any]]] = {
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", (), {**TEXT, "num_key_value_heads": 1, "head_dim": 8}),
-    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", (), {**TEXT, "num_key_value_heads": 1, "head_dim": 8}),
-    "mamba": (
-        "MambaConfig",
-        "MambaForCausalLM",
-        (),
-        {"vocab_size": TOKENS, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 2, "use_cache": False},
-    ),
-    "t5": (
-        "T5Config",
-        "T5EncoderModel",
-        (),
-        {"vocab_size": TOKENS, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2},
-    ),
-    "clip": ("CLIPVisionConfig", "CLIPVisionModel", (3, 16, 16), PICTURE),
-    "swin": (
-        "SwinConfig",
-        "SwinModel",
-        (3, 16, 16),
-        {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4},
-    ),
-    "patchtst": (
-        "PatchTSTConfig",
-        "PatchTSTForRegression",
-        (16, 2),
-        {
-            "num_input_channels": 2,
-            "context_length": 16,
-            "patch_length": 4,
-            "patch_stride": 4,
-            "d_model": 8,
-            "num_attention_heads": 2,
-            "num_hidden_layers": 1,
-            "ffn_dim": 16,
-            "num_targets": 1,
-        },
-    ),
-}
-"""Configuration, model, shape of a frame (none for ids), and what the configuration says."""
 TIMM: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mixer": ("mlp_mixer", "MlpMixer", {"img_size": 16, "patch_size": 4, "embed_dim": 16, "num_blocks": 1}),
     "cait": ("cait", "Cait", {"img_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}),
@@ -110,7 +68,9 @@ def test_a_model_of_hugging_face(name: str, tmp_path: Path) -> None:
     config = getattr(hf, configuration)(**arguments)
     config._attn_implementation = "eager"
     batch = torch.randn(FRAMES, *shape) if shape else torch.randint(2, TOKENS, (FRAMES, LENGTH))
-    assert_equal(getattr(hf, model)(config), batch, tmp_path / "d")
+    home, _, cls = model.rpartition(".")
+    place = importlib.import_module(f"transformers.models.{home}") if home else hf
+    assert_equal(getattr(place, cls)(config), batch, tmp_path / "d")
 
 
 @pytest.mark.parametrize("name", TIMM)
