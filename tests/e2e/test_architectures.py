@@ -12,26 +12,13 @@ from torch import Tensor, nn
 
 import mase_hw
 from tests.e2e.architectures import HUGGING_FACE
+from tests.e2e.architectures_timm import TIMM, build
 from tests.ir.huggingface_models import TOKENS, hf, needed
 from tests.unit.pipeline import OWN_FRAMES
 
 pytestmark = pytest.mark.slow
 
 FRAMES, LENGTH, LANES = 3, 6, 4
-TIMM: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "mixer": ("mlp_mixer", "MlpMixer", {"img_size": 16, "patch_size": 4, "embed_dim": 16, "num_blocks": 1}),
-    "cait": ("cait", "Cait", {"img_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}),
-    "convmixer": ("convmixer", "ConvMixer", {"dim": 8, "depth": 1, "kernel_size": 3, "patch_size": 2}),
-    "convnext": ("convnext", "ConvNeXt", {"depths": (1, 1, 1, 1), "dims": (8, 8, 16, 16)}),
-    "densenet": ("densenet", "DenseNet", {"growth_rate": 4, "block_config": (2, 5)}),
-    "xcit": (
-        "xcit",
-        "Xcit",
-        {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2, "cls_attn_layers": 1},
-    ),
-    "starnet": ("starnet", "StarNet", {"base_dim": 8, "depths": (1, 1)}),
-}
-"""Module, class, and its arguments; a frame is a picture of that size, or of 32 x 32."""
 
 
 def lively(model: nn.Module) -> nn.Module:
@@ -82,7 +69,5 @@ def test_a_model_of_timm(name: str, tmp_path: Path) -> None:
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     pytest.importorskip("timm")
     torch.manual_seed(0)
-    module, cls, arguments = TIMM[name]
-    model = getattr(importlib.import_module(f"timm.models.{module}"), cls)(num_classes=4, **arguments)
-    size = arguments.get("img_size", 32)
-    assert_equal(model, torch.randn(FRAMES, 3, size, size), tmp_path / "d")
+    size = TIMM[name].pixels
+    assert_equal(build(name), torch.randn(FRAMES, 3, size, size), tmp_path / "d")
