@@ -13,7 +13,6 @@ from dataclasses import replace as replaced
 from typing import Any
 from unittest import mock
 
-import torch
 from torch import nn
 
 CLASSES = 4
@@ -28,18 +27,22 @@ class Small:
         pixels: Height and width of a frame.
         divisor: Of the widths of all convolutions, norms and linear layers but the first input and the classes.
         kept: By a pattern of paths, which blocks of a container stay: the first so many, or those named.
+        skipped: Paths of blocks that are left out.
         config: Divisor of the widths in the configuration, which has one block a stage then (0: as it is).
         fields: Fields of the configuration.
+        make: Makes the model with what its module has, where the builder fixes what has to be small.
+        together: Whether a batch gives for each frame what the frame alone gives.
     """
 
     arguments: dict[str, Any] = field(default_factory=dict)
     pixels: int = 32
     divisor: int = 1
     kept: dict[str, int | tuple[int, ...]] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
     config: int = 0
     fields: dict[str, Any] = field(default_factory=dict)
-    skipped: tuple[str, ...] = ()
     make: Callable[[Any], nn.Module] | None = None
+    together: bool = True
 
 
 def of(pixels: int = 32, **arguments: Any) -> Small:
@@ -91,7 +94,8 @@ TIMM: dict[str, Small] = {
     "crossvit_tiny_240": of(
         img_size=32, img_scale=(1.0, 0.75), patch_size=[8, 12], embed_dim=[8, 16], depth=[[1, 1, 0]], num_heads=[2, 2]
     ),
-    "csatv2": of(64, dims=(8, 8, 8, 8), depths=ONE, transformer_depths=(0, 0, 1, 1)),
+    # Its spatial attention multiplies all frames of a batch with each other.
+    "csatv2": Small({"dims": (8, 8, 8, 8), "depths": ONE, "transformer_depths": (0, 0, 1, 1)}, 64, together=False),
     "cs3darknet_focus_s": Small(config=16),
     "cspnext_tiny": of(depths=ONE, channels=(8, 8, 16, 16), deepen_factor=1.0, widen_factor=1.0),
     "davit_tiny": of(embed_dims=TINY, depths=ONE, num_heads=HEADS, window_size=2),
@@ -382,10 +386,7 @@ def build(name: str) -> nn.Module:
             config = smaller(known[key], small.config) if small.config else known[key]
             config = {**config, **small.fields} if isinstance(config, dict) else replaced(config, **small.fields)
             stack.enter_context(mock.patch.dict(known, {key: config}))
-        if small.make:
-            model = small.make(home)
-        else:
-            model = timm.create_model(name, num_classes=CLASSES, **small.arguments)
+        model = small.make(home) if small.make else timm.create_model(name, num_classes=CLASSES, **small.arguments)
     for pattern, kept in small.kept.items():
         chosen = range(kept) if isinstance(kept, int) else kept
         for path, blocks in model.named_modules():

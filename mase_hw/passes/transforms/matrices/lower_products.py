@@ -400,7 +400,8 @@ def _product_of_operands(
     graph: MaseGraph, e: Expression, x: object, y: object, orders: Orders, equation: str = ""
 ) -> tuple[Callable[[Tensor, Tensor], Tensor], fx.Node, bool] | None:
     """The function of two operands, the second one, which may be another node, and whether frames are folded into
-    their heads; None if this is no product."""
+    their heads; None if this is no product.
+    """
     if not isinstance(x, fx.Node) or not isinstance(y, fx.Node):
         return None
     product = product_of(e, x, y, equation)
