@@ -48,10 +48,22 @@ class Lines(nn.Module):
         return self.lines(x)
 
 
+QUERY, BIAS = torch.randn(4, 2, 8), torch.randn(4, 1, 6)
+
+
+def folded(x: Tensor) -> Tensor:
+    """Four heads of each frame in dimension 0, as ``bmm`` wants them."""
+    return x.reshape(-1, 6, 4, 4).transpose(1, 2).flatten(0, 1)
+
+
 CASES: dict[str, Callable[[Tensor], Tensor]] = {
     "mean of a stack": lambda x: torch.stack([x, x * 2]).mean(0),
     "mean of a stack of one": lambda x: torch.stack([x * 2]).mean(0),
     "largest of a stack of seven": lambda x: torch.stack([x * n for n in range(-3, 4)], dim=-5).amax(dim=0),
+    "stored queries": lambda x: torch.bmm(QUERY[..., :4].repeat(len(x), 1, 1), folded(x).transpose(1, 2)),
+    "of the heads of each frame": lambda x: torch.baddbmm(
+        BIAS.repeat(len(x), 1, 1), folded(x), folded(x).transpose(1, 2), beta=0.5
+    ),
 }
 
 

@@ -399,8 +399,9 @@ def _body(graph: MaseGraph, node: fx.Node, name: str, orders: Orders) -> Body | 
 def _product_of_operands(
     graph: MaseGraph, e: Expression, x: object, y: object, orders: Orders, equation: str = ""
 ) -> tuple[Callable[[Tensor, Tensor], Tensor], fx.Node, bool] | None:
-    """The function of two operands, the second one, which may be another node, and whether frames are folded into
-    their heads; None if this is no product.
+    """The function of two operands, the second one, which may be another node, and whether dimension 0 is heads.
+
+    None if this is no product.
     """
     if not isinstance(x, fx.Node) or not isinstance(y, fx.Node):
         return None
