@@ -11,69 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from tests.e2e.architectures import HUGGING_FACE
+from tests.e2e.architectures_timm import TIMM, build
 from tests.ir.huggingface_models import TOKENS, hf, needed
 from tests.unit.pipeline import OWN_FRAMES
 
 pytestmark = pytest.mark.slow
 
 FRAMES, LENGTH, LANES = 3, 6, 4
-ROWS = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-TEXT = {"vocab_size": TOKENS, "max_position_embeddings": 32, "use_cache": False, **ROWS}
-PICTURE = {"image_size": 16, "patch_size": 4, **ROWS}
-HUGGING_FACE: dict[str, tuple[str, str, tuple[int, ...], dict[str, Any]]] = {
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", (), {**TEXT, "num_key_value_heads": 1, "head_dim": 8}),
-    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", (), {**TEXT, "num_key_value_heads": 1, "head_dim": 8}),
-    "mamba": (
-        "MambaConfig",
-        "MambaForCausalLM",
-        (),
-        {"vocab_size": TOKENS, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 2, "use_cache": False},
-    ),
-    "t5": (
-        "T5Config",
-        "T5EncoderModel",
-        (),
-        {"vocab_size": TOKENS, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2},
-    ),
-    "clip": ("CLIPVisionConfig", "CLIPVisionModel", (3, 16, 16), PICTURE),
-    "swin": (
-        "SwinConfig",
-        "SwinModel",
-        (3, 16, 16),
-        {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4},
-    ),
-    "patchtst": (
-        "PatchTSTConfig",
-        "PatchTSTForRegression",
-        (16, 2),
-        {
-            "num_input_channels": 2,
-            "context_length": 16,
-            "patch_length": 4,
-            "patch_stride": 4,
-            "d_model": 8,
-            "num_attention_heads": 2,
-            "num_hidden_layers": 1,
-            "ffn_dim": 16,
-            "num_targets": 1,
-        },
-    ),
-}
-"""Configuration, model, shape of a frame (none for ids), and what the configuration says."""
-TIMM: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "mixer": ("mlp_mixer", "MlpMixer", {"img_size": 16, "patch_size": 4, "embed_dim": 16, "num_blocks": 1}),
-    "cait": ("cait", "Cait", {"img_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}),
-    "convmixer": ("convmixer", "ConvMixer", {"dim": 8, "depth": 1, "kernel_size": 3, "patch_size": 2}),
-    "convnext": ("convnext", "ConvNeXt", {"depths": (1, 1, 1, 1), "dims": (8, 8, 16, 16)}),
-    "densenet": ("densenet", "DenseNet", {"growth_rate": 4, "block_config": (2, 5)}),
-    "xcit": (
-        "xcit",
-        "Xcit",
-        {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2, "cls_attn_layers": 1},
-    ),
-    "starnet": ("starnet", "StarNet", {"base_dim": 8, "depths": (1, 1)}),
-}
-"""Module, class, and its arguments; a frame is a picture of that size, or of 32 x 32."""
 
 
 def lively(model: nn.Module) -> nn.Module:
@@ -87,17 +32,23 @@ def lively(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def assert_equal(model: nn.Module, batch: Tensor, path: Path) -> None:
+def first(result: Any) -> Tensor:
+    """The first tensor of what a model returns."""
+    while not isinstance(result, Tensor):
+        result = next(iter(result.values() if isinstance(result, dict) else result))
+    return result
+
+
+def assert_equal(model: nn.Module, batch: Tensor, path: Path, together: bool = True) -> None:
     """Every bit of some frames, in the predicted interval."""
+    parts = batch.split(len(batch) if together else 1)
     settings = {**OWN_FRAMES, "hardware": {"max_parallelism": LANES}}
-    design = mase_hw.compile(lively(model), batch[:1], settings, out=path, calibration=[batch])
+    design = mase_hw.compile(lively(model), batch[:1], settings, out=path, calibration=parts)
     result = design.simulate(batch, engine="batch")
     assert result.passed and result.frames == FRAMES and result.result.mismatches == 0
     assert result.interval == design.timing["interval"]
     with torch.no_grad():
-        wanted = design.model(batch)
-    while not isinstance(wanted, Tensor):
-        wanted = next(iter(wanted.values() if isinstance(wanted, dict) else wanted))
+        wanted = torch.cat([first(design.model(part)) for part in parts])
     found = result.outputs["data_out_0"] if hasattr(result, "outputs") else result.output
     assert torch.equal(found, wanted) and (wanted[0] != wanted[1]).any(), "frames that differ tell something"
 
@@ -110,7 +61,9 @@ def test_a_model_of_hugging_face(name: str, tmp_path: Path) -> None:
     config = getattr(hf, configuration)(**arguments)
     config._attn_implementation = "eager"
     batch = torch.randn(FRAMES, *shape) if shape else torch.randint(2, TOKENS, (FRAMES, LENGTH))
-    assert_equal(getattr(hf, model)(config), batch, tmp_path / "d")
+    home, _, cls = model.rpartition(".")
+    place = importlib.import_module(f"transformers.models.{home}") if home else hf
+    assert_equal(getattr(place, cls)(config), batch, tmp_path / "d")
 
 
 @pytest.mark.parametrize("name", TIMM)
@@ -122,7 +75,6 @@ def test_a_model_of_timm(name: str, tmp_path: Path) -> None:
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     pytest.importorskip("timm")
     torch.manual_seed(0)
-    module, cls, arguments = TIMM[name]
-    model = getattr(importlib.import_module(f"timm.models.{module}"), cls)(num_classes=4, **arguments)
-    size = arguments.get("img_size", 32)
-    assert_equal(model, torch.randn(FRAMES, 3, size, size), tmp_path / "d")
+    small = TIMM[name]
+    batch = torch.randn(FRAMES, 3, small.pixels, small.pixels)
+    assert_equal(build(name), batch, tmp_path / "d", small.together)

@@ -368,6 +368,13 @@ PLACES = {
         [node("ReduceMax", "x", "m", axes=[2], keepdims=0), node("ArgMax", "m", "i", axis=1, keepdims=0),
          node("Flatten", "x", "f", axis=2), node("Add", "i z", "p"), node("Gather", "f p", axis=0)],
         {"x": ROWS}, {"z": ints(0)}),
+    # the same of its exporter with dynamo
+    "a row of its frame that data names": lambda: model(
+        [node("ReduceMax", "x", "m", axes=[2], keepdims=0), node("ArgMax", "m", "i", axis=1),
+         node("Concat", "z i", "p", axis=1), node("GatherND", "x p")], {"x": ROWS}, {"z": ints(0)[None]}),
+    "rows of its frame that data names": lambda: model(
+        [node("ReduceMax", "x", "m", axes=[2], keepdims=1), node("TopK", "m k", "v i", axis=1),
+         node("GatherND", "x i", batch_dims=1)], {"x": ROWS}, {"k": ints(2)}),
     "stored rows": lambda: model([node("Concat", "w x w", axis=1)], {"x": ROWS}, {"w": arr(1, 2, 5)}),
     "zeros": lambda: model([node("Concat", "x w", axis=2)], {"x": ROWS}, {"w": np.zeros((1, 3, 2), np.float32)}),
 }  # fmt: skip

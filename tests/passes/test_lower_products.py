@@ -128,11 +128,30 @@ def test_forms(name: str) -> None:
     torch.testing.assert_close(graph.model(x, y), function(x, y))
 
 
-def test_frames_can_be_stacked() -> None:
+def folded(value: Tensor) -> Tensor:
+    """Heads of all frames in one dimension, as ``bmm`` wants them."""
+    return heads(value).flatten(0, 1)
+
+
+STACKED: dict[str, Function] = {
+    "heads": lambda x, y: heads(x) @ turned(heads(y)),
+    "folded": lambda x, y: torch.bmm(folded(x), turned(folded(y))),
+    "folded and added": lambda x, y: torch.baddbmm(BIAS.repeat(len(x), 1, 1), folded(x), turned(folded(y)), beta=0.5),
+    "folded, with a matrix for three heads": lambda x, y: torch.bmm(
+        folded(x), turned(heads(y[..., :2], 1).repeat_interleave(3, 1).flatten(0, 1))
+    ),
+}
+BIAS = torch.arange(15.0).reshape(3, 1, 5)
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_frames_can_be_stacked(name: str) -> None:
     """The graph is made for one frame, and takes several."""
-    graph, _ = lowered(lambda x, y: heads(x) @ turned(heads(y)), torch.randn(1, 4, 6), torch.randn(1, 5, 6))
+    function = STACKED[name]
+    graph, found = lowered(function, torch.randn(1, 4, 6), torch.randn(1, 5, 6))
+    assert found and not any(graph.meta_of(n).common.mase_op in ("bmm", "baddbmm") for n in graph.nodes)
     x, y = torch.randn(7, 4, 6), torch.randn(7, 5, 6)
-    torch.testing.assert_close(graph.model(x, y), heads(x) @ turned(heads(y)))
+    torch.testing.assert_close(graph.model(x, y), function(x, y))
 
 
 REFUSED: dict[str, Function] = {

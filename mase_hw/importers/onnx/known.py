@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from mase_hw.importers.graph import MANY, MOST_ELEMENTS, Ref, Refused
 from mase_hw.importers.onnx.elements import DTYPES
+from mase_hw.importers.onnx.shapes import rows_of_frame
 from mase_hw.importers.onnx.step import Step
 from mase_hw.ir.export.frames import dimension
 
@@ -134,8 +136,11 @@ def gather_elements(s: Step) -> Ref:
 
 
 def gather_nd(s: Step) -> Ref:
-    """``GatherND`` at known places."""
-    places, shape = s.known(1, "places"), s.shape()
+    """``GatherND`` at known places, or of the rows of each frame that data names."""
+    shape = s.shape()
+    if isinstance(s.any(1), fx.Node):
+        return _rows_named(s, s.shape(1))
+    places = s.known(1, "places")
     batch, count = s.node.get("batch_dims", 0), places.shape[-1] if places.dim() else 0
     if not 0 <= batch < places.dim() or not 0 < count <= len(shape) - batch:
         raise Refused(f"places of the shape {list(places.shape)} in {list(shape)}")
@@ -147,6 +152,16 @@ def gather_nd(s: Step) -> Ref:
     index = (places.long() % size).unbind(-1)
     rows = [torch.arange(n).reshape(-1, *[1] * (places.dim() - 2 - i)) for i, n in enumerate(shape[:batch])]
     return chosen(s, lambda x: x[(*rows, *index)])
+
+
+def _rows_named(s: Step, sizes: Sequence[int]) -> Ref:
+    """Rows at places that are data; the number of the frame stands before that of the row, or is that of its batch."""
+    shape, batch = s.shape(), s.node.get("batch_dims", 0)
+    if shape[0] != 1 or s.writer.frames_dim(s.any(0)) != 0 or (batch, sizes[-1]) not in ((0, 2), (1, 1)):
+        raise Refused("places that are data", "take rows of a frame by their number")
+    column = (*[slice(None)] * (len(sizes) - 1), slice(sizes[-1] - 1, None))
+    last = s.any(1) if batch else s.call(operator.getitem, s.any(1), column)
+    return rows_of_frame(s, s.any(0), shape[1:], last, sizes[:-1])
 
 
 def scatter_nd(s: Step) -> Ref:

@@ -222,7 +222,7 @@ def gather(s: Step) -> Ref:
     axis = s.axis(s.node.get("axis", 0), len(given))
     if isinstance(places, fx.Node):
         if s.alone and axis == 0 == s.writer.frames_dim(source):
-            return _rows_of_frame(s, source, places)
+            return rows_of_frame(s, source, s.shape(), places, s.shape(1))
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
         return s.table(source, _counted(s, places, given[0]))
@@ -251,13 +251,21 @@ def _counted(s: Step, places: fx.Node, rows: int) -> Ref:
     return s.call(torch.add, places, s.call(torch.mul, s.call(torch.lt, places, 0), rows))
 
 
-def _rows_of_frame(s: Step, source: Ref, places: Ref) -> Ref:
-    """``x[arange(frames), places]`` as PyTorch's older exporter writes it: rows of all frames, those of one counted."""
-    rows, *inner = s.shape()
-    count, width = math.prod(s.shape(1)), math.prod(inner)
+def rows_of_frame(s: Step, source: Ref, given: Sequence[int], places: Ref, shape: Sequence[int]) -> Ref:
+    """``x[arange(frames), places]`` as PyTorch's exporters write it: rows of all frames, those of one counted.
+
+    Args:
+        s: The step.
+        source: The rows.
+        given: How many of them a frame has, and what each of them has.
+        places: Numbers of rows.
+        shape: Of the places, which the result has in front of what a row has.
+    """
+    rows, *inner = given
+    count, width = math.prod(shape), math.prod(inner)
     at = s.writer.method("expand", s.writer.reshape(places, (1, count, 1)), -1, -1, width)
     found = s.call(torch.take_along_dim, s.writer.reshape(source, (1, rows, width)), at, 1)
-    return s.writer.reshape(found, (*s.shape(1), *inner))
+    return s.writer.reshape(found, (*shape, *inner))
 
 
 def _joined(given: Sequence[int], wanted: Sequence[int]) -> list[int]:

@@ -75,6 +75,10 @@ def _inputs(program: ExportedProgram) -> list[Any]:
     return [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
 
 
+BESIDE_HEADS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.where, torch.baddbmm})
+"""Functions of data and stored tensors that are computed head by head."""
+
+
 class ProgramImport:
     """Writes the graph of a program, node by node; see :func:`import_program`."""
 
@@ -302,6 +306,10 @@ class ProgramImport:
         inputs = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)]
         data = any(n in self.data for n in inputs)
         result = self._on_meta(kind, target, args, kwargs)
+        if result is None and data and target in BESIDE_HEADS:
+            made = self._beside_heads(node, target, args, kwargs)
+            if made is not None:
+                return made
         path = self._layer(target, args, node) if kind == "call_function" and data else None
         if path is not None:
             made = self.graph.call_module(path, (args[0],))
@@ -312,6 +320,27 @@ class ProgramImport:
             self.data.add(made)
             self.outside[made] = max(self.outside.get(n, 1) for n in inputs)
         return made
+
+    def _beside_heads(self, node: fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> fx.Node | None:
+        """Data whose dimension 0 is heads of frames, beside a stored tensor of those heads: with both dimensions."""
+        shape = tuple(node.meta["val"].shape)
+        if target is torch.baddbmm:
+            start, factors = args[0], (kwargs.get("beta", 1), kwargs.get("alpha", 1))
+            product = self.emit(("call_function", torch.bmm, args[1:3], {}), node)
+            parts = [
+                x if factor == 1 else self.emit(("call_function", torch.mul, (x, factor), {}), node)
+                for x, factor in zip((start, product), factors, strict=True)
+            ]
+            return self.emit(("call_function", torch.add, tuple(parts), {}), node)
+        folded = [x for x in args if isinstance(x, fx.Node) and x in self.data]
+        twos = [self.two.get(x) for x in folded]
+        if any(not isinstance(two, Tensor) or two.shape != (2 * shape[0], *shape[1:]) for two in twos):
+            return None
+        apart = [
+            self.emit(("call_function", torch.reshape, (x, (-1, *shape)), {}), node) if x in folded else x for x in args
+        ]
+        made = self.emit(("call_function", target, tuple(apart), kwargs), node)
+        return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node)
 
     def _layer(self, target: Any, args: Any, node: fx.Node) -> str | None:
         """The path of the layer that a call of data is; None if it is none."""

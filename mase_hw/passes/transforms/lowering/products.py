@@ -228,15 +228,22 @@ def _in_groups(
     weight = stored.permute([fixed.index(c) for c in (*groups, *new, *summed)])
     weight = weight.reshape(count * math.prod(sizes[c] for c in new), -1, 1)
     frames = [data[0]] if data[0] in free and sizes[data[0]] == 1 else []
+    # Dimension 0 is heads of each frame, each of which meets its own part of the stored tensor.
+    folded = data[0] in groups and data[0] == out[0]
+    whole, last = [-1, *(sizes[c] for c in data)], [-1, *(sizes[c] for c in out[1:])]
+    if folded:
+        frames, data, out = ["*"], f"*{data}", f"*{out}"
     positions = [c for c in free if c not in frames]
     inside, outside = [*frames, *groups, *summed, *positions], [*frames, *groups, *new, *positions]
     channels, length = math.prod(sizes[c] for c in (*groups, *summed)), math.prod(sizes[c] for c in positions)
     shape = [-1 if c in frames else sizes[c] for c in outside]
 
     def run(s: nn.Module, a: Tensor) -> Tensor:
+        a = torch.reshape(a, whole) if folded else a
         a = torch.reshape(_permuted(a, [data.index(c) for c in inside]), (-1 if frames else 1, channels, length))
         a = F.conv1d(a, s.weight, groups=count)  # type: ignore[arg-type]
-        return _permuted(torch.reshape(a, shape), [outside.index(c) for c in out])
+        a = _permuted(torch.reshape(a, shape), [outside.index(c) for c in out])
+        return torch.reshape(a, last) if folded else a
 
     return formula(run, x, weight=weight)
 

@@ -129,6 +129,7 @@ class Product:
         out: The same of the result.
         sizes: Of every letter.
         stored: Of every letter of the second operand, if it is stored with fewer heads than the product has.
+        folded: The tensors have heads of every frame as their dimension 0: the letters begin with both.
     """
 
     left: str
@@ -136,15 +137,21 @@ class Product:
     out: str
     sizes: Mapping[str, int]
     stored: Mapping[str, int] = field(default_factory=dict)
+    folded: bool = False
 
     def with_shared(self, shared: Shared) -> Product | None:
         """The same with a second operand whose heads are stored once; None if that is not what is repeated."""
-        letters = [self.right[dim] for dim in shared.dims]
-        if self.right[shared.repeated] not in self.left or self.right[shared.repeated] not in self.out:
+        letters = [self.right[self.folded :][dim] for dim in shared.dims]
+        if self.repeated(shared) not in self.left or self.repeated(shared) not in self.out:
             return None
-        kept = [(c, size) for c, size in zip(letters, shared.sizes, strict=True) if c != " "]
+        letters, sizes = [FRAMES] * self.folded + letters, (1,) * self.folded + shared.sizes
+        kept = [(c, size) for c, size in zip(letters, sizes, strict=True) if c != " "]
         right = "".join(sorted((c for c, _ in kept), key=lambda c: c != FRAMES))
         return dataclasses.replace(self, right=right, stored=dict(kept))
+
+    def repeated(self, shared: Shared) -> str:
+        """The letter of the dimension along which the second operand repeats."""
+        return self.right[self.folded + shared.repeated]
 
 
 def product_of(e: Expression, x: fx.Node, y: fx.Node, equation: str = "") -> Product | None:
@@ -166,12 +173,15 @@ def _product(terms: Sequence[str], shapes: Sequence[Sequence[int]], shape: Seque
     # A letter of one operand alone that is summed over would be summed before.
     if any(c not in out and not (c in left and c in right) for c in left + right) or any(not s for s in sizes.values()):
         return None
-    frames = left[:1] if left[:1] == right[:1] == out[:1] and shape[:1] == (1,) else ""
+    together = left[:1] == right[:1] == out[:1] and all(dims[:1] == shape[:1] for dims in shapes)
+    folded = together and shape[0] > 1
+    frames = left[:1] if together and not folded else ""
     cut = [
-        "".join(FRAMES if c == frames else " " if size == 1 else c for c, size in zip(term, dims, strict=True))
+        FRAMES * folded
+        + "".join(FRAMES if c == frames else " " if size == 1 else c for c, size in zip(term, dims, strict=True))
         for term, dims in zip(terms, (*shapes, shape), strict=True)
     ]
-    return Product(cut[0], cut[1], cut[2], {**sizes, FRAMES: 1})
+    return Product(cut[0], cut[1], cut[2], {**sizes, FRAMES: 1}, folded=folded)
 
 
 @dataclass(frozen=True)
@@ -236,16 +246,18 @@ def run_of(p: Product, a: Arrangement) -> Callable[[Tensor, Tensor], Tensor]:
         sizes[0] = -1
     wanted = [c for c in p.out if c != " "]
     last = [made.index(c) for c in wanted]
-    shape = [-1 if c == FRAMES else p.sizes.get(c, 1) for c in p.out]
-    given = [-1 if c == FRAMES else p.stored[c] for c in p.right] if p.stored else None
+    apart = {term: [-1 if c == FRAMES else p.sizes.get(c, 1) for c in term] for term in (p.left, p.right, p.out)}
+    shape = [-1, *apart[p.out][2:]] if p.folded else apart[p.out]
+    given = [-1 if c == FRAMES else p.stored[c] for c in p.right] if p.stored else apart[p.right] if p.folded else None
 
     def run(u: Tensor, v: Tensor) -> Tensor:
+        u = torch.reshape(u, apart[p.left]) if p.folded else u
         v = v if given is None else torch.reshape(v, given)
         out = grouped_matmul(left.there(u), right.there(v), a.transposed)
         if last == list(range(len(made))):
             return torch.reshape(out, shape)
         out = torch.permute(torch.reshape(out, sizes), last)
-        return out if len(wanted) == len(p.out) else torch.reshape(out, shape)
+        return out if len(wanted) == len(shape) else torch.reshape(out, shape)
 
     return run
 
@@ -386,14 +398,17 @@ def _body(graph: MaseGraph, node: fx.Node, name: str, orders: Orders) -> Body | 
 
 def _product_of_operands(
     graph: MaseGraph, e: Expression, x: object, y: object, orders: Orders, equation: str = ""
-) -> tuple[Callable[[Tensor, Tensor], Tensor], fx.Node] | None:
-    """The function of two operands, and the second one, which may be another node; None if this is no product."""
+) -> tuple[Callable[[Tensor, Tensor], Tensor], fx.Node, bool] | None:
+    """The function of two operands, the second one, which may be another node, and whether dimension 0 is heads.
+
+    None if this is no product.
+    """
     if not isinstance(x, fx.Node) or not isinstance(y, fx.Node):
         return None
     product = product_of(e, x, y, equation)
     if product is None:
         return None
-    left = places(orders.of(x))
+    left = [-1] * product.folded + places(orders.of(x))
     shared = shared_of(graph, y)
     if shared is not None:
         once = product.with_shared(shared)
@@ -401,9 +416,10 @@ def _product_of_operands(
         if once is not None and order is not None:
             way = arrange(once, left, places(order))
             # Heads in succession share a part of a row: those of the innermost dimension of heads.
-            if way.heads[-1:] == product.right[shared.repeated]:
-                return run_of(once, way), shared.source
-    return run_of(product, arrange(product, left, places(orders.of(y)))), y
+            if way.heads[-1:] == product.repeated(shared):
+                return run_of(once, way), shared.source, product.folded
+    right = [-1] * product.folded + places(orders.of(y))
+    return run_of(product, arrange(product, left, right)), y, product.folded
 
 
 def _with_sum(graph: MaseGraph, e: Expression, name: str, orders: Orders) -> Body | None:
@@ -413,16 +429,22 @@ def _with_sum(graph: MaseGraph, e: Expression, name: str, orders: Orders) -> Bod
     found = _product_of_operands(graph, e, x, y, orders)
     if found is None or not isinstance(x, fx.Node) or not all(isinstance(v, int | float) for v in (alpha, beta)):
         return None
-    run, second = found
+    run, second, folded = found
 
-    def scaled(value: Tensor, factor: float) -> Tensor:
+    def apart(value: Tensor, factor: float) -> Tensor:
+        # What is added to each head of a frame is added to those of all frames.
+        value = torch.reshape(value, [-1, *e.shape]) if folded else value
         return value if factor == 1 else torch.mul(value, factor)
 
+    def total(b: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        made = torch.add(b, apart(run(u, v), alpha))
+        return torch.reshape(made, [-1, *e.shape[1:]]) if folded else made
+
     if isinstance(start, Tensor):
-        return formula(lambda s, u, v: torch.add(scaled(run(u, v), alpha), s.start), x, second, start=start * beta)
+        return formula(lambda s, u, v: total(s.start, u, v), x, second, start=start * beta)
     if not isinstance(start, fx.Node) or e.shapes[start] != e.shape:
         return None
-    return formula(lambda s, b, u, v: torch.add(scaled(b, beta), scaled(run(u, v), alpha)), start, x, second)
+    return formula(lambda s, b, u, v: total(apart(b, beta), u, v), start, x, second)
 
 
 def _flat(values: Sequence[object]) -> list[object]:

@@ -279,14 +279,22 @@ def _join(graph: MaseGraph, node: fx.Node, joined: Joined) -> bool:
     wanted = [tuple(joined(shape, named % len(made))[0]) for shape in shapes]
     dim = joined(shapes[0], named % len(made))[1]
     same = wanted == [tuple(shape) for shape in shapes]
+    behind = joined is JOINS["stack"] and dim == 0  # the frames are dimension 1 then
     if node.target is torch.cat and same and 1 < len(sources) == len(given) <= MOST:  # type: ignore[arg-type]
         return False
     if len(sources) == 1:
-        become(graph, node, torch.reshape, sources, [_of_frames(made)])
+        become(graph, node, torch.reshape, sources, [(1, *_of_frames(made[1:])) if behind else _of_frames(made)])
         return True
     if not same:
         sources = [
-            insert(graph, node, torch.reshape, [source], [_of_frames(shape)], f"{node.name}_part")
+            insert(
+                graph,
+                node,
+                torch.reshape,
+                [source],
+                [(1, *_of_frames(shape[1:])) if behind else _of_frames(shape)],
+                f"{node.name}_part",
+            )
             for source, shape in zip(sources, wanted, strict=True)
         ]
     while len(sources) > MOST:

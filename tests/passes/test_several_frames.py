@@ -1,0 +1,77 @@
+"""A graph that is made for one frame computes several at once: calibration and simulation give it batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mase_hw.ir import MaseGraph
+from mase_hw.passes import (
+    add_common_metadata_analysis_pass,
+    fold_constants_transform_pass,
+    init_metadata_analysis_pass,
+    lower_arithmetic_transform_pass,
+    lower_attention_transform_pass,
+    lower_layers_transform_pass,
+    lower_movement_transform_pass,
+    lower_patterns_transform_pass,
+    lower_products_transform_pass,
+    lower_rows_transform_pass,
+    lower_slices_transform_pass,
+)
+
+PASSES = (
+    fold_constants_transform_pass,
+    lower_patterns_transform_pass,
+    lower_layers_transform_pass,
+    lower_attention_transform_pass,
+    lower_arithmetic_transform_pass,
+    lower_slices_transform_pass,
+    lower_movement_transform_pass,
+    lower_products_transform_pass,
+    lower_rows_transform_pass,
+)
+"""All that is done to a float graph before it sees a batch."""
+
+
+class Lines(nn.Module):
+    """A function of one input."""
+
+    def __init__(self, lines: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lines(x)
+
+
+QUERY, BIAS = torch.randn(4, 2, 8), torch.randn(4, 1, 6)
+
+
+def folded(x: Tensor) -> Tensor:
+    """Four heads of each frame in dimension 0, as ``bmm`` wants them."""
+    return x.reshape(-1, 6, 4, 4).transpose(1, 2).flatten(0, 1)
+
+
+CASES: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean of a stack": lambda x: torch.stack([x, x * 2]).mean(0),
+    "mean of a stack of one": lambda x: torch.stack([x * 2]).mean(0),
+    "largest of a stack of seven": lambda x: torch.stack([x * n for n in range(-3, 4)], dim=-5).amax(dim=0),
+    "stored queries": lambda x: torch.bmm(QUERY[..., :4].repeat(len(x), 1, 1), folded(x).transpose(1, 2)),
+    "of the heads of each frame": lambda x: torch.baddbmm(
+        BIAS.repeat(len(x), 1, 1), folded(x), folded(x).transpose(1, 2), beta=0.5
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_is_computed_frame_by_frame(name: str) -> None:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(Lines(CASES[name]), example=[torch.randn(1, 6, 4, 4)]))
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(1, 6, 4, 4)}})
+    for step in PASSES:
+        graph, _ = step(graph)
+    x = torch.randn(3, 6, 4, 4)
+    torch.testing.assert_close(graph.model(x), CASES[name](x))
