@@ -186,7 +186,7 @@ class Writer:
         module.eval()
         if not isinstance(x, fx.Node):
             with torch.no_grad():
-                return module(x)
+                return module(x, *more)
         path = self._free(python_name(self.source))
         self.root.add_module(path, module)
         leaves, spec = pytree.tree_flatten((x, *more))

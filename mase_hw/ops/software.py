@@ -149,7 +149,7 @@ MOVEMENT = (
 CONVERSIONS = (
     *(
         _op(name, IMPLICIT, name)
-        for name in ("to", "type", "type_as", "float", "long", "bool", "int", "half", "double")
+        for name in ("to", "type", "type_as", "float", "long", "bool", "int", "half", "bfloat16", "double")
     ),
     _op("numel", IMPLICIT, torch.numel, "numel"),
     _op("dim", IMPLICIT, "dim", "ndimension"),

@@ -95,11 +95,19 @@ def _begins(s: Step, count: int, x: Ref, rows: bool, size: tuple[int, int]) -> l
         raise Refused("one initial state of two", "give both")
     found = []
     for state in states:
-        if isinstance(state, Tensor):  # one for all sequences
+        if isinstance(state, Tensor) and isinstance(x, fx.Node):  # one for all sequences
             many = s.writer.method("size", x, 0)
             state = s.writer.method("expand", s.writer.constant(state), state.shape[0], many, state.shape[2])
         found.append(state)
     return found
+
+
+def _for_states(s: Step, x: Ref, rows: bool) -> Ref:
+    """A sequence; a known one is that of every frame whose states begin with data."""
+    begin = next((v for v in s.inputs[5:7] if isinstance(v, fx.Node)), None)
+    if begin is None or isinstance(x, fx.Node) or len(x) != 1:
+        return x
+    return s.writer.method("expand", s.writer.constant(x), s.writer.method("size", begin, 0 if rows else 1), -1, -1)
 
 
 def _whole(s: Step, layer: nn.RNNBase, x: Ref, begins: list[Ref] | None) -> tuple[Ref, Ref]:
@@ -179,10 +187,9 @@ def recurrent(s: Step) -> list[Ref]:
     if len(s.shape()) != 3:
         raise Refused(f"data of the shape {list(s.shape())}; a sequence has three dimensions")
     x = s.data() if layout else s.call(torch.permute, s.data(), (1, 0, 2))
+    x = _for_states(s, x, bool(layout))
     frames, steps = s.writer.shape(x)[:2]
-    if not isinstance(x, fx.Node):
-        raise Refused("a sequence that depends on no input")
-    if s.writer.frames_dim(x) != 0 or frames != 1:
+    if frames != 1 or s.writer.frames_dim(x) not in (0, None):
         raise Refused("its sequences are not those of the frames", "give each frame one sequence")
     if steps > MOST_STEPS:
         raise Refused(f"a sequence of {steps} steps; there are at most {MOST_STEPS}")

@@ -116,6 +116,8 @@ class ShapeAware(fx.Tracer):
 
     def attribute(self, obj: Proxy, name: str) -> Any:
         """An attribute of a tensor, as itself if it is the same for any number of frames."""
+        if name == "data":
+            return obj
         if name in _ATTRIBUTES:
             once, twice = (getattr(value, name, _UNKNOWN) for value in self._both(obj.node))
             if isinstance(once, _PLAIN) and _same(once, twice):

@@ -38,11 +38,11 @@ LIKE = frozenset({torch.zeros_like, torch.ones_like, torch.full_like, *(f"new_{n
 AS = frozenset({"to", "type_as", "expand_as", "view_as", "reshape_as"})
 """Methods that take nothing else of any tensor but the first one."""
 BROADCAST = frozenset(
-    {"where", "masked_fill", "add", "sub", "mul", "div", "maximum", "minimum", "pow", "and", "or", "xor"}
+    {"where", "masked_fill", "add", "sub", "mul", "div", "max", "min", "maximum", "minimum", "pow", "and", "or", "xor"}
     | {"eq", "ne", "lt", "le", "gt", "ge"}
 )
 """Ops to which one number, or one frame, is as good as a tensor of them."""
-ROWS = frozenset({"slice_scatter", "select_scatter", "index_copy", "rnn_cell", "gru_cell", "lstm_cell"})
+ROWS = frozenset({"cat", "slice_scatter", "select_scatter", "index_copy", "rnn_cell", "gru_cell", "lstm_cell"})
 """Ops to which one frame is as good as many of them, as a tensor with the dimension of the frames."""
 PLAIN = int | float | str | torch.dtype | torch.device | torch.Size
 """What a question about a tensor is answered by."""

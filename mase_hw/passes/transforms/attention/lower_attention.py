@@ -305,7 +305,8 @@ def _mask_view(
 ) -> Callable[[Tensor], Tensor] | None:
     """The mask as ``(batch, queries, heads, keys)``, true where a key takes part; sizes of 1 broadcast."""
     have, there = (graph.tensor(n, "data_out_0") for n in (mask.node, unmoved(graph, mask.node)))
-    own = (1,) * (len(shape) - len(have.shape)) + tuple(have.shape)
+    given = mask.shape or tuple(have.shape)
+    own = (1,) * (len(shape) - len(given)) + given
     *lead, queries, keys = own
     alike = all(n == 1 for n in lead) or tuple(lead) == shape[:-2]
     if heads == 1 and not alike:

@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.arithmetic.where import FAR
+from mase_hw.passes.transforms.attention.places import unmoved
 from mase_hw.passes.transforms.lowering.call import Expression, expression_of, number_of
 
 _CASTS = frozenset({"to", "float", "double", "half", "bfloat16", "type", "type_as", "as_number"})
@@ -24,10 +25,12 @@ class DataMask:
     Args:
         node: Its producer.
         masked: What is true, or not 0, is left out, rather than what is not.
+        shape: The shape in which its elements broadcast to the scores; None for its own.
     """
 
     node: fx.Node
     masked: bool
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -123,7 +126,7 @@ def _without_not(graph: MaseGraph, mask: DataMask) -> DataMask:
         rest = [number_of(v) for v in e.operands if not isinstance(v, fx.Node)]
         if len(data) != 1 or rest != ([] if op.name == "not" else [0.0]) or (op.name == "not" and not e.truth):
             return mask
-        mask = DataMask(data[0], mask.masked != (op.name != "ne"))
+        mask = DataMask(data[0], mask.masked != (op.name != "ne"), mask.shape)
 
 
 def _multiplied(graph: MaseGraph, e: Expression, found: Scores) -> bool:
@@ -166,7 +169,8 @@ def _added(graph: MaseGraph, e: Expression, found: Scores) -> bool:
 
 
 def far_where_not(graph: MaseGraph, node: fx.Node, whole: bool = True) -> DataMask | None:
-    """The mask of ``(1 - mask) * far``, of truth values or whole numbers, or of any."""
+    """The mask of ``(1 - mask) * far``, of truth values or whole numbers, or of any; views may stand in between."""
+    shape, node = tuple(graph.tensor(node, "data_out_0").shape), unmoved(graph, node)
     e = expression_of(graph, node)
     op = graph.op_of(node)
     if e is None or op is None or op.name != "mul" or len(e.operands) != 2:
@@ -175,13 +179,14 @@ def far_where_not(graph: MaseGraph, node: fx.Node, whole: bool = True) -> DataMa
         factor = number_of(other)
         if not isinstance(inner, fx.Node) or factor is None or factor > FAR:
             continue
+        inner = unmoved(graph, inner)
         below, below_op = expression_of(graph, inner), graph.op_of(inner)
         if below is None or below_op is None or below_op.name not in ("sub", "rsub"):
             continue
         values = list(below.operands)
         first, second = values if below_op.name == "sub" else reversed(values)
         if isinstance(second, fx.Node) and number_of(first) == 1 and (not whole or is_whole(graph, second)):
-            return DataMask(second, False)
+            return DataMask(second, False, shape)
     return None
 
 

@@ -163,11 +163,16 @@ def _token_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | 
     there = list(size[1:]) == [rows, parts, part]
 
     def make(x: Tensor) -> Tensor:
-        x = x if there else x.reshape(-1, rows, parts, part)
+        x = x if there else _frames_first(x, size).reshape(-1, rows, parts, part)
         x = x if parts == groups else x.narrow(2, start, groups)
         return x if part == columns else x.narrow(3, offset, columns)
 
     return Source(base, make, True, groups)
+
+
+def _frames_first(x: Tensor, size: Sequence[int]) -> Tensor:
+    """A tensor of the tokens of all frames, ``(tokens, frames, ...)``, frame by frame."""
+    return x.transpose(0, 1) if len(size) > 2 and size[0] != 1 and size[1] == 1 else x
 
 
 def _head_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | None:
@@ -181,7 +186,7 @@ def _head_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | N
     there = list(size[1:]) == [groups, rows, columns]
 
     def make(x: Tensor) -> Tensor:
-        x = x if there else x.reshape(-1, groups, rows, columns)
+        x = x if there else _frames_first(x, size).reshape(-1, groups, rows, columns)
         return x.transpose(1, 2)
 
     return Source(base, make, rows == 1, groups)

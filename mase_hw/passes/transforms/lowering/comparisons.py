@@ -48,6 +48,10 @@ def _joined(name: str, e: Expression) -> Body | None:
     return formula(lambda s, a, b: combine(truth(a, plain[0]), truth(b, plain[1])), *operands)
 
 
+HALVES = (torch.float16, torch.bfloat16)
+"""Floats to whose bits nothing is rounded: a format says to how many."""
+
+
 def _inverted(e: Expression) -> Body | None:
     return formula(lambda s, a: COMPARISONS["eq"](a, 0), *e.operands) if e.truth and len(e.operands) == 1 else None
 
@@ -80,6 +84,7 @@ def _converted(e: Expression) -> Body | None:
     dtype, before = e.dtype, e.dtypes[x]
     if dtype is None or before is None:
         return None
+    dtype = torch.float32 if dtype in HALVES else dtype
     narrow = x in e.truths and dtype in (torch.uint8, torch.int8, torch.int16)
     if not narrow and dtype not in (torch.int32, torch.int64, torch.float32, torch.float64):
         return None
@@ -95,6 +100,6 @@ def _rule(function: Callable[[str, Expression], Body | None], name: str) -> Rule
 RULES: dict[str, Rule] = {
     **{name: _rule(_joined, name) for name in ("and", "or", "xor")},
     "not": _inverted,
-    **dict.fromkeys(("to", "type", "type_as", "float", "double", "int", "long", "bool"), _converted),
+    **dict.fromkeys(("to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool"), _converted),
 }
 REFINED: dict[str, Rule] = {name: _rule(_compared, name) for name in COMPARISONS}

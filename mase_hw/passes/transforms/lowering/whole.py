@@ -142,6 +142,9 @@ def _moved_to_front(graph: MaseGraph, node: fx.Node) -> bool:
     if name == "stack":
         return (graph.meta_of(node).common.args.get("dim") or 0) in (0, -len(shape))
     args = graph.meta_of(node).common.args
+    if name == "cat":
+        each = [graph.op_of(part) for part in node.all_input_nodes]
+        return not args.get("dim", 0) and all(op is not None and op.name == "unsqueeze" for op in each)
     if name in ("permute", "transpose", "swapaxes"):
         order: Any = args.get("dims") or (args.get("dim0", args.get("axis0")), args.get("dim1", args.get("axis1")))
         if name == "permute":

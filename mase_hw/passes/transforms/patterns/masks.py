@@ -380,6 +380,12 @@ def _added_data(graph: MaseGraph, e: Expression, name: str) -> tuple[Body, str] 
         if found is None or x is other:
             continue
         whole = is_whole(graph, found.node)
-        body = formula(lambda s, a, m, w=whole: torch.where(m != 0 if w else m >= 1, a, LEAST), x, found.node)
+        view = None if found.shape in (None, tuple(graph.tensor(found.node, "data_out_0").shape)) else (-1, *found.shape[1:])
+
+        def run(s: Any, a: Tensor, m: Tensor, whole: bool = whole, view: Any = view) -> Tensor:
+            m = m if view is None else m.reshape(view)
+            return torch.where(m != 0 if whole else m >= 1, a, LEAST)
+
+        body = formula(run, x, found.node)
         return None if body is None else (body, "the least value")
     return None
