@@ -138,12 +138,12 @@ class BeatNetwork:
             self.edges.append(Edge(beats * repeat))
             outputs.append(len(self.edges) - 1)
         enters = bool(self._ahead.intersection(inputs))
-        beats = [self.edges[edge].beats for edge in (inputs[0], *outputs)]
-        passes = beats[1] // beats[0] if enters else max(self._passes.get(edge, 1) for edge in inputs)
+        taken, *given = (self.edges[edge].beats for edge in (inputs[0], *outputs))
+        passes = given[0] // taken if enters else max(self._passes.get(edge, 1) for edge in inputs)
         if enters or repeat % passes == 0:
             self._passes |= dict.fromkeys(outputs, passes)
         else:  # it tells the passes apart
-            self._passes |= {edge: passes * self.edges[edge].beats // beats[0] for edge in outputs}
+            self._passes |= {edge: passes * beats // taken for edge, beats in zip(outputs, given, strict=True)}
         self._stages.append(_Stage(name, steps, repeat, inputs, outputs, passes))
         return outputs
 

@@ -145,7 +145,7 @@ class Netlist:
         external: Where the files of users lie.
         generated: The modules that are made for their constants, by the names of their files.
         fifos: FIFOs on reconvergent paths, and for the rate.
-        twins: The nodes of a graph that share an instance, in the order in which frames pass through them, by the first.
+        twins: The nodes that share an instance, in the order in which frames pass through them, by the first.
         shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 

@@ -104,6 +104,7 @@ class Timeline:
         self.solved = solved or Solved()
         self.into = {n.sink: n.source for n in netlist.nets}
         self._readers = {n.source: n.sink for n in netlist.nets}
+        passes = {n.source: n.stream.repeat for n in netlist.nets}
         self.parts: dict[str, Part] = {}
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
         for instance in netlist.instances:
@@ -129,7 +130,8 @@ class Timeline:
             repeat = beats // part.stages[0].beats_in[0]
             taken, given = ([n * repeat for n in each] for each in (part.stages[0].beats_in, part.stages[-1].beats_out))
             self._beats |= {Pin(instance.name, p.name): n for p, n in zip(outs, given, strict=True)}
-            check_beats(instance, [self._beats[pin] for pin in inputs], taken, given)
+            came = [self._beats[pin] for pin in inputs]
+            check_beats(instance, came, taken, given, passes[inputs[0]])
 
     @property
     def exact(self) -> bool:

@@ -108,7 +108,7 @@ def _enter(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _leave(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    back, out = t["in_data"].split(a.attributes["split"], dim=-2)
+    back, out = torch.split(t["in_data"], a.attributes["split"], dim=-2)
     return {"out_data": out, "back_data": back}
 
 

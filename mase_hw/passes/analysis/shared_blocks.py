@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from torch import fx
@@ -80,7 +81,7 @@ def shared_blocks(graph: MaseGraph, path: str) -> Shared:
         )
     spans = sorted((min(found), max(found), child) for child, found in places.items())
     length = spans[1][0] - spans[0][0]
-    for (before, _, one), (begin, end, child) in zip(spans, spans[1:], strict=False):
+    for (before, _, one), (begin, end, child) in pairwise(spans):
         if begin - before != length or end - spans[0][1] != begin - spans[0][0]:
             raise _unequal(f"{path}.{child}", f"{path}.{one}", "other nodes, or nodes in another order")
     # Nodes that no module contains may stand before or behind those that say where they are from.
