@@ -16,7 +16,7 @@ from torch import fx
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.analysis.calibrate import CALIBRATED, UNITED
 from mase_hw.passes.base import Info
 
 Result = tuple[fx.Node, str]
@@ -259,4 +259,9 @@ def _unite(entries: list[dict[str, Any]]) -> None:
     if found:
         ends = {"min": min(each["min"] for each in found), "max": max(each["max"] for each in found)}
         for entry in entries:
-            entry[CALIBRATED] = {"method": "min_max", "count": sum(each.get("count", 0) for each in found), **ends}
+            entry[CALIBRATED] = {
+                "method": "min_max",
+                "count": sum(each["count"] for each in found),
+                UNITED: True,
+                **ends,
+            }
