@@ -135,6 +135,14 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         raise ConfigError(
             "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
         )
+    if args.context and netlist.twins:
+        raise ConfigError(
+            "a token would enter the first of shared blocks when the one before has left the last, and the next pass "
+            "waits for all of them",
+            field="hardware.shared",
+            got=f"a design that decodes {args.context} tokens",
+            remedy="leave decode.context or hardware.shared out",
+        )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
