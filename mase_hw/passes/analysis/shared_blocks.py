@@ -234,10 +234,11 @@ def unite_ranges(graph: MaseGraph, paths: Sequence[str]) -> tuple[MaseGraph, Inf
 
 def _unite_below(graph: MaseGraph, shared: Shared) -> None:
     boundary: list[dict[str, Any]] = []
-    for node, name in (shared.enters, *shared.results):
-        boundary += _entries(graph.meta_of(node).software.results, name)
-        for user, arg in graph.consumers(node, name):
-            boundary += _entries(graph.meta_of(user).software.args, arg)
+    for end in (shared.enters, *shared.results):
+        for node, name in _formed(graph, *end):
+            boundary += _entries(graph.meta_of(node).software.results, name)
+            for user, arg in graph.consumers(node, name):
+                boundary += _entries(graph.meta_of(user).software.args, arg)
     _unite(boundary)
     within = {id(entry) for entry in boundary}
     for twins in shared.twins():
@@ -247,6 +248,14 @@ def _unite_below(graph: MaseGraph, shared: Shared) -> None:
                 entries = [entry for each in branches for entry in _entries(getattr(each, side), name)]
                 if not any(id(entry) in within for entry in entries):
                     _unite(entries)
+
+
+def _formed(graph: MaseGraph, node: fx.Node, name: str) -> Iterator[Result]:
+    """A result, and those before it from which its format follows: a relu gives that of its input."""
+    yield node, name
+    op, sources = graph.op_of(node), graph.sources(node)
+    if op is not None and (op.implicit or op.default_out is not None) and "data_in_0" in sources:
+        yield from _formed(graph, *sources["data_in_0"])
 
 
 def _entries(branch: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
