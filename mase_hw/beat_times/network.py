@@ -34,8 +34,10 @@ LATE = 2
 class _Stage:
     """A module in the network."""
 
-    def __init__(self, name: object, steps: Steps, repeat: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        self.name, self.steps, self.repeat = name, steps, repeat
+    def __init__(
+        self, name: object, steps: Steps, repeat: int, inputs: Sequence[int], outputs: Sequence[int], passes: int
+    ) -> None:
+        self.name, self.steps, self.repeat, self.passes = name, steps, repeat, passes
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.entered: list[Times] = []
         """Of every input: when its beats enter."""
@@ -65,6 +67,9 @@ class BeatNetwork:
         self._stages: list[_Stage] = []
         self._sources: dict[int, Given] = {}
         self._given: dict[int, list[Cycles]] = {}
+        self._ahead: set[int] = set()
+        self._passes: dict[int, int] = {}
+        """Of every edge that a module drives: in how many passes a frame goes through a loop before it."""
         self._open: set[int] = set()
         self._rising: set[int] = set()
         """Edges with a sink that takes no beat before it is offered."""
@@ -94,13 +99,31 @@ class BeatNetwork:
         self._sources[len(self.edges) - 1] = offered
         return len(self.edges) - 1
 
-    def stage(self, steps: Steps, inputs: Sequence[int], name: object = None) -> list[int]:
+    def ahead(self, beats: int) -> int:
+        """An edge that a module reads before the module that drives it is added: streams go round in a loop.
+
+        The first input of that module is what enters the loop, once per frame; the frame then passes through the loop
+        as often as this edge says, and no pass waits for one behind it.
+
+        Args:
+            beats: Beats per frame, of all passes but the first.
+
+        Returns:
+            The edge, to be given to :meth:`stage` as what the other module drives.
+        """
+        self.edges.append(Edge(beats))
+        self._names.append((len(self.edges), "ahead"))
+        self._ahead.add(len(self.edges) - 1)
+        return len(self.edges) - 1
+
+    def stage(self, steps: Steps, inputs: Sequence[int], name: object = None, closes: int | None = None) -> list[int]:
         """A module.
 
         Args:
             steps: Its schedule; a frame of the network may be several of it.
             inputs: The edges it reads.
             name: Of it, for :meth:`begin_with`; its place among the modules if None.
+            closes: The edge of :meth:`ahead` that it drives, as its only output.
 
         Returns:
             The edges it drives.
@@ -109,12 +132,19 @@ class BeatNetwork:
         repeat = self.edges[inputs[0]].beats // steps.beats_in[0]
         for number, edge in enumerate(inputs):
             assert self.edges[edge].beats == steps.beats_in[number] * repeat, "beats of an edge and its reader differ"
-        outputs: list[int] = []
-        for beats in steps.beats_out:
+        outputs: list[int] = [] if closes is None else [closes]
+        for beats in steps.beats_out if closes is None else ():
             self._names.append((name, len(outputs)))
             self.edges.append(Edge(beats * repeat))
             outputs.append(len(self.edges) - 1)
-        self._stages.append(_Stage(name, steps, repeat, inputs, outputs))
+        enters = bool(self._ahead.intersection(inputs))
+        taken, *given = (self.edges[edge].beats for edge in (inputs[0], *outputs))
+        passes = given[0] // taken if enters else max(self._passes.get(edge, 1) for edge in inputs)
+        if enters or repeat % passes == 0:
+            self._passes |= dict.fromkeys(outputs, passes)
+        else:  # it tells the passes apart
+            self._passes |= {edge: passes * beats // taken for edge, beats in zip(outputs, given, strict=True)}
+        self._stages.append(_Stage(name, steps, repeat, inputs, outputs, passes))
         return outputs
 
     def sink(self, edge: int, taken: Cycles | None = None) -> None:
@@ -285,7 +315,10 @@ class BeatNetwork:
         made = []
         for stage in self._stages:
             steps, repeat = stage.steps, stage.repeat
-            cuts = tuple(step_cuts(steps, repeat, self._beat_cuts(steps, offers[stage.inputs[0]].cuts, repeat)))
+            found = step_cuts(steps, repeat, self._beat_cuts(steps, offers[stage.inputs[0]].cuts, repeat))
+            # What a pass waits for is solved before it, so no block is of two passes.
+            whole = steps.steps * repeat
+            cuts = tuple(sorted({*found, *range(0, whole, whole // stage.passes)}))
             key = (*known_by(steps), repeat, cuts)
             if key not in solved.plans:
                 solved.plans[key] = (steps, plan(steps, repeat, cuts, solved.blocks))

@@ -26,6 +26,7 @@ from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
+from mase_hw.passes.analysis.shared_blocks import unite_ranges
 from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_transform_pass
@@ -77,6 +78,7 @@ def quantise_pipeline(
     keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
     streaming = [Step("lower_streaming", lower_streaming_transform_pass)] if settings.streaming else []
+    shared = [Step("unite_ranges", unite_ranges, settings.hardware.shared)] if settings.hardware.shared else []
     steps = [
         Step("init", init_metadata_analysis_pass),
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
@@ -94,6 +96,7 @@ def quantise_pipeline(
         *streaming,
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),
+        *shared,
         *keep,
         Step(QUANTIZE, quantize_transform_pass, settings.quantize, "quantising"),
         *rounding,
@@ -216,5 +219,12 @@ def _hardware(settings: CompileConfig) -> Step:
     """The step that maps to hardware, for a target if one is asked for."""
     if not settings.target.asked:
         return Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware")
+    if settings.hardware.shared:
+        raise ConfigError(
+            "blocks that share hardware have the lanes that are configured, not those that a target asks for",
+            field="hardware.shared",
+            got="a table target",
+            remedy="leave the target out, and set max_parallelism or parallelism",
+        )
     given = {"target": settings.target, "hardware": settings.hardware}
     return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, gcd, prod
 
 from mase_hw.cost.casts import SOFT, Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import blocks_of, chosen, fifo, level, multiplied, ram
+from mase_hw.cost.primitives import blocks_of, chosen, counted_down, fifo, level, multiplied, ram
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:
@@ -17,6 +17,23 @@ def stream_fork(t: Terms, p: Parameters) -> None:
     """A ``stream_fork``."""
     t.both("outputs", p["N"])
     t.logic("any", 1)
+
+
+def loop_entry(t: Terms, p: Parameters) -> None:
+    """A ``loop_entry``: one of two streams is chosen, with its handshake."""
+    t.count(ff=1, lut=p["WIDTH"] + 4)
+    _passes(t, p)
+
+
+def loop_exit(t: Terms, p: Parameters) -> None:
+    """A ``loop_exit``: one of two handshakes is chosen."""
+    t.count(lut=3)
+    _passes(t, p)
+
+
+def _passes(t: Terms, p: Parameters) -> None:
+    bits = counted_down(p["BEATS"]) + counted_down(p["PASSES"])
+    t.count(ff=bits, lut=bits + 2)
 
 
 def stream_repack(t: Terms, p: Parameters) -> None:

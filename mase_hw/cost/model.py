@@ -12,6 +12,8 @@ from mase_hw.cost.casts import Structure, Terms
 from mase_hw.cost.connectors import (
     binary,
     elementwise,
+    loop_entry,
+    loop_exit,
     relu,
     stream_fifo,
     stream_fork,
@@ -48,6 +50,8 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_prelu": prelu,
     "fixed_zero_pad2d": zero_pad2d,
     "fixed_upsample_nearest": upsample_nearest,
+    "loop_entry": loop_entry,
+    "loop_exit": loop_exit,
     "stream_fifo": stream_fifo,
     "stream_fork": stream_fork,
     "stream_repack": stream_repack,

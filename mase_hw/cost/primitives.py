@@ -17,11 +17,15 @@ _ROM_LOGIC = {True: 1 / 64, False: 1 / 16}
 
 def counter(t: Terms, name: str, count: int) -> None:
     """A ``loop_counter``: it counts down, its sign bit says that it is at the end."""
-    if count > 1:
-        bits = bits_of(count - 1) + 1
+    if bits := counted_down(count):
         t.count(ff=bits)
         _bits(t, name, bits)
         t.logic(f"{name}.any", 1)
+
+
+def counted_down(count: int) -> int:
+    """Flip-flops of a ``loop_counter``, each with a look-up table."""
+    return bits_of(count - 1) + 1 if count > 1 else 0
 
 
 def ring(t: Terms, name: str, size: int) -> None:
@@ -216,6 +220,9 @@ def rom_source(t: Terms, p: Parameters) -> None:
         return
     t.count(ff=1 + address)
     t.logic("any", 1)
+    if (repeats := p.get("REPEATS", 1)) > 1:
+        bits = counted_down(words // p["SETS"]) + counted_down(repeats)
+        t.count(ff=bits + address, lut=bits + 2 + address)
     if words & (words - 1):
         t.count(lut=counted(t, address))
     else:  # it comes round by itself: on Xilinx nothing stands before the carries but what begins them

@@ -15,6 +15,7 @@ from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
 from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of
 from mase_hw.emit.fifos import insert_fifos
+from mase_hw.emit.loops import close_loop
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
@@ -25,6 +26,9 @@ from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
+from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
@@ -71,6 +75,12 @@ class NetlistBuilder:
         self._taken: set[str] = set()
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
+        args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        self.shared = [shared_blocks(graph, path) for path in args.shared]
+        self._twins = {node: nodes for blocks in self.shared for nodes in blocks.twins() for node in nodes}
+        """Of every node of a shared block, those that share its instance."""
+        self.ends: list[tuple[Pin, Pin]] = []
+        """What drives the first of shared blocks, and what drives all that reads a block."""
 
     def build(self) -> Netlist:
         """Return the verified netlist.
@@ -82,8 +92,15 @@ class NetlistBuilder:
         for node in self.graph.nodes:
             if node.op == "output":
                 self._outputs(node)
-            else:
+            elif self._twins.get(node, (node,))[0] is node:
                 self._node(node)
+            for blocks in self.shared:
+                (first, name), (last, _) = blocks.results[0], blocks.results[-1]
+                if node is last:
+                    self._of_node[last.name, name] = self._of_node[first.name, name]
+        self.netlist.twins |= {nodes[0].name: tuple(n.name for n in nodes) for nodes in self._twins.values()}
+        for blocks in self.shared:
+            self._check_ends(blocks)
         self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
@@ -106,6 +123,18 @@ class NetlistBuilder:
         ports = tuple(self._permuted(node, facets, port) for port in valued(meta, facets.ports(params)))
         whole = arithmetic_of(self.graph, node, self._layouts(node), ports)
         made = None if facets.generated is None or whole is None else facets.generated(node.name, params, whole)
+        for other in self._twins.get(node, ())[1:]:
+            theirs = arithmetic_of(self.graph, other, self._layouts(other), ports)
+            kept = [[m for _, m in memories_of(n, facets, a).values()] for n, a in ((node, whole), (other, theirs))]
+            if made is not None or kept[0] != kept[1]:
+                raise UnsupportedError(
+                    "blocks that share hardware have other constants inside a module",
+                    node=other.name,
+                    field="hardware.shared",
+                    got=f"{facets.module}, which holds them itself",
+                    expected=f"those of {node.name}, or parameters in a memory of their own",
+                    remedy="choose another implementation, or let the blocks have hardware of their own",
+                )
         instance = Instance(
             self._free(f"u_{node.name}"),
             facets.module if made is None else made.module,
@@ -245,9 +274,11 @@ class NetlistBuilder:
         name = f"{node.name}_{port.name}"
         out = _word_port("out", port.beats, port.bits)
         kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
+        sets = len(self._twins.get(node, (node,)))
         parameters: dict[str, int | str] = {
             "WIDTH": port.bits,
-            "DEPTH": port.beats,
+            "DEPTH": sets * port.beats,
+            **({"SETS": sets, "REPEATS": port.repeat} if sets > 1 and port.repeat > 1 else {}),
             **({"BANKS": kept["banks"]} if "banks" in kept else {}),
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
         }
@@ -260,6 +291,37 @@ class NetlistBuilder:
             self._file(file)
         source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
         return source
+
+    def _check_ends(self, blocks: Shared) -> None:
+        """Refuse blocks whose result could not be what they read."""
+        ends = blocks.enters, blocks.results[0]
+        enters, leaves = (self._of_node.get((node.name, name)) for node, name in ends)
+        if enters is None or leaves is None:
+            raise EmitError("an end of blocks that share hardware has no stream", node=blocks.path)
+        readers = {self.netlist.instance(use.sink.instance).node if use.sink.instance else "" for use in enters.uses}
+        outside = sorted(readers - {node.name for node in blocks.copies[0]})
+        if outside:
+            raise UnsupportedError(
+                "what enters blocks that share hardware is read elsewhere too",
+                node=ends[0][0].name,
+                field="hardware.shared",
+                got=f"read by {', '.join(outside) or 'an output'}",
+                expected="nothing else to read it",
+                remedy="let the blocks have hardware of their own",
+            )
+        orders = [self._layouts(node)[name] for node, name in ends]
+        formats = [enters.stream.fmt, leaves.stream.fmt]
+        for what, (one, other) in (("format", formats), ("order of elements", orders)):
+            if one != other:
+                raise UnsupportedError(
+                    f"blocks that share hardware give another {what} than they read",
+                    node=blocks.path,
+                    field="hardware.shared",
+                    got=f"{other} of {ends[1][0].name}",
+                    expected=f"{one} of {ends[0][0].name}",
+                    remedy="give both tensors one format in the table quantize",
+                )
+        self.ends.append((enters.pin, leaves.pin))
 
     def _put_in_order(self) -> None:
         """Give readers that want the elements in another order what they want; those that want the same share it."""
@@ -411,5 +473,9 @@ def build_followed(
         EmitError: If the netlist would be broken.
         UnsupportedError: If an input is unused or a result does not come from hardware.
     """
-    netlist = NetlistBuilder(graph, name).build()
-    return netlist, insert_fifos(netlist, graph, solved)
+    builder = NetlistBuilder(graph, name)
+    netlist = builder.build()
+    followed = insert_fifos(netlist, graph, solved)
+    for blocks, (enters, leaves) in zip(builder.shared, builder.ends, strict=True):
+        close_loop(netlist, enters, leaves, blocks.passes)
+    return netlist, None if builder.shared else followed

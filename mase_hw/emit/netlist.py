@@ -15,7 +15,8 @@ from mase_hw.streams import Stream
 
 TOP = ""
 """Instance name of the design's own ports."""
-CONNECTORS = ("fork", "repack", "fifo", "reorder")
+LOOP_ENTRY, LOOP_EXIT = "loop_entry", "loop_exit"
+CONNECTORS = ("fork", "repack", "fifo", "reorder", LOOP_ENTRY, LOOP_EXIT)
 """Ops of the instances that pass a tensor on as it is."""
 
 
@@ -144,6 +145,7 @@ class Netlist:
         external: Where the files of users lie.
         generated: The modules that are made for their constants, by the names of their files.
         fifos: FIFOs on reconvergent paths, and for the rate.
+        twins: The nodes that share an instance, in the order in which frames pass through them, by the first.
         shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 
@@ -158,6 +160,7 @@ class Netlist:
     generated: dict[str, Generated] = field(default_factory=dict)
     fifos: list[Fifo] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
+    twins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shortfall: Shortfall | None = None
     _at: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where instances were, by name, when one was last looked for in vain: the lists change under it."""
@@ -261,7 +264,7 @@ class Netlist:
 
     def _typed(self, pin: Pin) -> bool:
         """Whether a pin's stream carries a tensor; primitives carry beats of bits."""
-        return pin.instance == TOP or not pin.port.startswith(("in_", "out_"))
+        return pin.instance == TOP or not pin.port.startswith(("in_", "out_", "back_"))
 
     def _pins(self) -> tuple[dict[Pin, Stream], dict[Pin, Stream]]:
         sources = {Pin(TOP, s.name): s for s in self.inputs if s.name not in self.drained}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor
 
@@ -134,6 +135,14 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         raise ConfigError(
             "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
         )
+    if args.context and netlist.twins:
+        raise ConfigError(
+            "a token would enter the first of shared blocks when the one before has left the last, and the next pass "
+            "waits for all of them",
+            field="hardware.shared",
+            got=f"a design that decodes {args.context} tokens",
+            remedy="leave decode.context or hardware.shared out",
+        )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
@@ -197,18 +206,22 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
         if net.source.instance not in netlist.memories:
             continue
         port = next(p for p in netlist.instance(net.sink.instance).ports if p.name == net.sink.port)
-        node = graph.node(netlist.instance(net.sink.instance).node)
-        module = graph.meta_of(node).module
-        assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
-        values = module.mantissa(port.name).cpu().long().numpy()
-        facets = module.op.hardware
-        if facets is not None:
-            _check_codes(netlist.instance(net.sink.instance), facets, port, values)
-        if facets is not None and port.name in facets.broadcast:
-            values = broadcast_values(graph, node, port, values)
+        reader = netlist.instance(net.sink.instance)
+        sets: list[IntArray] = []
+        for name in netlist.twins.get(reader.node, (reader.node,)):
+            node = graph.node(name)
+            module = graph.meta_of(node).module
+            assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
+            values = module.mantissa(port.name).cpu().long().numpy()
+            facets = module.op.hardware
+            if facets is not None:
+                _check_codes(reader, facets, port, values)
+            if facets is not None and port.name in facets.broadcast:
+                values = broadcast_values(graph, node, port, values)
+            # A convolution of one dimension has a kernel of height 1.
+            sets.append(values.reshape(1, *port.tensor_shape))
         file = f"mem/{netlist.memories[net.source.instance]}"
-        # A convolution of one dimension has a kernel of height 1.
-        files[file] = memory_text(dataclasses.replace(port, repeat=1), values.reshape(1, *port.tensor_shape))
+        files[file] = memory_text(dataclasses.replace(port, repeat=1), np.concatenate(sets))
     for _, name, memory in netlist.tables:
         digits = (memory.bits + 3) // 4
         files[f"mem/{name}"] = "".join(f"{word:0{digits}x}\n" for word in memory.words)

@@ -19,7 +19,7 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
 from mase_hw.beat_times import Cycles as BeatCycles
 from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.checks.elaborate import check_beats
-from mase_hw.emit.netlist import TOP, Instance, Netlist, Pin
+from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
 from mase_hw.hardware.latency import timing_of
 from mase_hw.steps import Steps
 
@@ -104,6 +104,7 @@ class Timeline:
         self.solved = solved or Solved()
         self.into = {n.sink: n.source for n in netlist.nets}
         self._readers = {n.source: n.sink for n in netlist.nets}
+        passes = {n.source: n.stream.repeat for n in netlist.nets}
         self.parts: dict[str, Part] = {}
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
         for instance in netlist.instances:
@@ -116,6 +117,8 @@ class Timeline:
                 and (source := self.into[Pin(instance.name, port.name)]).instance not in netlist.memories
             )
             beats = self._beats[inputs[0]]
+            if instance.op == LOOP_ENTRY:
+                self._beats[inputs[1]] = beats * (int(instance.parameters["PASSES"]) - 1)
             if instance.branches:
                 out = next(p for p in instance.ports if p.direction == "out")
                 for branch in range(instance.branches):
@@ -127,7 +130,8 @@ class Timeline:
             repeat = beats // part.stages[0].beats_in[0]
             taken, given = ([n * repeat for n in each] for each in (part.stages[0].beats_in, part.stages[-1].beats_out))
             self._beats |= {Pin(instance.name, p.name): n for p, n in zip(outs, given, strict=True)}
-            check_beats(instance, [self._beats[pin] for pin in inputs], taken, given)
+            came = [self._beats[pin] for pin in inputs]
+            check_beats(instance, came, taken, given, passes[inputs[0]])
 
     @property
     def exact(self) -> bool:
@@ -256,6 +260,8 @@ class Timeline:
         inputs = []
         for port, source in zip(wanted, part.inputs, strict=True):
             pin = Pin(name, port.name)
+            if source not in edges and part.instance.op == LOOP_ENTRY:
+                edges[source] = network.ahead(self.beats(source))
             inputs.append(edges[source])
             if pin in buffers:
                 inputs[-1] = edges[pin] = network.stage(buffers[pin], [edges[source]], pin)[0]
@@ -266,8 +272,10 @@ class Timeline:
             return
         # A FIFO that stands in the design is known by what reads it, as one that is tried there.
         known = self._readers[Pin(name, "out_data")] if part.instance.op == "fifo" else name
+        # Only a FIFO drives what a loop began with.
+        closes = edges.get(Pin(name, outs[0].name)) if outs else None
         for number, stage in enumerate(part.stages):
-            inputs = network.stage(stage, inputs, (known, number) if number else known)
+            inputs = network.stage(stage, inputs, (known, number) if number else known, closes)
         edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
 
 

@@ -306,7 +306,7 @@ class Options:
         assert other is not None
         asked = self.args.model_copy(update={"implementation": {self.node.name: UNROLLED}, "order": {}})
         module = self._graph.meta_of(self.node).module
-        return other, asked_of(self.node, self.wanted.hardware, module, asked)
+        return other, asked_of(self.node, self.wanted.hardware, [module], asked)
 
     def _build(
         self, lanes: Mapping[str, int], kernel: tuple[int, int] | None, implementation: str, order: str

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
@@ -17,7 +18,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Params
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.steps import Steps
-from mase_hw.streams import SIDES, IntArray, Stream, ceil_div, plain_stream
+from mase_hw.streams import SIDES, Direction, IntArray, Stream, ceil_div, plain_stream
 
 _CASE_BEATS = 23
 """Beats per frame in the test of a primitive that does not know frames; odd, to meet every counter state."""
@@ -59,6 +60,72 @@ class RepackParams(BufferParams, frozen=True):
             plain_stream(side, (total // size, size), fmt, lanes)
             for side, (size, lanes) in zip(SIDES, rows, strict=True)
         )
+
+
+class LoopParams(BufferParams, frozen=True):
+    """Parameters of ``loop_entry`` and ``loop_exit``: bits of a beat, beats per pass, passes per frame."""
+
+    beats: int
+    passes: int
+
+    def attributes(self) -> dict[str, object]:
+        """Beats of the passes before the last one, and of the last one."""
+        return {"split": [(self.passes - 1) * self.beats, self.beats]}
+
+    def port(self, name: str, direction: Direction, passes: int) -> Stream:
+        """A port with the beats of so many passes per frame; a beat is one element."""
+        shape, fmt = (passes * self.beats, 1), FixedFormat(self.width, 0, signed=False)
+        stem = name.removesuffix("_data")
+        return Stream(name, direction, shape, fmt, (1,), f"{stem}_valid", f"{stem}_ready")
+
+
+class EntryParams(LoopParams, frozen=True):
+    """Of ``loop_entry``."""
+
+    def streams(self) -> tuple[Stream, ...]:
+        """The first pass, the passes after it, and all of them."""
+        return (
+            self.port("in_data", "in", 1),
+            self.port("back_data", "in", self.passes - 1),
+            self.port("out_data", "out", self.passes),
+        )
+
+
+class ExitParams(LoopParams, frozen=True):
+    """Of ``loop_exit``."""
+
+    def streams(self) -> tuple[Stream, ...]:
+        """All passes, the last one, and those before it."""
+        return (
+            self.port("in_data", "in", self.passes),
+            self.port("out_data", "out", 1),
+            self.port("back_data", "out", self.passes - 1),
+        )
+
+
+def _enter(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"out_data": torch.cat([t["in_data"], t["back_data"]], dim=-2)}
+
+
+def _leave(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    back, out = torch.split(t["in_data"], a.attributes["split"], dim=-2)
+    return {"out_data": out, "back_data": back}
+
+
+def _entering(p: EntryParams) -> Latency:
+    every = np.arange(p.passes * p.beats, dtype=np.int64)
+    given = every[: p.beats], every[p.beats :]
+    return Latency.from_steps(
+        Steps.at(len(every), needed=given, freed=given, emitted=every, delay=(0, 0), room=(0, 0), pipe=0, queue=0)
+    )
+
+
+def _leaving(p: ExitParams) -> Latency:
+    every = np.arange(p.passes * p.beats, dtype=np.int64)
+    given = every[-p.beats :], every[: -p.beats]
+    return Latency.from_steps(
+        Steps.at(len(every), needed=(every,), freed=(every,), emitted=given, delay=(0,), room=(0,), pipe=0, queue=0)
+    )
 
 
 def _identity(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -117,11 +184,12 @@ def _structural(
     params: type[object],
     latency: Callable[..., Latency],
     cases: Callable[[], list[Case]],
+    golden: Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]] = _identity,
     **facets: Any,
 ) -> OpDef:
     return OpDef(
         name=name,
-        golden=_identity,
+        golden=golden,
         formats=(),
         hardware=Hardware(
             module=module,
@@ -162,9 +230,15 @@ def _repack_cases() -> list[Case]:
     return [Case(f"{i}to{o}_rows{a}to{b}", RepackParams(5, i, o, a, b), 5) for i, o, a, b in sides]
 
 
+def _loop_cases(params: type[LoopParams]) -> Callable[[], list[Case]]:
+    return lambda: [Case(f"w{w}_b{b}_p{p}", params(w, b, p), 3) for w, b, p in ((8, 5, 2), (3, 1, 4), (5, 7, 3))]
+
+
 OPS = (
     _structural("skid_buffer", "skid_buffer", BufferParams, _skid, _buffer_cases),
     _structural("register_slice", "register_slice", BufferParams, _sliced, _buffer_cases),
     _structural("fifo", "stream_fifo", FifoParams, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
     _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases),
+    _structural("loop_entry", "loop_entry", EntryParams, _entering, _loop_cases(EntryParams), _enter),
+    _structural("loop_exit", "loop_exit", ExitParams, _leaving, _loop_cases(ExitParams), _leave),
 )

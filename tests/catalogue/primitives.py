@@ -56,18 +56,24 @@ def join() -> Bench:
     return Bench(dut, plays(data), holds)
 
 
-def rom(depth: int) -> Bench:
-    """The memory over and over, a word per cycle, the first one in the second cycle after reset."""
-    words = [0xA7, 0x01, 0xFE, 0x40, 0x33][:depth]
+def rom(depth: int, sets: int = 1, repeats: int = 1, registers: int = 2) -> Bench:
+    """The memory over and over, a word per cycle, the first one in the second cycle after reset.
+
+    Of several sets each comes so many times before the next.
+    """
+    words = [0xA7, 0x01, 0xFE, 0x40, 0x33, 0x5C, 0x10, 0xE9][:depth]
+    size = depth // sets
+    order = [word for at in range(0, depth, size) for _ in range(repeats) for word in words[at : at + size]]
     streams = (port("in_data", "in", 1, U8), port("out_data", "out", 1, U8, 2))
-    dut = on_library("rom_bench", ("rom_source.sv", "stream_join.sv"), streams, WIDTH=8, DEPTH=depth)
+    dut = on_library("rom_bench", ("loop_counter.sv", "set_repeat.sv", "rom_source.sv", "stream_join.sv"), streams, WIDTH=8, DEPTH=depth,
+                     REGISTERS=registers, SETS=sets, REPEATS=repeats)  # fmt: skip
     tokens = noise(60, U8)
     # Each token with the word that it meets.
-    beats = {"in_data": tokens, "out_data": np.concatenate([tokens, np.resize(np.array(words), (60, 1))], axis=1)}
+    beats = {"in_data": tokens, "out_data": np.concatenate([tokens, np.resize(np.array(order), (60, 1))], axis=1)}
 
     def holds(name: str, result: SimResult) -> None:
         if name == "prompt":
-            assert result.presented["out_data"][0] == 2
+            assert result.presented["out_data"][0] == max(registers, 1)
             assert (np.diff(result.accepted["out_data"]) == 1).all()
 
     prompt = {"prompt": Play(Stalls.none(), beats, idle_cycles=0)}
@@ -146,6 +152,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "fork": fork,
     "join": join,
     **{f"rom_{depth}": functools.partial(rom, depth) for depth in (1, 2, 5)},
+    **{f"rom_{'_'.join(map(str, of))}": functools.partial(rom, *of) for of in ((6, 3, 2), (8, 2, 3, 0), (4, 4, 3, 1))},
     **{f"replay_{a}x{b}": functools.partial(replay_buffer, a, b) for a, b in ((3, 4), (1, 2), (5, 2), (4, 1))},
     "fifo_of_one": fifo_of_one,
     "adder_tree": adder_tree,

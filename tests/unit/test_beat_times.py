@@ -11,13 +11,23 @@ import pytest
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly
 from mase_hw.beat_times.nodes import Run
 from mase_hw.beat_times.patterns import Solved
-from mase_hw.catalogue import Latency
+from mase_hw.catalogue import Latency, default_catalogue
 from mase_hw.errors import CatalogueError
+from mase_hw.ops.structural import EntryParams, ExitParams
 from mase_hw.steps import Steps
 
 
 def counts(*values: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(values, dtype=np.int64)
+
+
+LOOP = (("loop_entry", EntryParams), ("loop_exit", ExitParams))
+
+
+def steps_of(name: str, params: object) -> Steps:
+    hardware = default_catalogue()[name].hardware
+    assert hardware is not None
+    return hardware.latency(params).steps[0]
 
 
 def solved(network: BeatNetwork, frames: int = 1) -> BeatNetwork:
@@ -228,3 +238,23 @@ def test_beats_come_evenly_forever() -> None:
             start = frame * beats
             found = Evenly(beats, interval)[start : start + 5]
             assert found.tolist() == [beat * interval // beats for beat in range(start, start + 5)]
+
+
+def test_a_loop_of_three_passes() -> None:
+    """Two beats per pass, three registers and a FIFO on the way back: a pass begins four cycles after the one before.
+
+    The second frame enters when the last pass of the first one has.
+    """
+    entry, leave = (steps_of(name, params(8, 2, 3)) for name, params in LOOP)
+    network = BeatNetwork()
+    source, back = network.source(2), network.ahead(4)
+    into = network.stage(entry, [source, back])[0]
+    through = network.stage(Steps.registered(1, pipe=3), [into])[0]
+    out, again = network.stage(leave, [through])
+    network.stage(Steps.queued(1, 2), [again], closes=back)
+    network.sink(out)
+    solved(network, 2)
+    assert network.edges[into].taken.tolist() == [0, 1, 4, 5, 8, 9, 10, 11, 14, 15, 18, 19]
+    assert network.edges[back].offered.tolist() == [4, 5, 8, 9, 14, 15, 18, 19]
+    assert network.edges[out].offered.tolist() == [11, 12, 21, 22]
+    assert network.settle() == 10

@@ -68,7 +68,9 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str], catalogue: C
         )
 
 
-def check_beats(instance: Instance, came: Sequence[int], taken: Sequence[int], given: Sequence[int]) -> None:
+def check_beats(
+    instance: Instance, came: Sequence[int], taken: Sequence[int], given: Sequence[int], passes: int
+) -> None:
     """Refuse a module that takes or gives other beats than its ports have: its parameters contradict each other.
 
     Args:
@@ -76,12 +78,13 @@ def check_beats(instance: Instance, came: Sequence[int], taken: Sequence[int], g
         came: Beats per frame of what drives its data inputs.
         taken: Those that it takes, by its timing.
         given: Those that it gives.
+        passes: How often a frame passes through it.
 
     Raises:
         EmitError: With its node.
     """
     # Connectors have words of any length.
-    outs = [p.frame_beats for p in instance.ports if p.name.startswith("data_") and p.direction == "out"]
+    outs = [passes * p.frame_beats for p in instance.ports if p.name.startswith("data_") and p.direction == "out"]
     if list(taken) != list(came) or (outs and outs != list(given)):
         raise EmitError(
             "a module takes or gives other beats than its ports have",

@@ -27,6 +27,7 @@ from mase_hw.passes.analysis.hardware_args import (
 from mase_hw.passes.analysis.hardware_choices import asked_of, interface
 from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.analysis.hardware_orders import Orders, recorded, streamed
+from mase_hw.passes.analysis.shared_blocks import shared_blocks
 from mase_hw.passes.base import graph_pass
 from mase_hw.streams import Stream, turned
 
@@ -71,6 +72,11 @@ class _Mapper:
         """Of every kind of hardware, by identity: its files, which are read to find out which others they need."""
         self.found: dict[str, dict[str, Any]] = {}
         self.wanted: dict[str, Wanted] = {}
+        shared = [shared_blocks(graph, path) for path in args.shared]
+        self.twins = {node: nodes for blocks in shared for nodes in blocks.twins() for node in nodes}
+        """Of every node of a shared block, those that share its module."""
+        self.ends = {node for blocks in shared for node, _ in (blocks.enters, *blocks.results)}
+        """What a pass through shared blocks begins with: it may come without a pause."""
 
     def run(self) -> None:
         check_places(self.graph, self.args)
@@ -82,6 +88,9 @@ class _Mapper:
                 self._implicit(node)
             else:
                 self._hardware_of(node, op)
+            if node in self.ends:
+                self.gaps.pop(node.name, None)
+                self.timed.pop(node.name, None)
         raise_together(self.problems)
         devices = {each["device_id"]: name for name, each in self.found.items() if not each["is_implicit"]}
         if len(devices.keys() - {DEFAULT_DEVICE}) > 1:
@@ -116,8 +125,9 @@ class _Mapper:
         for producer in node.all_input_nodes:
             if producer.name in self.lanes:
                 self.lanes[node.name] = self.lanes[producer.name]
-                self.gaps[node.name] = self.gaps[producer.name]
-                self.timed[node.name] = self.timed[producer.name]
+                self.gaps[node.name] = self.gaps.get(producer.name, 1)
+                if producer.name in self.timed:
+                    self.timed[node.name] = self.timed[producer.name]
                 break
         source = next(iter(self.graph.sources(node).values()), None)
         moves = bool(self.graph.meta_of(node).common.results.tensors) and node.op != "output"
@@ -146,7 +156,8 @@ class _Mapper:
                 expected="one of: " + ", ".join(o.name for o in self.graph.catalogue if o.hardware and o.mase_type),
                 remedy="replace it in the model, or compile only the part of the model before or after it",
             )
-        asked = asked_of(node, op.hardware, self.graph.meta_of(node).module, self.args)
+        twins = [self.graph.meta_of(twin).module for twin in self.twins.get(node, (node,))]
+        asked = asked_of(node, op.hardware, twins, self.args)
         hardware = self._facets(node, op.hardware)
         most = lane_dims(self._asked(node, "max_parallelism"), "max_parallelism")[0]
         formats = {name: _format(node, name, tensor) for name, tensor in tensors.items()}
@@ -250,7 +261,8 @@ class _Mapper:
     def _interface(self, node: fx.Node, hardware: Hardware, ports: Sequence[Stream]) -> dict[str, dict[str, Any]]:
         """What feeds parameters, with those turned that the metadata of the node asks to turn."""
         meta = self.graph.meta_of(node)
-        found, streams = interface(node, meta.common.args, hardware, ports, self.args), {p.name: p for p in ports}
+        sets, streams = len(self.twins.get(node, (node,))), {p.name: p for p in ports}
+        found = interface(node, meta.common.args, hardware, ports, self.args, sets)
         for name, entry in (meta.hardware.asked("interface") or {}).items():
             if not entry.get("transpose"):
                 continue

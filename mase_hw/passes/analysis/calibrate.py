@@ -33,6 +33,8 @@ from mase_hw.user_code import user_code
 CALIBRATE_PASS = "calibrate_analysis_pass"
 CALIBRATED = "calibrated"
 """Key beside ``stat`` of what a format is chosen from."""
+UNITED = "united"
+"""Key in it that says that it is of several tensors, which are to have one format."""
 
 
 class CalibrateOptions(PassArgs):

@@ -121,6 +121,12 @@ class HardwareArgs(BaseModel):
         description="sets of parameters that ``ram`` holds: with 2 one is loaded while frames are computed with the "
         "other, and takes effect between two frames; with 1 frames wait while it is loaded",
     )
+    shared: list[str] = Field(
+        default_factory=list,
+        examples=[["encoder.layer"]],
+        description="modules whose children are equal blocks, one after the other, such as the layers of a "
+        "transformer: they share the hardware of one, through which every frame passes once per block",
+    )
     block_cost: PositiveInt | None = Field(
         default=None,
         examples=[235],

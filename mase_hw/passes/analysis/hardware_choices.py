@@ -21,29 +21,44 @@ STORAGE = {"lut": "LUT", "block": "BRAM"}
 """What MASE's metadata calls the places of memories."""
 
 
-def asked_of(node: fx.Node, hardware: Hardware, module: nn.Module | None, args: HardwareArgs) -> dict[str, Any]:
-    """What a request says of implementations and orders: what is asked for, for which family, what the weights are."""
+def asked_of(
+    node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | None], args: HardwareArgs
+) -> dict[str, Any]:
+    """What a request says of implementations and orders: what is asked for, for which family, what the weights are.
+
+    Args:
+        node: The node.
+        hardware: Its facets.
+        modules: Of all nodes that share its hardware.
+        args: What was configured.
+    """
     asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
     if not hardware.implementations or not (asked or order or args.family or args.fast_clock):
         return {}
     narrow = False
+    module = modules[0]
     if asked == UNROLLED and isinstance(module, Quantized):
         parameters = {name: module.mantissa(name) for name in module.parameter_names}
         levels = args.adder_levels.get(node.name, ADDER_LEVELS)
         return {"parameters": parameters, "levels": levels, "solver": args.constant_solver}
     if isinstance(module, Quantized) and "weight" in module.parameter_names:
         lowest = module.arithmetic.formats["weight"].min_mantissa
-        narrow = bool((module.mantissa("weight") > lowest).all())
+        narrow = all(bool((m.mantissa("weight") > lowest).all()) for m in modules if isinstance(m, Quantized))
     return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order, "fast": args.fast_clock}
 
 
 def interface(
-    node: fx.Node, arguments: Mapping[str, Any], hardware: Hardware, ports: Sequence[Stream], args: HardwareArgs
+    node: fx.Node,
+    arguments: Mapping[str, Any],
+    hardware: Hardware,
+    ports: Sequence[Stream],
+    args: HardwareArgs,
+    sets: int = 1,
 ) -> dict[str, dict[str, Any]]:
     """What feeds every argument that is not an activation, as MASE lists it.
 
     Where a family is configured, or a place for the memory, ``registers`` says how many lie behind the memory. What is
-    loaded while the design runs has ``banks``.
+    loaded while the design runs has ``banks``. A memory has so many ``sets`` of parameters.
 
     Raises:
         UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module.
@@ -64,7 +79,7 @@ def interface(
         chooses = bool(args.family) and family.behind > 0
         if name in streams and (asked or chooses):
             port = streams[name]
-            place = asked or family.place(port.beats, port.bits, args.block_cost, entry.get("banks", 0))
+            place = asked or family.place(sets * port.beats, port.bits, args.block_cost, entry.get("banks", 0))
             if place == "ultra":
                 raise _no_contents(f"{node.name}.{name}", args.family, family)
             bare = 0 if place == "lut" else family.behind

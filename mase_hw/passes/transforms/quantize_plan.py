@@ -18,7 +18,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.numerics import carrier, magnitude
 from mase_hw.ops._binary import covering_both
-from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.analysis.calibrate import CALIBRATED, UNITED
 from mase_hw.passes.transforms import sign_weights as signs
 from mase_hw.passes.transforms.integers.around import (
     OWN_GUARD,
@@ -164,6 +164,8 @@ class Planner:
             formats["data_out_0"], (step,) = steps_out(behind), steps_of(behind)
         for name in parameters:
             ends = ends_of(parameters[name]) if op.derive is not None or step is not None else None
+            if ends is not None and (seen := self._observed(node, name)) and seen.get(UNITED):
+                ends = min(ends[0], seen["min"]), max(ends[1], seen["max"])
             if step is not None and ends is not None:
                 ends = ends[0] / float(step), ends[1] / float(step)
             limit = op.finest(name, formats) if op.finest is not None else None
@@ -202,7 +204,9 @@ class Planner:
         elif op.inner is None:
             formats["data_out_0"], reasons["data_out_0"] = self._output_format(node, op, config, specific, formats)
         bias, finest = parameters.get("bias"), formats["data_out_0"].frac_width
-        if bias is not None and config.of("bias")[1] is None and formats["bias"].frac_width < finest and not bias.any():
+        seen = self._observed(node, "bias") or {}
+        zeros = bias is not None and not bias.any() and not (seen.get("min") or seen.get("max"))
+        if zeros and config.of("bias")[1] is None and formats["bias"].frac_width < finest:
             limit = op.finest("bias", formats) if op.finest is not None else None
             if limit is None or limit >= finest:
                 formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)

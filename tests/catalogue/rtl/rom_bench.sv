@@ -2,8 +2,11 @@
 //
 // rom_bench: rom_source joined with a stream of tokens; each token takes one beat of mem/rom.mem.
 module rom_bench #(
-    parameter int WIDTH = 8,
-    parameter int DEPTH = 1
+    parameter int WIDTH     = 8,
+    parameter int DEPTH     = 1,
+    parameter int REGISTERS = 2,
+    parameter int SETS      = 1,
+    parameter int REPEATS   = 1
 ) (
     input  logic                        clk,
     input  logic                        rst,
@@ -20,9 +23,12 @@ module rom_bench #(
   logic             word_ready;
 
   rom_source #(
-      .WIDTH   (WIDTH),
-      .DEPTH   (DEPTH),
-      .MEM_FILE("mem/rom.mem")
+      .WIDTH    (WIDTH),
+      .DEPTH    (DEPTH),
+      .MEM_FILE ("mem/rom.mem"),
+      .REGISTERS(REGISTERS),
+      .SETS     (SETS),
+      .REPEATS  (REPEATS)
   ) u_rom (
       .clk      (clk),
       .rst      (rst),
