@@ -54,14 +54,27 @@ def _limit(module: str, name: str, least: int, most: int | None) -> str:
         condition, refused, taken = f"{name} < {least} || {name} > {most}", [least - 1, most + 1], [least, most]
         said = f"{least} {'or' if most == least + 1 else 'to'} {most}"
     sets = [f"{name}={value}" for value in refused] + [f"takes {name}={value}" for value in taken]
-    lines = [f"if ({condition}) begin : g_bad_{name.lower()}"]
-    if len(lines[0]) > _COLUMNS:
-        lines = lines[0].replace(" begin", "\nbegin").splitlines()
-    lines += [f"  // {line}" for line in textwrap.wrap(f"Refuses {'; '.join(sets)}", _COLUMNS - len("  // "))]
-    message = f'"{module}: {name} must be {said}, got %0d"'
-    whole, inner = f"  $fatal(1, {message}, {name});", f"      1, {message}, {name}"
+    message = f"{module}: {name} must be {said}, got %0d"
+    return refuse(f"bad_{name.lower()}", condition, "; ".join(sets), message, name)
+
+
+def refuse(label: str, condition: str, refused: str, message: str, *values: str) -> str:
+    """A check of parameters that stops elaboration.
+
+    Args:
+        label: Of its block, without ``g_``.
+        condition: What no design can have.
+        refused: Parameters that it refuses while the others have their defaults, and that it just ``takes``; the
+            tests of the checks read them.
+        message: With a ``%0d`` or ``%s`` for each value.
+        values: What the message names.
+    """
+    lines = textwrap.wrap(f"if ({condition}) begin : g_{label}", _COLUMNS, subsequent_indent="    ")
+    lines += [f"  // {line}" for line in textwrap.wrap(f"Refuses {refused}", _COLUMNS - len("  // "))]
+    given = ["1", f'"{message}"', *values]
+    whole, inner = f"  $fatal({', '.join(given)});", f"      {', '.join(given)}"
     if len(whole) > _COLUMNS:
-        parts = [inner] if len(inner) <= _COLUMNS else ["      1,", f"      {message},", f"      {name}"]
+        parts = [inner] if len(inner) <= _COLUMNS else ",\n".join(f"      {each}" for each in given).splitlines()
         whole = "\n".join(["  $fatal(", *parts, "  );"])
     return "\n".join([*lines, whole, "end"])
 

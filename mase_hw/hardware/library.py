@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.hardware.headers import Header, instance, limits, streams
+from mase_hw.hardware.headers import Header, instance, limits, refuse, streams
 from mase_hw.hardware.params import Params
 from mase_hw.host.resources import rtl_root
 
@@ -31,7 +31,7 @@ _INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|\w+\s*(?:\[[^\]]*\]\s*)?\()", re.
 _OWN_LINE = re.compile(r"^( +)\{\{ (.+?) \}\}", re.MULTILINE | re.DOTALL)
 """An expression that begins a line of a template: all its lines are indented like the first."""
 
-_OF_A_MODULE = re.compile(r"= record\(|\b(?:limits|streams|instance|rtl\.\w+)\(")
+_OF_A_MODULE = re.compile(r"= record\(|\b(?:limits|streams|instance|refuse|rtl\.\w+)\(")
 
 
 def environment() -> jinja2.Environment:
@@ -98,7 +98,8 @@ def _rendered(path: Path, _: int) -> bytes:
     template, module = template_of(path), path.stem
     jinja = environment()
     try:
-        known: dict[str, object] = {"module": module, "limits": functools.partial(limits, module), "streams": streams}
+        known: dict[str, object] = {"module": module, "limits": functools.partial(limits, module)}
+        known |= {"streams": streams, "refuse": refuse}
         known["instance"] = _instance
         known["rtl"] = jinja.get_template(MACROS).make_module(known)
         known["record"] = functools.partial(_header, template=str(template))

@@ -134,6 +134,31 @@ def test_an_instance_connects_what_has_the_same_name(tmp_path: Path) -> None:
     assert source(tmp_path / "scale.sv") == CONNECTED
 
 
+REFUSED = """\
+if (DEPTH < LONG_NAME_OF_A_PARAMETER + ANOTHER_LONG_NAME_OF_A_PARAMETER && DEPTH != 0 && WIDTH !=
+    0) begin : g_bad_depth
+  // Refuses DEPTH=1; takes DEPTH=0
+  $fatal(
+      1,
+      "scale: DEPTH %0d is less than LONG_NAME_OF_A_PARAMETER %0d and WIDTH is %0d, not 0",
+      DEPTH,
+      LONG_NAME_OF_A_PARAMETER,
+      WIDTH
+  );
+end
+"""
+
+
+def test_a_check_of_parameters(tmp_path: Path) -> None:
+    """Lines of at most 100 columns, in a module whose indentation is 2."""
+    condition = "DEPTH < LONG_NAME_OF_A_PARAMETER + ANOTHER_LONG_NAME_OF_A_PARAMETER && DEPTH != 0 && WIDTH != 0"
+    message = "scale: DEPTH %0d is less than LONG_NAME_OF_A_PARAMETER %0d and WIDTH is %0d, not 0"
+    values = '"DEPTH", "LONG_NAME_OF_A_PARAMETER", "WIDTH"'
+    call = f'{{{{ refuse("bad_depth", "{condition}", "DEPTH=1; takes DEPTH=0", "{message}", {values}) }}}}\n'
+    (tmp_path / "scale.sv.j2").write_text(call, encoding="utf-8")
+    assert source(tmp_path / "scale.sv") == REFUSED
+
+
 def test_a_file_is_what_it_is(tmp_path: Path) -> None:
     """Byte for byte, whatever it is written in."""
     (tmp_path / "theirs.sv").write_bytes(b"module theirs;\r\n// {{ \xe9\r\nendmodule\r\n")
