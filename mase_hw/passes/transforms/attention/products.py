@@ -79,7 +79,7 @@ def product_of(graph: MaseGraph, node: fx.Node) -> Product | None:
 
     def whole(size: Sequence[int]) -> Callable[[Tensor], Tensor]:
         own = len(size) == len(e.shape) and size[0] == lead[0]
-        return lambda x: x.expand(len(x) if own else lead[0], *lead[1:], *size[-2:])
+        return lambda x: x.expand(-1 if own else lead[0], *lead[1:], *size[-2:])
 
     sizes = (e.shape[-2], shapes[0][-1], e.shape[-1])
     return Product(a, b, lead, sizes, whole(shapes[0]), whole(shapes[1]), lambda x: x)
