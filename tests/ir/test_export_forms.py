@@ -107,6 +107,25 @@ FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         TOKENS,
     ),
+    "pooling by a learned query": (
+        lambda: Lines(
+            lambda self, x: self.a(self.q.repeat(len(x), 1, 1), x, x)[0][:, 0],
+            a=nn.MultiheadAttention(8, 2, batch_first=True),
+            q=torch.randn(1, 1, 8),
+        ),
+        TOKENS,
+    ),
+    "a bias of each head": (
+        lambda: Lines(
+            lambda self, x: torch.baddbmm(
+                self.b.repeat(len(x), 1, 1),
+                *(x.view(-1, 5, 2, 4).transpose(1, 2).reshape(-1, *size) for size in ((5, 4), (4, 5))),
+                beta=0.5,
+            ).view(len(x), 2, 5, 5),
+            b=torch.randn(2, 1, 5),
+        ),
+        TOKENS,
+    ),
     "weight norm": (lambda: parametrizations.weight_norm(nn.Linear(12, 4)), (12,)),
     "input in place": (lambda: Lines(in_place), (12,)),
     "rows added": (

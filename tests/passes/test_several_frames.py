@@ -67,11 +67,36 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_batch_is_computed_frame_by_frame(name: str) -> None:
-    graph, _ = init_metadata_analysis_pass(MaseGraph(Lines(CASES[name]), example=[torch.randn(1, 6, 4, 4)]))
-    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(1, 6, 4, 4)}})
+class Attention(nn.Module):
+    """Attention of PyTorch, which computes with the tokens in front of the frames, by data or by a learned query."""
+
+    def __init__(self, learned: bool) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.query = nn.Parameter(torch.randn(1, 1, 16)) if learned else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(2)
+        found: Tensor = self.attention(x if self.query is None else self.query.repeat(len(x), 1, 1), x, x)[0]
+        return found
+
+
+def check(model: nn.Module, exported: bool) -> None:
+    example = torch.randn(1, 6, 4, 4)
+    graph = MaseGraph(torch.export.export(model, (example,))) if exported else MaseGraph(model, example=[example])
+    graph, _ = init_metadata_analysis_pass(graph)
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": example}})
     for step in PASSES:
         graph, _ = step(graph)
     x = torch.randn(3, 6, 4, 4)
-    torch.testing.assert_close(graph.model(x), CASES[name](x))
+    torch.testing.assert_close(graph.model(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_is_computed_frame_by_frame(name: str) -> None:
+    check(Lines(CASES[name]), exported=False)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_attention_of_an_exported_program(learned: bool) -> None:
+    check(Attention(learned).eval(), exported=True)

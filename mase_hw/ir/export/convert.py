@@ -75,7 +75,7 @@ def _inputs(program: ExportedProgram) -> list[Any]:
     return [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
 
 
-BESIDE_HEADS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.where, torch.baddbmm})
+BESIDE_HEADS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.where, torch.bmm, torch.baddbmm})
 """Functions of data and stored tensors that are computed head by head."""
 
 
@@ -98,6 +98,8 @@ class ProgramImport:
         """Results for two frames, on the meta device, by node of the graph."""
         self.outside: dict[fx.Node, int] = {}
         """Elements outside of the frames in the dimension that has both."""
+        self.front: dict[fx.Node, int] = {}
+        """Dimensions in front of the frames that a reshape took away."""
         self.data: set[fx.Node] = set()
         """Nodes of the graph that depend on data."""
         self.problems: list[tuple[str, str, str]] = []
@@ -319,6 +321,8 @@ class ProgramImport:
         if data:
             self.data.add(made)
             self.outside[made] = max(self.outside.get(n, 1) for n in inputs)
+            turns = target in ("permute", "transpose", torch.permute, torch.transpose)
+            self.front[made] = 0 if turns else max(self.front.get(n, 0) for n in inputs)
         return made
 
     def _beside_heads(self, node: fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> fx.Node | None:
@@ -333,13 +337,17 @@ class ProgramImport:
             ]
             return self.emit(("call_function", torch.add, tuple(parts), {}), node)
         folded = [x for x in args if isinstance(x, fx.Node) and x in self.data]
-        twos = [self.two.get(x) for x in folded]
-        if any(not isinstance(two, Tensor) or two.shape != (2 * shape[0], *shape[1:]) for two in twos):
+        twos = {x: self.two.get(x) for x in folded}
+        if any(not isinstance(v, Tensor) or v.dim() != len(shape) or len(v) != 2 * shape[0] for v in twos.values()):
             return None
         apart = [
-            self.emit(("call_function", torch.reshape, (x, (-1, *shape)), {}), node) if x in folded else x for x in args
+            self.emit(("call_function", torch.reshape, (x, (-1, shape[0], *twos[x].shape[1:])), {}), node)
+            if x in folded
+            else x
+            for x in args
         ]
-        made = self.emit(("call_function", target, tuple(apart), kwargs), node)
+        function = torch.matmul if target is torch.bmm else target
+        made = self.emit(("call_function", function, tuple(apart), kwargs), node)
         return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node)
 
     def _layer(self, target: Any, args: Any, node: fx.Node) -> str | None:
@@ -391,10 +399,11 @@ class ProgramImport:
         if name == "unsqueeze":
             return self.emit(("call_function", torch.unsqueeze, (x, node.args[1]), {}), node)
         where = frames.dimension(given, self.two[x]) if isinstance(self.two.get(x), Tensor) else None
-        found = None if where is None else frames.reshaped(math.prod(given[:where]) * self.outside.get(x, 1), shape)
+        front, before = where or self.front.get(x, 0), math.prod(given[:where]) * self.outside.get(x, 1)
+        found = None if where is None else frames.reshaped(before, shape, front)
         target, outside = found or (shape, 1)
         made = self.emit(("call_function", torch.reshape, (x, target), {}), node)
-        self.outside[made] = outside
+        self.outside[made], self.front[made] = outside, front
         return made
 
     def _indexed(self, node: fx.Node, source: fx.Node) -> fx.Node | None:

@@ -20,17 +20,18 @@ def dimension(one: Sequence[int], two: Tensor) -> int | None:
     return grown[0] if len(grown) == 1 and two.shape[grown[0]] == 2 * one[grown[0]] else None
 
 
-def reshaped(before: int, target: Sequence[int]) -> tuple[tuple[int, ...], int] | None:
+def reshaped(before: int, target: Sequence[int], front: int = 0) -> tuple[tuple[int, ...], int] | None:
     """The target of a reshape for any number of frames: -1 where they go; None if they do not go into one dimension.
 
     Args:
         before: Elements of the frames' dimension that lie outside of them, times the sizes in front of it.
         target: Shape of the result for one frame.
+        front: Dimensions in front of the frames before, which say where they go among several of size 1.
 
     Returns:
         The shape, and how many elements of the frames' dimension lie outside of them now.
     """
-    for index in range(len(target)):
+    for index in (front, *range(len(target))) if target[front : front + 1] == (1,) else range(len(target)):
         if math.prod(target[:index]) == before:
             if index and index == len(target) - 1 and target[index] > 1:
                 # Not among the features, over which layers sum: (tokens, frames, heads, size) -> (tokens frames, all).

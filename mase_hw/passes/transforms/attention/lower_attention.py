@@ -297,7 +297,7 @@ def _as(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _viewed(size: tuple[int, int, int, int]) -> Callable[[Tensor], Tensor]:
-    return lambda x: x.reshape(size)
+    return lambda x: x.reshape(-1, *size[1:])
 
 
 def _mask_view(

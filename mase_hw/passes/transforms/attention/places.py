@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -75,8 +75,43 @@ def sources_of(
         except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
             continue  # the graph ran, so it is only that this reads other data
         found = _token_major(base, index, size) or _head_major(base, index, size)
+        found = None if found is None else _of_frames(graph, node, found, view, numbers, shape)
         if found is not None:
             yield found
+
+
+def _of_frames(
+    graph: MaseGraph, node: fx.Node, source: Source, view: Make, one: Tensor, shape: tuple[int, int, int, int]
+) -> Source | None:
+    """The same for any number of frames, whichever dimension they are in; None if it holds for one alone."""
+    ran = False
+    for dim, size in enumerate(one.shape):
+        two = torch.cat([one, one + one.numel()], dim)
+        try:
+            with torch.no_grad():
+                wanted = view(_run(graph, node, source.node, two)).expand(2 * shape[0], *shape[1:])
+                ran = True
+                front = _in_front(dim, size, one.dim())
+                found = source.make(front(two)).transpose(1, 2)
+        except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
+            continue  # it is not the dimension of the frames, or calls in between fix how many there are
+        if torch.equal(found.repeat_interleave(shape[1] // source.groups, 1), wanted):
+            make = source.make
+            return replace(source, make=lambda x: make(front(x))) if dim else source  # noqa: B023 - it returns
+    return None if ran else source
+
+
+def _in_front(dim: int, size: int, rank: int) -> Make:
+    """Frames, which lie outside of other elements of a dimension, as dimension 0."""
+    order = [dim, *(d for d in range(rank) if d != dim)]
+
+    def run(x: Tensor) -> Tensor:
+        if size == 1:
+            return x.permute(order)
+        apart = x.reshape(*x.shape[:dim], -1, size, *x.shape[dim + 1 :])
+        return apart.permute([dim, *(d for d in range(rank + 1) if d != dim)])
+
+    return run
 
 
 def unmoved(graph: MaseGraph, node: fx.Node) -> fx.Node:

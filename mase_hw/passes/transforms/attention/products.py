@@ -78,7 +78,8 @@ def product_of(graph: MaseGraph, node: fx.Node) -> Product | None:
         return None
 
     def whole(size: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        return lambda x: x.expand(*lead, *size[-2:])
+        own = len(size) == len(e.shape) and size[0] == lead[0]
+        return lambda x: x.expand(-1 if own else lead[0], *lead[1:], *size[-2:])
 
     sizes = (e.shape[-2], shapes[0][-1], e.shape[-1])
     return Product(a, b, lead, sizes, whole(shapes[0]), whole(shapes[1]), lambda x: x)
@@ -169,7 +170,7 @@ def _form(graph: MaseGraph, product: Product) -> _Form | None:
     def as_heads(view: Callable[[Tensor], Tensor], turned: bool = False) -> Callable[[Tensor], Tensor]:
         def run(x: Tensor) -> Tensor:
             x = view(x)
-            x = x.reshape(batch, heads, *x.shape[-2:])
+            x = x.reshape(-1, heads, *x.shape[-2:])
             return x.transpose(-1, -2) if turned else x
 
         return run
