@@ -170,7 +170,9 @@ class Lines(nn.Module):
 
 LINES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "squeezed sum": (lambda: Lines(lambda self, x: F.adaptive_avg_pool2d(x, 1).squeeze() + x.amax((2, 3))), (4, 5, 5)),
-    "squeezed norm": (lambda: Lines(lambda self, x: self.norm(x.mean((2, 3)).squeeze()), norm=nn.LayerNorm(4)), (4, 5, 5)),
+    "squeezed norm": (
+        lambda: Lines(lambda self, x: self.norm(x.mean((2, 3)).squeeze()), norm=nn.LayerNorm(4)), (4, 5, 5)
+    ),
     "squeezed gate": (lambda: Lines(lambda self, x: x * x.mean((2, 3)).squeeze()[..., None, None]), (4, 5, 5)),
     "einsum of three": (lambda: Lines(lambda self, x: torch.einsum("nld,nmd,nl->nlm", x, x * 2, x.sum(-1))), (5, 3)),
     "stored sequence": (
