@@ -161,7 +161,7 @@ def in_front(x: Tensor) -> dict[str, Any]:
         "mean": torch.stack([x, x * 2, x * 3]).mean(0),
         "largest": torch.stack([x, -x], dim=0).abs().amax(dim=0),
         "turned": x.permute(1, 0, 2).sum(0),
-        "joined": torch.cat([x[None], x[None] * 2]).sum(0),
+        "joined": torch.cat([x[None], (x * 2)[None]]).sum(0),
         "least_length": F.normalize(x, dim=-1, eps=1.0),
         "sum_of_sizes": F.normalize(x, p=1, dim=1),
         "largest_size": F.normalize(x, p=float("inf"), dim=-1),
