@@ -3,8 +3,6 @@
 It is for any number of frames. A file says the shapes of one frame. Beside those, everything is computed for two frames
 on the meta device, so that what mixes frames is refused, and a reshape leaves the dimension of the frames open.
 
-Formats of fixed point in which numbers and sums are exact.
-
 What an importer cannot take, collected, so that one error names all of it.
 
 Where inputs of the model are quantised.
@@ -17,11 +15,11 @@ import keyword
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
@@ -98,6 +96,10 @@ class Codes:
 
     step: Tensor
     zero: int = 0
+
+
+_FAILED = (Refused, RuntimeError, ValueError, IndexError, TypeError)
+"""What a call says of shapes that it cannot take."""
 
 
 class Writer:
@@ -196,7 +198,43 @@ class Writer:
                 return like(given[0].shape[0])
             return _on_meta(module, pytree.tree_unflatten(list(given), spec))
 
-        return self._made(self.graph.call_module(path, (x, *more)), leaves, run)
+        try:
+            return self._made(self.graph.call_module(path, (x, *more)), leaves, run)
+        except _FAILED:
+            (x, *more), single = self._frames_apart((x, *more), run, leaves)
+            found = self.layer(module, x, *more, like=like)
+            return self.reshape(found, single)
+
+    def _frames_apart(self, values: Any, run: Callable[[Sequence[Any]], Any], leaves: Sequence[Any]) -> tuple[Any, Any]:
+        """Arguments of a call that cannot be for two frames, with the frames in a dimension of their own.
+
+        Args:
+            values: The arguments; one that has lost that dimension, as by ``Squeeze``, gets it back in front.
+            run: The call.
+            leaves: What it is given.
+
+        Returns:
+            The arguments, and the shape of the result for one frame.
+
+        Raises:
+            Exception: The one that is handled, if no argument has lost it.
+        """
+        error = sys.exception()
+        assert error is not None
+        self.graph.erase_node(next(reversed(self.graph.nodes)))
+
+        def lost(value: Any) -> bool:
+            if not isinstance(value, fx.Node) or self.frames_dim(value) != 0 or self._outside.get(value, 1) != 1:
+                return False
+            return self.shape(value)[0] != 1
+
+        if not any(map(lost, leaves)):
+            raise error
+        with torch.no_grad():
+            one = run([self._one[v] if isinstance(v, fx.Node) else v for v in leaves])
+        if not isinstance(one, Tensor):
+            raise error
+        return pytree.tree_map(lambda v: self.reshape(v, (1, *self.shape(v))) if lost(v) else v, values), one.shape
 
     def computed(self, module: nn.Module, inputs: Sequence[fx.Node], shape: Sequence[int]) -> fx.Node:
         """A module on several tensors whose result has a known shape for one frame, the frames' dimension first."""
@@ -329,7 +367,11 @@ class Writer:
             inner, named = pytree.tree_unflatten(list(values), spec)
             return run(*inner, **named)
 
-        return self._made(made, nodes, again)
+        try:
+            return self._made(made, nodes, again)
+        except _FAILED:
+            (args, kwargs), single = self._frames_apart((args, kwargs), again, nodes)
+            return self.reshape(self._emit(kind, target, args, kwargs), single)
 
     def _made(self, made: fx.Node, leaves: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> fx.Node:
         """Compute the shapes of a node's result for one frame and for two."""
@@ -417,46 +459,6 @@ def _small(result: Any) -> None:
     for value in pytree.tree_leaves(result):
         if isinstance(value, Tensor) and value.numel() > MOST_ELEMENTS:
             raise Refused(f"a result of the shape {list(value.shape)}, which no hardware holds")
-
-
-def covering(a: FixedFormat, b: FixedFormat, difference: bool) -> FixedFormat:
-    """The format that holds every sum, or difference, of two formats."""
-    frac = max(a.frac_width, b.frac_width)
-    low_a, high_a = (v << (frac - a.frac_width) for v in (a.min_mantissa, a.max_mantissa))
-    low_b, high_b = (v << (frac - b.frac_width) for v in (b.min_mantissa, b.max_mantissa))
-    low, high = (low_a - high_b, high_a - low_b) if difference else (low_a + low_b, high_a + high_b)
-    signed = low < 0
-    width = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
-    return FixedFormat(max(width, 1), frac, signed)
-
-
-def exact_format(value: Tensor) -> FixedFormat:
-    """The narrowest signed format that holds every number of a tensor exactly.
-
-    Raises:
-        Refused: If a number is not finite.
-    """
-    numbers = value.detach().double().numpy().reshape(-1)
-    if not np.isfinite(numbers).all():
-        raise Refused("a stored number is not finite")
-    numbers = numbers[numbers != 0]
-    if not numbers.size:
-        return FixedFormat(2, 0)
-    mantissas, exponents = np.frexp(numbers)
-    whole = np.ldexp(mantissas, 53).astype(np.int64)
-    zeros = np.log2((whole & -whole).astype(np.float64)).astype(np.int64)
-    frac = int((53 - exponents - zeros).max())
-    low, high = (int(v) for v in (math.ldexp(numbers.min(), frac), math.ldexp(numbers.max(), frac)))
-    width = max(high.bit_length() if high > 0 else 0, (-low - 1).bit_length() if low < 0 else 0) + 1
-    return FixedFormat(max(width, 2), frac)
-
-
-def holds(fmt: FixedFormat, other: FixedFormat) -> bool:
-    """Whether every number of a format is one of another; of ``other`` only the range of its width is known."""
-    shift = fmt.frac_width - other.frac_width
-    if shift < 0:
-        return False
-    return fmt.width - fmt.signed >= other.width - other.signed + shift
 
 
 ON_HOST = "leave it to the host: ask for a partition (import_model(file, host=True), compile --partition)"

@@ -92,6 +92,10 @@ def joined(x: Tensor) -> dict[str, Any]:
         "vstack": torch.vstack([x[0], x[0] * 2]).unsqueeze(0),
         "dstack": torch.dstack([x, x * 2, x * 3]),
         "columns": torch.column_stack([row, row * 2]),
+        "like_it": torch.cat([x, torch.zeros_like(x[:, :1]), torch.full_like(x[:, :1], 0.5)], 1),
+        "of_nothing": torch.max(torch.zeros_like(x), x),
+        "halves": x.half().float() * 3,
+        "of_data": x.view(x.data.size(0), -1) * 2,
     }
 
 
@@ -157,6 +161,7 @@ def in_front(x: Tensor) -> dict[str, Any]:
         "mean": torch.stack([x, x * 2, x * 3]).mean(0),
         "largest": torch.stack([x, -x], dim=0).abs().amax(dim=0),
         "turned": x.permute(1, 0, 2).sum(0),
+        "joined": torch.cat([x[None], (x * 2)[None]]).sum(0),
         "least_length": F.normalize(x, dim=-1, eps=1.0),
         "sum_of_sizes": F.normalize(x, p=1, dim=1),
         "largest_size": F.normalize(x, p=float("inf"), dim=-1),
@@ -192,6 +197,7 @@ ADDED = torch.zeros(4).masked_fill(torch.tensor([False, True, False, False]), -1
 def masked(x: Tensor) -> dict[str, Any]:
     """A number far below all others in front of what only asks for the largest, or for what is not far below."""
     other = x > 0.5
+    bits = (x[:, 0] >= x[:, 0].mean(-1, keepdim=True)).float()
     return {
         "filled": x.masked_fill(~KEEP, FAR).amax(-1),
         "infinite": x.masked_fill(~KEEP, float("-inf")).max(-1).values,
@@ -210,6 +216,10 @@ def masked(x: Tensor) -> dict[str, Any]:
         "scaled": (x.masked_fill(other, FAR) / 8).softmax(-1),
         "scaled_twice": ((x + ADDED[:, None]).neg() * -0.25 / 2).softmax(1),
         "scaled_and_rounded": torch.div(x.masked_fill(other, FAR), 0.25, rounding_mode="floor").amax(-1),
+        "bits": (x + (1 - bits)[:, None] * FAR).softmax(-1),
+        "bits_of_views": (x + ((1.0 - bits) * FAR).unsqueeze(1)).softmax(-1),
+        "bits_less_one": (x + (bits - 1).view(-1, 1, 6) * -FAR).softmax(-1),
+        "bits_of_largest": (x + (1 - bits)[:, None] * FAR).amax(-1),
         "back": torch.where(KEEP, torch.relu(x.masked_fill(~KEEP, FAR)), 0.25),
     }
 

@@ -154,6 +154,53 @@ def test_a_sum_behind_a_product_is_the_bias() -> None:
     assert len(layers) == 4 and all(layer.bias is not None for layer in layers)
 
 
+class Lines(nn.Module):
+    """A model of one line."""
+
+    def __init__(self, line: Callable[..., Tensor], **parts: nn.Module) -> None:
+        super().__init__()
+        self.line = line
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.rows = nn.Parameter(torch.randn(1, 4, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.line(self, x)
+
+
+LINES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "squeezed sum": (lambda: Lines(lambda self, x: F.adaptive_avg_pool2d(x, 1).squeeze() + x.amax((2, 3))), (4, 5, 5)),
+    "squeezed norm": (
+        lambda: Lines(lambda self, x: self.norm(x.mean((2, 3)).squeeze()), norm=nn.LayerNorm(4)), (4, 5, 5)
+    ),
+    "squeezed gate": (lambda: Lines(lambda self, x: x * x.mean((2, 3)).squeeze()[..., None, None]), (4, 5, 5)),
+    "einsum of three": (lambda: Lines(lambda self, x: torch.einsum("nld,nmd,nl->nlm", x, x * 2, x.sum(-1))), (5, 3)),
+    "stored sequence": (
+        lambda: Lines(lambda self, x: self.rnn(self.rows.expand(x.shape[0], -1, -1), x[None])[0],
+                      rnn=nn.GRU(3, 5, batch_first=True)),
+        (5,),
+    ),
+    "stored sequence and two states": (
+        lambda: Lines(lambda self, x: self.rnn(self.rows.expand(x.shape[0], -1, -1), (x[None], x.tanh()[None]))[0],
+                      rnn=nn.LSTM(3, 5, batch_first=True)),
+        (5,),
+    ),
+    "sequence of no data": (
+        lambda: Lines(lambda self, x: self.rnn(self.rows)[0][:, -1] + x, rnn=nn.GRU(3, 5, batch_first=True)), (5,)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_frames_of_a_batch_are_those_of_a_file_for_one(name: str) -> None:
+    torch.manual_seed(7)
+    make, shape = LINES[name]
+    network, x = make().eval(), torch.randn(3, *shape)
+    with torch.no_grad():
+        found = mase_hw.import_model(exported(network, x[:1])).model(x)
+        torch.testing.assert_close(found, torch.cat([network(frame) for frame in x.split(1)]), rtol=1e-4, atol=1e-5)
+
+
 def test_layers_have_the_names_of_the_file() -> None:
     model, _ = made("residual")
     graph = mase_hw.import_model(model)

@@ -69,6 +69,8 @@ OLD: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...]]] = {
     "resize_linear": (lambda v: one("Resize", IMAGE, v, {"s": np.float32([1, 1, 2, 2])}, mode="linear"), IMAGE, (10,)),
     "softmax": (lambda v: one("Softmax", IMAGE, v, axis=2), IMAGE, (7, 11, 12)),
     "softmax_default": (lambda v: one("Softmax", ROWS, v), ROWS, (8, 12)),
+    "hardmax": (lambda v: one("Hardmax", ROWS, v), ROWS, (8, 12, 13)),
+    "hardmax_axis": (lambda v: one("Hardmax", IMAGE, v, axis=2), IMAGE, (11, 13)),
     "log_softmax": (lambda v: one("LogSoftmax", ROWS, v), ROWS, (8, 12)),
     "batch_norm": (
         lambda v: one("BatchNormalization", IMAGE, v,

@@ -41,6 +41,10 @@ def in_place(self: Any, x: Tensor) -> Tensor:
     return x * 2
 
 
+def pooled(x: Tensor) -> Tensor:
+    return F.adaptive_avg_pool2d(x, 1).squeeze()
+
+
 def begun(self: Any, x: Tensor) -> Any:
     return self.layer(x, self.first.expand(-1, x.shape[0], -1))[0]
 
@@ -70,10 +74,23 @@ RECURRENT: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "lstm cell": (lambda: Lines(steps, cell=nn.LSTMCell(8, 5)), TOKENS),
     "rnn cell": (lambda: Lines(steps, cell=nn.RNNCell(8, 5, nonlinearity="relu")), TOKENS),
 }
-ALONE = frozenset({"rows scattered", "elements scattered", "elements of another", "sums of elements"})
-"""Those that write the first frame of a batch alone; the graph does so in every frame."""
+SQUEEZED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    f"squeezed {name}": (lambda line=line: Lines(line, fc=nn.Linear(4, 3), norm=nn.LayerNorm(4)), IMAGE)  # type: ignore[misc]
+    for name, line in {
+        "sum": lambda self, x: pooled(x) + x.amax((2, 3)),
+        "layer": lambda self, x: self.fc(pooled(x)),
+        "norm": lambda self, x: self.norm(pooled(x)),
+        "softmax": lambda self, x: pooled(x).softmax(-1),
+        "parts": lambda self, x: torch.cat([pooled(x), x.amax((2, 3)).squeeze()], -1),
+        "gate": lambda self, x: x * pooled(x)[..., None, None],
+        "row": lambda self, x: pooled(x).view(x.size(0), -1) * 2,
+    }.items()
+}
+ALONE = frozenset({"rows scattered", "elements scattered", "elements of another", "sums of elements", *SQUEEZED})
+"""Those that compute the first frame of a batch alone, or all of them as one; the graph computes every frame so."""
 FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     **RECURRENT,
+    **SQUEEZED,
     "log_sigmoid": (nn.LogSigmoid, (12,)),
     "xor": (lambda: Lines(lambda self, x: ((x > 0) ^ (x > 1)).float() * x), (12,)),
     "rsub": (lambda: Lines(lambda self, x: torch.rsub(x, self.b, alpha=2), b=torch.randn(12)), (12,)),
@@ -251,6 +268,12 @@ def test_the_bits_of_integers_and_sizes_that_are_data_are_refused() -> None:
             MaseGraph(torch.export.export(Lines(line), (ids,)))
     with pytest.raises(UnsupportedError, match="sym_size"):
         MaseGraph(torch.export.export(Lines(lambda self, x: x[x > 0]), (torch.randn(1, 6),)))
+
+
+def test_what_works_along_frames_whose_dimension_is_squeezed_away_is_refused() -> None:
+    line = Lines(lambda self, x: pooled(x).softmax(0))
+    with pytest.raises(UnsupportedError, match=r"squeeze before it has taken away.*name the dimensions"):
+        MaseGraph(torch.export.export(line, (torch.randn(1, *IMAGE),)))
 
 
 def test_batches_that_differ_and_a_dropout_of_a_recurrence_are_refused() -> None:

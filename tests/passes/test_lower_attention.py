@@ -102,6 +102,17 @@ def test_the_same_in_every_notation(name: str) -> None:
     assert not {"masked_fill", "where", "choose", "expand", "repeat_interleave"} & set(ops)
 
 
+def test_frames_behind_their_tokens_stay_apart() -> None:
+    """As an exported layer has them, ``(tokens, frames, width)``."""
+    torch.manual_seed(4)
+    model = nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True).double().eval()
+    x = torch.randn(5, TOKENS, WIDTH, dtype=torch.float64)
+    with torch.no_grad():
+        graph = lowered(torch.export.export(model, (x[:1],)), (x[:1],))  # type: ignore[arg-type]
+        torch.testing.assert_close(graph.model(x), model(x), rtol=1e-9, atol=1e-9)
+    assert "grouped_matmul" in ops_of(graph)
+
+
 class Dropping(nn.Module):
     """Attention that drops in evaluation as well, twice."""
 

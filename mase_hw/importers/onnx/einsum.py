@@ -44,11 +44,20 @@ def _terms(s: Step) -> tuple[list[str], str]:
 
 
 def einsum(s: Step) -> Ref:
-    """``Einsum`` of one or two operands."""
+    """``Einsum``; of more than two operands one after the other."""
     terms, result = _terms(s)
-    if len(terms) > 2:
-        raise Refused(f"{len(terms)} operands", "write it as products of two")
     values = [s.data(i) for i in range(len(terms))]
+    while len(terms) > 2:
+        later = "".join(terms[2:]) + result
+        both = "".join(c for c in dict.fromkeys(terms[0] + terms[1]) if c in later)
+        values = [_contracted(s, values[:2], terms[:2], both), *values[2:]]
+        terms = [both, *terms[2:]]
+    return _contracted(s, values, terms, result)
+
+
+def _contracted(s: Step, values: list[Ref], terms: list[str], result: str) -> Ref:
+    """One or two operands."""
+    s.inputs = list(values)
     for index, term in enumerate(terms):
         others = "".join(terms[:index] + terms[index + 1 :]) + result
         alone = [i for i, c in enumerate(term) if c not in others]

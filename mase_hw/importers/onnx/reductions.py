@@ -98,11 +98,14 @@ def _place(function: Any) -> Rule:
 
 def _hardmax(s: Step) -> Ref:
     """``Hardmax``: 1 at the first of the largest elements."""
-    axis, last = s.axis(s.node.get("axis", -1), len(s.shape())), len(s.shape()) - 1
-    s.frame_axis(axis)
-    rows = torch.eye(s.shape()[axis])
-    made = s.table(rows, s.call(torch.argmax, s.data(), axis, False))
-    return made if axis == last else s.call(torch.movedim, made, last, axis)
+
+    def hot(x: Ref, axis: int) -> Ref:
+        shape = s.writer.shape(x)
+        made = s.table(torch.eye(shape[axis]), s.call(torch.argmax, x, axis, False))
+        last = len(shape) - 1
+        return made if axis == last else s.call(torch.movedim, made, last, axis)
+
+    return _over_axis(s, hot)
 
 
 def _top(s: Step) -> list[Ref]:
@@ -173,19 +176,19 @@ def _global_power(s: Step) -> Ref:
     return s.call(torch.linalg.vector_norm, s.data(), 2, tuple(range(2, len(s.shape()))), True)
 
 
-def _softmax(function: Any) -> Rule:
+def _over_axis(s: Step, function: Callable[[Ref, int], Ref]) -> Ref:
     """Over one axis; before opset 13 over all from an axis on."""
+    shape, before = s.shape(), s.opset < 13
+    axis, x = s.axis(s.node.get("axis", 1 if before else -1), len(shape)), s.data()
+    s.frame_axis(axis)
+    if not before or math.prod(shape[axis + 1 :]) == 1:
+        return function(x, axis)
+    rows = s.writer.reshape(x, (*shape[:axis], math.prod(shape[axis:])))
+    return s.writer.reshape(function(rows, axis), shape)
 
-    def rule(s: Step) -> Ref:
-        shape, before = s.shape(), s.opset < 13
-        axis, x = s.axis(s.node.get("axis", 1 if before else -1), len(shape)), s.data()
-        s.frame_axis(axis)
-        if not before or math.prod(shape[axis + 1 :]) == 1:
-            return s.call(function, x, axis)
-        rows = s.writer.reshape(x, (*shape[:axis], math.prod(shape[axis:])))
-        return s.writer.reshape(s.call(function, rows, axis), shape)
 
-    return rule
+def _softmax(function: Any) -> Rule:
+    return lambda s: _over_axis(s, lambda x, axis: s.call(function, x, axis))
 
 
 def _same(s: Step, x: Ref) -> Ref:

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.importers.graph import MANY, Ref, Refused, Writer
 from mase_hw.importers.onnx.source import Node
+from mase_hw.ir.export.apart import SQUEEZED
 
 MOST_LIST = 1 << 16
 
@@ -124,6 +125,8 @@ class Step:
     def frame_axis(self, axis: int, index: int = 0) -> None:
         """Refuse to work along the dimension of the frames."""
         if self.writer.frames_dim(self.any(index)) == axis:
+            if len(self.shape(index)) == 1 < self.shape(index)[0]:
+                raise Refused(*SQUEEZED.split(": "))
             raise Refused("it works along the batch", "frames are computed one by one")
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Ref:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir.export import frames
+from mase_hw.ir.export.apart import SQUEEZED, frames_apart
 from mase_hw.ir.export.aten import BITS, MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, NotTaken, call_of, packet
 from mase_hw.ir.export.decompose import decomposed
 from mase_hw.ir.export.layers import Layers
@@ -100,6 +101,8 @@ class ProgramImport:
         """Elements outside of the frames in the dimension that has both."""
         self.front: dict[fx.Node, int] = {}
         """Dimensions in front of the frames that a reshape took away."""
+        self.lost: dict[fx.Node, tuple[int, ...]] = {}
+        """Shapes for one frame of those whose frames are a part of another dimension, the first one."""
         self.data: set[fx.Node] = set()
         """Nodes of the graph that depend on data."""
         self.problems: list[tuple[str, str, str]] = []
@@ -303,15 +306,30 @@ class ProgramImport:
         return made
 
     def emit(self, call: Any, node: fx.Node) -> fx.Node:
-        """Put a call into the graph, as a layer if it is one."""
+        """Put a call into the graph, as a layer if it is one.
+
+        Where the call is not one for each frame, since the frames have no dimension of their own (``x.squeeze()`` of
+        an example with one frame), they get it back in front.
+        """
         kind, target, args, kwargs = call
         inputs = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)]
         data = any(n in self.data for n in inputs)
-        result = self._on_meta(kind, target, args, kwargs)
+        result = self.on_meta(kind, target, args, kwargs)
         if result is None and data and target in BESIDE_HEADS:
             made = self._beside_heads(node, target, args, kwargs)
             if made is not None:
                 return made
+        val = node.meta.get("val")
+        one = tuple(val.shape) if isinstance(val, Tensor) else ()
+        where = frames.dimension(one, result) if isinstance(result, Tensor) else None
+        lost = [n for n in inputs if n in self.lost] if packet(node.target) not in SHAPED or where is None else []
+        row = any(len(self.lost[n]) == 1 for n in lost)
+        if one and (row or (lost and where is None)):
+            found = frames_apart(self, call, node, one)
+            if found is not None:
+                return found
+            if row:
+                raise NotTaken(SQUEEZED)
         path = self._layer(target, args, node) if kind == "call_function" and data else None
         if path is not None:
             made = self.graph.call_module(path, (args[0],))
@@ -323,6 +341,8 @@ class ProgramImport:
             self.outside[made] = max(self.outside.get(n, 1) for n in inputs)
             turns = target in ("permute", "transpose", torch.permute, torch.transpose)
             self.front[made] = 0 if turns else max(self.front.get(n, 0) for n in inputs)
+            if where == 0 and one[0] != 1 and self.outside[made] == 1:
+                self.lost[made] = one
         return made
 
     def _beside_heads(self, node: fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> fx.Node | None:
@@ -369,7 +389,7 @@ class ProgramImport:
         self._store(inside, state[inside])
         return inside
 
-    def _on_meta(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def on_meta(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The result for two frames on the meta device; None if it cannot be computed."""
         given, named = fx.node.map_arg((tuple(args), kwargs), lambda n: self.two.get(n))
         try:

@@ -169,7 +169,7 @@ def _added(graph: MaseGraph, e: Expression, found: Scores) -> bool:
 
 
 def far_where_not(graph: MaseGraph, node: fx.Node, whole: bool = True) -> DataMask | None:
-    """The mask of ``(1 - mask) * far``, of truth values or whole numbers, or of any; views may stand in between."""
+    """The mask of ``(1 - mask) * far`` or ``(mask - 1) * -far``, with any views, of truth values or any numbers."""
     shape, node = tuple(graph.tensor(node, "data_out_0").shape), unmoved(graph, node)
     e = expression_of(graph, node)
     op = graph.op_of(node)
@@ -177,14 +177,14 @@ def far_where_not(graph: MaseGraph, node: fx.Node, whole: bool = True) -> DataMa
         return None
     for inner, other in (tuple(e.operands), tuple(reversed(e.operands))):
         factor = number_of(other)
-        if not isinstance(inner, fx.Node) or factor is None or factor > FAR:
+        if not isinstance(inner, fx.Node) or factor is None or abs(factor) < -FAR:
             continue
         inner = unmoved(graph, inner)
         below, below_op = expression_of(graph, inner), graph.op_of(inner)
         if below is None or below_op is None or below_op.name not in ("sub", "rsub"):
             continue
         values = list(below.operands)
-        first, second = values if below_op.name == "sub" else reversed(values)
+        first, second = values if (below_op.name == "sub") == (factor < 0) else reversed(values)
         if isinstance(second, fx.Node) and number_of(first) == 1 and (not whole or is_whole(graph, second)):
             return DataMask(second, False, shape)
     return None

@@ -100,6 +100,8 @@ def _rule(function: Callable[[str, Expression], Body | None], name: str) -> Rule
 RULES: dict[str, Rule] = {
     **{name: _rule(_joined, name) for name in ("and", "or", "xor")},
     "not": _inverted,
-    **dict.fromkeys(("to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool"), _converted),
+    **dict.fromkeys(
+        ("to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool"), _converted
+    ),
 }
 REFINED: dict[str, Rule] = {name: _rule(_compared, name) for name in COMPARISONS}

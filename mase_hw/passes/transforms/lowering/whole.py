@@ -143,8 +143,7 @@ def _moved_to_front(graph: MaseGraph, node: fx.Node) -> bool:
         return (graph.meta_of(node).common.args.get("dim") or 0) in (0, -len(shape))
     args = graph.meta_of(node).common.args
     if name == "cat":
-        each = [graph.op_of(part) for part in node.all_input_nodes]
-        return not args.get("dim", 0) and all(op is not None and op.name == "unsqueeze" for op in each)
+        return not args.get("dim", 0) and all(_has_new_front(graph, part) for part in node.all_input_nodes)
     if name in ("permute", "transpose", "swapaxes"):
         order: Any = args.get("dims") or (args.get("dim0", args.get("axis0")), args.get("dim1", args.get("axis1")))
         if name == "permute":
@@ -154,6 +153,15 @@ def _moved_to_front(graph: MaseGraph, node: fx.Node) -> bool:
     op = graph.op_of(node)
     each = op is not None and op.hardware is not None and op.hardware.layout == "any"
     return each and any(graph.tensor(n, "data_out_0").shape == shape and _moved_to_front(graph, n) for n in before)
+
+
+def _has_new_front(graph: MaseGraph, node: fx.Node) -> bool:
+    """Whether a tensor is another one with a dimension of 1 in front."""
+    name, args = str(graph.meta_of(node).common.mase_op), graph.meta_of(node).common.args
+    if name == "getitem":
+        index = node.args[1]
+        return index is None or (isinstance(index, tuple) and index[:1] == (None,))
+    return name == "unsqueeze" and args.get("dim") in (0, -len(graph.tensor(node, "data_out_0").shape))
 
 
 def _shaped(graph: MaseGraph, node: fx.Node, shape: tuple[int, ...]) -> None:

@@ -380,7 +380,11 @@ def _added_data(graph: MaseGraph, e: Expression, name: str) -> tuple[Body, str] 
         if found is None or x is other:
             continue
         whole = is_whole(graph, found.node)
-        view = None if found.shape in (None, tuple(graph.tensor(found.node, "data_out_0").shape)) else (-1, *found.shape[1:])
+        view = (
+            None
+            if found.shape in (None, tuple(graph.tensor(found.node, "data_out_0").shape))
+            else (-1, *found.shape[1:])
+        )
 
         def run(s: Any, a: Tensor, m: Tensor, whole: bool = whole, view: Any = view) -> Tensor:
             m = m if view is None else m.reshape(view)
