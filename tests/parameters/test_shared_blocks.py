@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError, MaseHwError, MismatchError, SimulationError, UnsupportedError
 from mase_hw.simulate.plan import Reset
 from tests.parameters.designs import build_bench, in_ram, loaded, play
@@ -131,6 +132,25 @@ def test_residual_blocks(images: int, tmp_path: Path) -> None:
 
 def test_transformer(tmp_path: Path) -> None:
     holds(compiled(seeded(lambda: Blocks(Transformer, 3, nn.Linear(16, 16), nn.Linear(16, 4))), (2, 6, 16), tmp_path))
+
+
+@pytest.mark.slow
+def test_twelve_layers(tmp_path: Path) -> None:
+    """Area of one layer with its parameters in block RAM; the interval of twelve, as four sequences fill them."""
+    hardware = {"family": "xc7", "block_cost": 1}
+    found = []
+    for count in (1, 12):
+        model = seeded(lambda n=count: Blocks(Transformer, n, nn.Linear(16, 16), nn.Linear(16, 4)))  # type: ignore[misc]
+        shared = {"shared": ["layers"]} if count > 1 else {}
+        config = {**SHARED, "hardware": {**hardware, **shared}}
+        design = compiled(model, (4, 6, 16), tmp_path / str(count), config)
+        found.append((design.timing["interval"], estimate(design.manifest, "xc7")))
+    holds(design, 3)
+    (interval, area), (shared_interval, shared_area) = found
+    assert shared_interval <= 12.2 * interval
+    assert not shared_area["not_estimated"]
+    for resource in ("lut", "ff", "dsp", "bram"):
+        assert shared_area[resource] <= 1.3 * area[resource]
 
 
 @pytest.mark.parametrize("banks", [pytest.param(1, marks=pytest.mark.slow), 2])
