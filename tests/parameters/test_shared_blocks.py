@@ -172,16 +172,20 @@ def broken(design: mase_hw.Design, folder: Path, file: str, old: str, new: str) 
     text = path.read_text()
     assert re.search(old, text) is not None
     path.write_text(re.sub(old, new, text, count=1))
-    return mase_hw.Design(folder, verify=False)
+    return mase_hw.Design(folder, design.graph, verify=False)
 
 
 def test_layers_in_another_order(three: mase_hw.Design, tmp_path: Path) -> None:
+    """Found in the bits, and in the pass and the line of the memory."""
     words = (three.path / "mem/layers_0_fc_weight.mem").read_text().split()
     size = len(words) // 4
-    swapped = [*words[size : 2 * size], *words[:size], *words[2 * size :]]
+    swapped = [*words[:size], *words[2 * size : 3 * size], *words[size : 2 * size], *words[3 * size :]]
     wrong = broken(three, tmp_path / "bundle", "mem/layers_0_fc_weight.mem", r"(?s).+", "\n".join(swapped) + "\n")
     result = wrong.simulate(engine="batch", check=False, waves=False, work_dir=tmp_path / "work").result
     assert isinstance(result.failure, MismatchError)
+    assert result.diagnosis is not None and (found := result.diagnosis.divergence) is not None
+    assert (found.node, found.parameter, found.mismatch.frame) == ("layers_1_fc", "weight", 0)
+    assert found.driver is not None and found.driver.line == size + 1
 
 
 def test_too_little_room_on_the_way_back(three: mase_hw.Design, tmp_path: Path) -> None:
