@@ -221,8 +221,8 @@ def rom_source(t: Terms, p: Parameters) -> None:
     t.count(ff=1 + address)
     t.logic("any", 1)
     if (repeats := p.get("REPEATS", 1)) > 1:
-        bits = counted_down(words // p["SETS"]) + counted_down(repeats)
-        t.count(ff=bits + address, lut=bits + 2 + address)
+        counters = counted_down(words // p["SETS"]) + counted_down(repeats)
+        t.count(ff=counters + address, lut=counters + 2 + address)
     if words & (words - 1):
         t.count(lut=counted(t, address))
     else:  # it comes round by itself: on Xilinx nothing stands before the carries but what begins them

@@ -11,7 +11,7 @@ import msgspec
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
 from mase_hw.emit.bundle import own_digest
-from mase_hw.emit.netlist import Instance, Netlist
+from mase_hw.emit.netlist import CONNECTORS, Instance, Netlist
 from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
@@ -44,6 +44,8 @@ def describe_design(
         op = catalogue.get(instance.op)
         entry: dict[str, Any] = {"name": instance.name, "node": instance.node, "module": instance.module}
         entry["parameters"] = dict(instance.parameters)
+        if instance.op not in CONNECTORS and instance.node in netlist.twins:
+            entry["shared_by"] = list(netlist.twins[instance.node])
         if op is not None and (users := custom_name(op)) is not None:
             entry["custom_op"] = users
         if instance.name in schedule.instances:

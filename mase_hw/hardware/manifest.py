@@ -119,12 +119,16 @@ class InstanceTiming(Entry, frozen=True, kw_only=True):
 
 
 class Instance(Entry, frozen=True, kw_only=True):
-    """A module instance; ``work`` and ``multipliers`` of those that compute, ``custom_op`` of a user's own."""
+    """A module instance; ``work`` and ``multipliers`` of those that compute, ``custom_op`` of a user's own.
+
+    One that several nodes share has all of them in ``shared_by``, in the order in which a frame passes through it.
+    """
 
     name: str
     node: str
     module: str
     parameters: dict[str, int | str]
+    shared_by: tuple[str, ...] = ()
     custom_op: str = ""
     timing: InstanceTiming | None = None
     work: Whole = 0

@@ -65,8 +65,9 @@ def rom(depth: int, sets: int = 1, repeats: int = 1, registers: int = 2) -> Benc
     size = depth // sets
     order = [word for at in range(0, depth, size) for _ in range(repeats) for word in words[at : at + size]]
     streams = (port("in_data", "in", 1, U8), port("out_data", "out", 1, U8, 2))
-    dut = on_library("rom_bench", ("loop_counter.sv", "set_repeat.sv", "rom_source.sv", "stream_join.sv"), streams, WIDTH=8, DEPTH=depth,
-                     REGISTERS=registers, SETS=sets, REPEATS=repeats)  # fmt: skip
+    files = ("loop_counter.sv", "set_repeat.sv", "rom_source.sv", "stream_join.sv")
+    given = {"WIDTH": 8, "DEPTH": depth, "REGISTERS": registers, "SETS": sets, "REPEATS": repeats}
+    dut = on_library("rom_bench", files, streams, **given)
     tokens = noise(60, U8)
     # Each token with the word that it meets.
     beats = {"in_data": tokens, "out_data": np.concatenate([tokens, np.resize(np.array(order), (60, 1))], axis=1)}

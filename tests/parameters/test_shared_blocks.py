@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError, MaseHwError, MismatchError, SimulationError, UnsupportedError
 from mase_hw.simulate.plan import Reset
+from tests.parameters.designs import build_bench, in_ram, loaded, play
 from tests.unit.pipeline import seeded
 
 SHARED: dict[str, Any] = {"hardware": {"shared": ["layers"]}, "vectors": {"frames": 4, "faults": 4}}
@@ -132,28 +134,66 @@ def test_transformer(tmp_path: Path) -> None:
     holds(compiled(seeded(lambda: Blocks(Transformer, 3, nn.Linear(16, 16), nn.Linear(16, 4))), (2, 6, 16), tmp_path))
 
 
+@pytest.mark.slow
+def test_twelve_layers(tmp_path: Path) -> None:
+    """Area of one layer with its parameters in block RAM; the interval of twelve, as four sequences fill them."""
+    hardware = {"family": "xc7", "block_cost": 1}
+    found = []
+    for count in (1, 12):
+        model = seeded(lambda n=count: Blocks(Transformer, n, nn.Linear(16, 16), nn.Linear(16, 4)))  # type: ignore[misc]
+        shared = {"shared": ["layers"]} if count > 1 else {}
+        config = {**SHARED, "hardware": {**hardware, **shared}}
+        design = compiled(model, (4, 6, 16), tmp_path / str(count), config)
+        found.append((design.timing["interval"], estimate(design.manifest, "xc7")))
+    holds(design, 3)
+    (interval, area), (shared_interval, shared_area) = found
+    assert shared_interval <= 12.2 * interval
+    assert not shared_area["not_estimated"]
+    for resource in ("lut", "ff", "dsp", "bram"):
+        assert shared_area[resource] <= 1.3 * area[resource]
+
+
+@pytest.mark.parametrize("banks", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_loaded(banks: int, tmp_path: Path, tiny: str) -> None:
+    """All layers of a retrained model in one image, at random moments; what is read back is what was loaded."""
+    torch.manual_seed(1)
+    example, vectors = torch.randn(2, 16), torch.randn(8, 16)
+    config = in_ram(SHARED, parameter_banks=banks)
+    design, sets = loaded(linear(2), example, config, tmp_path / "bundle", vectors=vectors)
+    assert design.simulate(engine="batch", waves=False).passed
+    bench = build_bench(design, sets, tmp_path / "bench", tiny)
+    for seed, kind in enumerate(("plain", "faults", "resets")):
+        assert play(bench, design, kind, seed=seed, stalls=30, packets=50).startswith("PASS: 50 packets")
+
+
 def broken(design: mase_hw.Design, folder: Path, file: str, old: str, new: str) -> mase_hw.Design:
     shutil.copytree(design.path, folder)
     path = folder / file
     text = path.read_text()
     assert re.search(old, text) is not None
     path.write_text(re.sub(old, new, text, count=1))
-    return mase_hw.Design(folder, verify=False)
+    return mase_hw.Design(folder, design.graph, verify=False)
 
 
 def test_layers_in_another_order(three: mase_hw.Design, tmp_path: Path) -> None:
+    """Found in the bits, and in the pass and the line of the memory."""
     words = (three.path / "mem/layers_0_fc_weight.mem").read_text().split()
     size = len(words) // 4
-    swapped = [*words[size : 2 * size], *words[:size], *words[2 * size :]]
+    swapped = [*words[:size], *words[2 * size : 3 * size], *words[size : 2 * size], *words[3 * size :]]
     wrong = broken(three, tmp_path / "bundle", "mem/layers_0_fc_weight.mem", r"(?s).+", "\n".join(swapped) + "\n")
     result = wrong.simulate(engine="batch", check=False, waves=False, work_dir=tmp_path / "work").result
     assert isinstance(result.failure, MismatchError)
+    assert result.diagnosis is not None and (found := result.diagnosis.divergence) is not None
+    assert (found.node, found.parameter, found.mismatch.frame) == ("layers_1_fc", "weight", 0)
+    assert found.driver is not None and found.driver.line == size + 1
 
 
 def test_too_little_room_on_the_way_back(three: mase_hw.Design, tmp_path: Path) -> None:
     """The rows of a pass find no room outside the block, so that the next one cannot begin."""
-    depth = r"(stream_fifo #\(\s+\.WIDTH\(32\),\s+\.DEPTH\()12(\)\s+\) u_\w+_back_fifo)"
-    wrong = broken(three, tmp_path / "bundle", "rtl/top.sv", depth, r"\g<1>2\g<2>")
+    full = r"count != CountW'\(DEPTH\)"
+    wrong = broken(
+        three, tmp_path / "bundle", "rtl/lib/stream_fifo.sv", full, "count != CountW'(DEPTH == 12 ? 2 : DEPTH)"
+    )
     result = wrong.simulate(engine="batch", check=False, waves=False, work_dir=tmp_path / "work").result
     assert isinstance(result.failure, SimulationError) and "hang" in str(result.failure)
 

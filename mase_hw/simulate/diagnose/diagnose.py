@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from mase_hw.emit.netlist import CONNECTORS, TOP, Net, Netlist
+from mase_hw.emit.netlist import CONNECTORS, LOOP_ENTRY, LOOP_EXIT, TOP, Net, Netlist
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, MaseHwError, ResultsError
@@ -45,7 +45,7 @@ from mase_hw.simulate.engines import batch
 from mase_hw.simulate.engines.batch import Probes
 from mase_hw.simulate.exercise import INNER, with_inner_stalls
 from mase_hw.simulate.plan import Limits, SimulationOptions
-from mase_hw.simulate.result import SimResult, find_first_mismatch
+from mase_hw.simulate.result import Mismatch, SimResult, find_first_mismatch
 from mase_hw.streams import IntArray, Stream
 
 NEIGHBOURS = 2
@@ -135,15 +135,20 @@ def diagnose(
     result = run(None)
     if not result.ports:
         return Diagnosis(result, (), None, (), first_frame=first)
-    states, divergence = [], None
+    states: list[EdgeState] = []
+    differ: list[tuple[Edge, Divergence]] = []
     outcome = json.loads((result.run_dir / "outcome.json").read_text(encoding="utf-8"))
     for edge in edges:
         state, found, accepted = _read(result.run_dir, edge, outcome["probes"], expected[edge.net.name])
         states.append(state)
-        if divergence is None:
-            divergence = _compare(edge, expected[edge.net.name], found, accepted)
-            if divergence is not None:
-                divergence = _with_causes(graph, edge, divergence, named, design.dut().prefix)
+        if not differ or netlist.twins:
+            other = _compare(edge, expected[edge.net.name], found, accepted)
+            differ += [(edge, other)] if other is not None else []
+    divergence = None
+    if differ:
+        # In a loop what comes later in a frame stands before as well as behind what it follows from.
+        edge, first_found = min(differ, key=lambda at: (at[1].mismatch.frame, at[1].cycle))
+        divergence = _with_causes(graph, edge, first_found, named, design.dut().prefix)
     fifos = [FifoState(f.instance, f.before, f.depth, **outcome["levels"][f.instance]) for f in netlist.fifos]
     lost = losses(states, {edge.net.name: edge.stream.frame_beats for edge in edges})
     found_out = Diagnosis(
@@ -226,7 +231,7 @@ def _compare(edge: Edge, expected: IntArray, found: IntArray, accepted: IntArray
     near = range(max(0, at - NEIGHBOURS), min(count, at + NEIGHBOURS + 1))
     return Divergence(
         net=edge.net.name,
-        node=edge.node,
+        node=edge.nodes[edge.turn(first)],
         parameter=edge.parameter,
         source=edge.net.source.instance or edge.net.source.port,
         sink=edge.net.sink.instance or edge.net.sink.port,
@@ -247,7 +252,7 @@ def _with_causes(
     file = renamed(next(f"rtl/{file}" for file in netlist.files if Path(file).stem == instance.module), prefix)
     if edge.parameter is not None:
         memory = netlist.memories.get(instance.name)
-        line = first.beat_index % edge.stream.beats + 1
+        line = edge.turn(first) * edge.stream.beats + first.beat_index % edge.stream.beats + 1
         driver = Driver(instance.module, file, *((renamed(f"mem/{memory}", prefix), line) if memory else ()))
         return replace(found, driver=driver)
     driver = Driver(instance.module, file)
@@ -256,13 +261,13 @@ def _with_causes(
     if instance.op in CONNECTORS:
         # It only passes on, and what it took was right.
         fmt = edge.stream.fmt
-        value = InputValues("in_data", edge.node, (first.index,), (first.expected,), fmt.scale, fmt.zero_point)
+        value = InputValues("in_data", found.node, (first.index,), (first.expected,), fmt.scale, fmt.zero_point)
         taken: tuple[InputValues, ...] = (value,)
     else:
         element = int(np.ravel_multi_index(first.index, edge.stream.tensor_shape)) if first.index else 0
         begin, reference = 0 if streaming(graph.model) else first.frame, Reference(graph)
         frames = [reference.frame(inputs, number) for number in range(begin, first.frame + 1)]
-        taken = input_values(graph, edge.node, element, frames[-1], frames[:-1])
+        taken = input_values(graph, found.node, element, frames[-1], frames[:-1])
     return replace(found, driver=driver, inputs=taken)
 
 
@@ -277,14 +282,23 @@ class Edge:
     Args:
         net: The net.
         stream: What it carries, under the names of its signals.
-        node: Graph node that computes it.
+        nodes: The graph node that computes it, or several that share an instance, in turn.
         parameter: Name of the parameter, if a memory drives the net; such a source repeats without end.
     """
 
     net: Net
     stream: Stream
-    node: str
+    nodes: tuple[str, ...]
     parameter: str | None = None
+
+    @property
+    def node(self) -> str:
+        """The first of the nodes."""
+        return self.nodes[0]
+
+    def turn(self, at: Mismatch) -> int:
+        """Which of the nodes a beat is of."""
+        return at.beat * len(self.nodes) // self.stream.frame_beats
 
     @property
     def what(self) -> str:
@@ -305,17 +319,34 @@ def find_edges(graph: MaseGraph) -> list[Edge]:
     for net in sorted(netlist.nets, key=lambda net: order[net.source.instance]):
         root = _root(netlist, net)
         stream, parameter = net.stream, None
-        if root.source.instance == TOP:
-            node = entries[[s.name for s in netlist.inputs].index(root.source.port)]
+        origin = root
+        while origin.source.instance != TOP and netlist.instance(origin.source.instance).op == LOOP_ENTRY:
+            origin = _root(netlist, netlist.net_into(origin.source.instance, "in_data"))
+        if origin.source.instance == TOP:
+            node = entries[[s.name for s in netlist.inputs].index(origin.source.port)]
         else:
-            node = netlist.instance(root.source.instance).node
+            node = netlist.instance(origin.source.instance).node
         if root.source.instance in netlist.memories:
             sink = netlist.instance(root.sink.instance)
             node, parameter = sink.node, root.sink.port
-            stream = replace(next(p for p in sink.ports if p.name == parameter), repeat=1)
+            port = next(p for p in sink.ports if p.name == parameter)
+            passes = len(netlist.twins.get(node, (node,)))
+            stream = replace(port, repeat=passes * port.repeat if passes > 1 else 1)
         stream = replace(stream, name=net.name, direction="out", valid=f"{net.name}_valid", ready=f"{net.name}_ready")
-        edges.append(Edge(net, stream, node, parameter))
+        edges.append(Edge(net, stream, _in_turn(netlist, root, node), parameter))
     return edges
+
+
+def _in_turn(netlist: Netlist, root: Net, node: str) -> tuple[str, ...]:
+    """The nodes whose results an instance gives, in the order of passes."""
+    nodes = netlist.twins.get(node, (node,))
+    op = "" if root.source.instance == TOP else netlist.instance(root.source.instance).op
+    if op == LOOP_EXIT:
+        return nodes[:-1] if root.source.port == "back_data" else nodes[-1:]
+    if op == LOOP_ENTRY:
+        back = _root(netlist, netlist.net_into(root.source.instance, "back_data"))
+        return (node, *_in_turn(netlist, back, netlist.instance(back.source.instance).node))
+    return nodes
 
 
 def _root(netlist: Netlist, net: Net) -> Net:
@@ -335,7 +366,7 @@ def expected_beats(graph: MaseGraph, edges: list[Edge], inputs: Mapping[str, Ten
     """
     reference = Reference(graph)
     named = reference.named(dict(inputs))
-    wanted = {edge.node for edge in edges if edge.parameter is None}
+    wanted = {node for edge in edges if edge.parameter is None for node in edge.nodes}
     frames: dict[str, list[Tensor]] = {name: [] for name in wanted}
 
     def keep(node: fx.Node, value: object) -> None:
@@ -351,15 +382,17 @@ def expected_beats(graph: MaseGraph, edges: list[Edge], inputs: Mapping[str, Ten
             evaluate(graph.model, by_node, keep)
     beats = {}
     for edge in edges:
+        sets = []
         if edge.parameter is not None:
-            module = graph.meta_of(graph.node(edge.node)).module
-            assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
-            values = module.mantissa(edge.parameter).cpu().long().numpy()[None]
+            for node in edge.nodes:
+                module = graph.meta_of(graph.node(node)).module
+                assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
+                sets.append(module.mantissa(edge.parameter).cpu().long().numpy()[None])
         else:
-            values = np.stack(
-                [quantize(v, edge.stream.fmt, name=edge.node).cpu().long().numpy() for v in frames[edge.node]]
-            )
-        beats[edge.net.name] = edge.stream.pack(values.reshape(-1, *edge.stream.tensor_shape))
+            for of_frame in zip(*(frames[node] for node in edge.nodes), strict=True):
+                sets += [quantize(v, edge.stream.fmt, name=edge.node).cpu().long().numpy()[None] for v in of_frame]
+        stream = replace(edge.stream, repeat=edge.stream.repeat // len(edge.nodes))
+        beats[edge.net.name] = stream.pack(np.concatenate(sets).reshape(-1, *edge.stream.tensor_shape))
     return beats
 
 
