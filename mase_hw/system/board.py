@@ -18,8 +18,8 @@ DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
 MHZ = 50.0
 """Of the SoC's clock."""
 ROUTER_S = 1200
-"""Processor time after which a placement is routed by nextpnr's second router. The first one reaches higher frequencies,
-but does not find the last routes of some placements."""
+"""Processor time after which a placement is routed by nextpnr's second router. The first one reaches higher
+frequencies, but does not find the last routes of some placements."""
 LOAD = "openFPGALoader --board ulx3s"
 """The command that brings a bitstream to the board, before the name of the file."""
 
