@@ -304,8 +304,8 @@ def test_the_c_driver_on_an_axi_dma(streams: Path, tmp_path: Path, name: str) ->
     assert not old or layer.count(old) == 1
     (tmp_path / "layer.c").write_text(layer.replace(old, new) if old else layer, encoding="utf-8")
     sources = [*(f"software/{part}.c" for part in SOURCES), str(tmp_path / "layer.c"), str(HERE / "axi_dma.c")]
-    checks = ["-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"] if not old else ["-Wno-error"]
-    words = ["gcc", *STRICT, *checks, *sources, "-o", str(tmp_path / "driver")]
+    checks = [*STRICT, "-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
+    words = ["gcc", *(["-std=c99", "-Isoftware"] if old else checks), *sources, "-o", str(tmp_path / "driver")]
     subprocess.run(words, cwd=streams, check=True, capture_output=True)
     done = subprocess.run([str(tmp_path / "driver")], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode != 0) == bool(old), done.stdout + done.stderr
