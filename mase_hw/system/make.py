@@ -28,8 +28,8 @@ SOFTWARE = "system/software"
 """Below ``rtl_templates``; a template of it ends in ``.j2``."""
 SOC = "system/soc"
 """Below ``rtl_templates``: a LiteX SoC and a module class for one of one's own."""
-OF_MEMORY = ("mase_model", "mase_litex")
-"""What the software of a system without a bus master lacks."""
+OF_MEMORY, OF_STREAMS = ("mase_model", "mase_litex"), ("mase_axi_dma",)
+"""What of the software is only for a system with a bus master, and only for one without."""
 MORE_FRAMES = 4
 """That may be between the ends of frames at the input and at the output, besides those in the core."""
 
@@ -277,7 +277,7 @@ def _add_software(
         if path.suffix == ".j2":
             text = environment().get_template(f"{SOFTWARE}/{path.name}").render(context)
             found[f"software/{path.stem}"] = text
-        elif options.data == "memory" or not path.stem.startswith(OF_MEMORY):
+        elif not path.stem.startswith(OF_STREAMS if options.data == "memory" else OF_MEMORY):
             found[f"software/{path.name}"] = path.read_text(encoding="utf-8")
     if options.data == "memory":
         found |= {f"soc/{path.name}": path.read_text(encoding="utf-8") for path in (rtl_root() / SOC).glob("*.*")}

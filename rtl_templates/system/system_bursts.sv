@@ -3,9 +3,11 @@
 // system_bursts: cuts a job of frames into AXI4 bursts.
 //
 // FRAMES frames of FRAME_BEATS beats lie from `start_address` on, which is a multiple of
-// the bus width, GAP beats between the end of one and the beginning of the next. A burst ends at the latest after BURST beats,
-// at a 4 KiB boundary and at the end of its frame (`frame_end`). It is offered only
-// once `allowed` is high for its `length`, and then stays until `ready`; `begins` is
+// the bus width, GAP beats between the end of one and the beginning of the next.
+// `frames` does not change while a job runs: counting up to it takes no multiplexer,
+// as counting down from it would. A burst ends at the latest after BURST beats, at a
+// 4 KiB boundary and at the end of its frame (`frame_end`), the last one with that of
+// the job (`job_end`). It is offered only once `allowed` is high for its `length` (`len` is one less, as on the bus), and then stays until `ready`; `begins` is
 // the cycle before that.
 //
 // `enable` low holds the first burst of the next frame back. `halt` abandons the job,
@@ -30,8 +32,10 @@ module system_bursts #(
     input  logic                  halt,
     input  logic                  allowed,
     output logic [ADDR_WIDTH-1:0] address,
+    output logic [           7:0] len,
     output logic [           8:0] length,
     output logic                  frame_end,
+    output logic                  job_end,
     output logic                  begins,
     output logic                  valid,
     input  logic                  ready,
@@ -57,9 +61,8 @@ module system_bursts #(
 
   localparam int Shift = $clog2(DATA_WIDTH / 8);
   localparam logic [ADDR_WIDTH-1:0] Gap = ADDR_WIDTH'(GAP) << Shift;
-  localparam int LeftW = $clog2(FRAME_BEATS + 1);
-  localparam int PageW = 13 - Shift;  // beats up to a boundary: 1 to 4096 / bytes
-  localparam logic [PageW-1:0] Page = PageW'(4096 >> Shift);
+  localparam int LeftW = (FRAME_BEATS > 1) ? $clog2(FRAME_BEATS) : 1;
+  localparam logic [LeftW-1:0] Whole = LeftW'(FRAME_BEATS - 1);
 
   typedef enum logic [1:0] {
     Idle,
@@ -70,17 +73,20 @@ module system_bursts #(
 
   state_e                  state_q;
   logic   [ADDR_WIDTH-1:0] address_q;
-  logic   [          31:0] frames_q;  // frames whose bursts are not all out
-  logic   [     LeftW-1:0] left_q;  // beats of the frame that no burst has
-  logic   [           8:0] length_q;
-  logic   [     PageW-1:0] to_page;
-  logic   [           8:0] page_or_burst;
+  logic   [          31:0] frame_q;  // number of the frame whose bursts go out, from 1
+  // Beats less 1, so that they need no subtraction:
+  logic   [     LeftW-1:0] left_q;  // of the frame, those that no burst has
+  logic   [           7:0] len_q;
+  logic   [  11 - Shift:0] to_page;  // up to the boundary
+  logic   [           7:0] page_or_burst;
 
-  assign to_page       = Page - {1'b0, address_q[11:Shift]};
-  assign page_or_burst = (32'(to_page) < BURST) ? 9'(to_page) : 9'(BURST);
+  assign to_page       = ~address_q[11:Shift];
+  assign page_or_burst = (32'(to_page) < BURST) ? 8'(to_page) : 8'(BURST - 1);
   assign address       = address_q;
-  assign length        = length_q;
-  assign frame_end     = 32'(length_q) == 32'(left_q);
+  assign len           = len_q;
+  assign length        = {1'b0, len_q} + 9'd1;
+  assign frame_end     = 32'(len_q) == 32'(left_q);
+  assign job_end       = frame_end && frame_q == frames;
   assign valid         = state_q == Offer;
   assign active        = state_q != Idle;
   assign begins        = state_q == Wait && !halt && allowed;
@@ -98,7 +104,7 @@ module system_bursts #(
         Measure: begin
           if (halt) begin
             state_q <= Idle;
-          end else if (enable || left_q != LeftW'(FRAME_BEATS)) begin
+          end else if (enable || left_q != Whole) begin
             state_q <= Wait;
           end
         end
@@ -111,7 +117,7 @@ module system_bursts #(
         end
         Offer: begin
           if (ready) begin
-            state_q <= (frame_end && frames_q == 32'd1) ? Idle : Measure;
+            state_q <= job_end ? Idle : Measure;
           end
         end
         default: state_q <= Idle;
@@ -122,17 +128,17 @@ module system_bursts #(
   always_ff @(posedge clk) begin
     if (state_q == Idle) begin
       address_q <= start_address;
-      frames_q  <= frames;
-      left_q    <= LeftW'(FRAME_BEATS);
+      frame_q   <= 32'd1;
+      left_q    <= Whole;
     end else if (valid && ready) begin
-      address_q <= address_q + (ADDR_WIDTH'(length_q) << Shift) + (frame_end ? Gap : '0);
-      left_q    <= frame_end ? LeftW'(FRAME_BEATS) : left_q - LeftW'(length_q);
+      address_q <= address_q + (ADDR_WIDTH'(length) << Shift) + (frame_end ? Gap : '0);
+      left_q    <= frame_end ? Whole : left_q - LeftW'(length);
       if (frame_end) begin
-        frames_q <= frames_q - 32'd1;
+        frame_q <= frame_q + 32'd1;
       end
     end
     if (state_q == Measure) begin
-      length_q <= (32'(left_q) < 32'(page_or_burst)) ? 9'(left_q) : page_or_burst;
+      len_q <= (32'(left_q) < 32'(page_or_burst)) ? 8'(left_q) : page_or_burst;
     end
   end
 

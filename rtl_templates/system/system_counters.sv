@@ -53,7 +53,7 @@ module system_counters #(
   assign begin_in  = in_fire && first_q;
   assign frame_end = out_fire && out_last;
   assign occupied  = inside_q != '0;
-  assign cycles    = (&cycles_q) ? cycles_q : cycles_q + 32'd1;
+  assign cycles    = cycles_q + 32'(!(&cycles_q));
 
   loop_counter #(
       .COUNT(IN_BEATS)

@@ -62,6 +62,7 @@ module system_dma_read #(
 
   logic [      8:0] length;
   logic             wanted;
+  logic             job_end;
   logic             taken;
   logic             begins;
   logic             first_q;  // the next burst is the first of its frame
@@ -92,16 +93,17 @@ module system_dma_read #(
       .halt         (halt),
       .allowed      (room_q >= RoomW'(length) && open_q != OpenW'(OUTSTANDING)),
       .address      (araddr),
+      .len          (arlen),
       .length       (length),
       .frame_end    (wanted),
+      .job_end      (job_end),
       .begins       (begins),
       .valid        (arvalid),
       .ready        (arready),
       .active       (active)
   );
-  unread u_unread (.unused(&{count, rresp[0]}));
+  unread u_unread (.unused(&{count, rresp[0], job_end}));
 
-  assign arlen       = 8'(length - 9'd1);
   assign idle        = !active && open_q == '0;
   assign frame_begin = begins && first_q;
 

@@ -9,8 +9,8 @@
 // a core that does not move does not block the bus, a reset has to wait for the
 // memory alone, and a slave may take the address only when it sees data.
 //
-// `frame_done` pulses when the memory has acknowledged the last burst of a frame,
-// `done` with that of the last frame; `error` with an answer that is an error.
+// `frames` does not change while a job runs. `done` pulses when the memory has
+// acknowledged the last burst of the last frame, `error` with an answer that is an error.
 //
 // `halt` abandons the job: no further burst is begun. Once `idle` is high nothing is
 // outstanding and the module may be reset.
@@ -66,12 +66,11 @@ module system_dma_write #(
   logic [CountW-1:0] count;
   logic [ OpenW-1:0] open;
   logic              room;
+  logic              job_end;
   logic              ended;
-  logic              ended_last;
   logic [       8:0] left_q;  // beats of the burst that is being sent
   logic [       8:0] next_q;  // beats of the one behind it, if its address is offered already
   logic              sent;
-  logic [      31:0] frames_q;  // frames that were not acknowledged
 
   assign taken = awvalid && awready;
 
@@ -91,15 +90,16 @@ module system_dma_write #(
       .halt         (halt),
       .allowed      (32'(count) >= 32'(length) + 32'(left_q) && next_q == '0 && room),
       .address      (awaddr),
+      .len          (awlen),
       .length       (length),
       .frame_end    (frame_end),
+      .job_end      (job_end),
       .begins       (begins),
       .valid        (awvalid),
       .ready        (awready),
       .active       (active)
   );
 
-  assign awlen = 8'(length - 9'd1);
 
   stream_fifo #(
       .WIDTH(DATA_WIDTH),
@@ -138,35 +138,26 @@ module system_dma_write #(
     end
   end
 
-  // Of every burst whose answer is to come, whether it ends a frame.
+  // Of every burst whose answer is to come, whether it ends the job.
   stream_fifo #(
       .WIDTH(1),
       .DEPTH(OUTSTANDING)
   ) u_open (
       .clk      (clk),
       .rst      (rst),
-      .in_data  (frame_end),
+      .in_data  (job_end),
       .in_valid (taken),
       .in_ready (room),
-      .out_data (ended_last),
+      .out_data (ended),
       .out_valid(bready),
       .out_ready(bvalid),
       .count    (open)
   );
 
   assign idle  = !active && open == '0;
-  assign ended = bvalid && bready && ended_last;
-  assign done  = ended && frames_q == 32'd1;
+  assign done  = bvalid && bready && ended;
   assign error = bvalid && bready && bresp[1];
-  unread u_unread (.unused(&{bresp[0], available}));
-
-  always_ff @(posedge clk) begin
-    if (start && !active) begin
-      frames_q <= frames;
-    end else if (ended) begin
-      frames_q <= frames_q - 32'd1;
-    end
-  end
+  unread u_unread (.unused(&{bresp[0], available, frame_end}));
 
   invariant #(
       .MESSAGE("a beat of a burst is not there")

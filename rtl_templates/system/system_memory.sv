@@ -142,6 +142,7 @@ module system_memory #(
   logic [   OUTPUTS-1:0]                 write_idle;
   logic [   OUTPUTS-1:0]                 write_error;
   logic [   OUTPUTS-1:0]                 write_done;
+  logic [          31:0]                 frames_q;  // of the job that runs
   logic [   OUTPUTS-1:0]                 running_q;  // outputs whose part of the job has not ended
 
   logic [    INPUTS-1:0][ADDR_WIDTH-1:0] araddr;
@@ -204,6 +205,12 @@ module system_memory #(
   end
   assign idle      = read_idle == '1 && write_idle == '1;
   assign job_ended = running_q != '0 && (running_q & ~write_done) == '0;
+
+  always_ff @(posedge clk) begin
+    if (job_start) begin
+      frames_q <= frames;
+    end
+  end
 
   always_ff @(posedge clk) begin
     if (held) begin
@@ -295,7 +302,7 @@ module system_memory #(
         .rst        (held),
         .start      (job_start),
         .address    (source + ADDR_WIDTH'(Offset)),
-        .frames     (frames),
+        .frames     (frames_q),
         .enable     (read_allowed[i]),
         .frame_begin(read_begins[i]),
         .halt       (halt),
@@ -431,7 +438,7 @@ module system_memory #(
         .rst     (held),
         .start   (job_start),
         .address (target + ADDR_WIDTH'(Offset)),
-        .frames  (frames),
+        .frames  (frames_q),
         .halt    (halt),
         .idle    (write_idle[i]),
         .done    (write_done[i]),

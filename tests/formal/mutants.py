@@ -69,8 +69,8 @@ _SLICE, _SKID, _FORK, _JOIN = (Proof(SLICE), Proof(SKID), Proof(FORK, {"N": 2}),
 _BURSTS = {
     "withdraws_an_address": ("p_ar_stays", "if (ready) begin", "if (halt) state_q <= Idle;\n if (ready) begin"),
     "changes_an_address": ("p_ar_stable", "end else if (valid && ready) begin", "end else if (valid) begin"),
-    "crosses_a_page": ("p_page", "Page - {1'b0, address_q[11:Shift]}", "Page"),
-    "is_a_beat_too_long": ("p_length", "9'(to_page) : 9'(BURST)", "9'(to_page) : 9'(BURST + 1)"),
+    "crosses_a_page": ("p_page", "~address_q[11:Shift]", "'1"),
+    "is_a_beat_too_long": ("p_length", "8'(to_page) : 8'(BURST - 1)", "8'(to_page) : 8'(BURST)"),
     "begins_after_a_halt": ("p_halt", "Wait: begin\n          if (halt)", "Wait: begin\n if (1'b0)"),
 }
 

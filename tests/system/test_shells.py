@@ -24,12 +24,12 @@ TESTS = 15
 
 # What is broken: the module, a text that occurs once, and what stands there instead.
 MUTANTS = {
-    "a read is one beat short": ("system_dma_read", "8'(length - 9'd1)", "8'(length - 9'd2)"),
+    "a burst is one beat short": ("system_bursts", "= len_q;", "= len_q - 8'd1;"),
     "a write is one beat short": ("system_dma_write", "begins ? length :", "begins ? length - 9'd1 :"),
     "data waits for its address": ("system_dma_write", "left_q <= begins ?", "left_q <= taken ?"),
-    "an acknowledge is lost": ("system_dma_write", "frames_q <= frames_q - 32'd1;", "frames_q <= frames_q;"),
+    "an acknowledge is lost": ("system_dma_write", ".in_data  (job_end)", ".in_data  (1'b0)"),
     "an error is not reported": ("system_dma_read", "rready && rresp[1]", "rready && rresp[1] && rlast"),
-    "bursts cross 4 KiB": ("system_bursts", "Page - {1'b0, address_q[11:Shift]}", "Page"),
+    "bursts cross 4 KiB": ("system_bursts", "~address_q[11:Shift]", "'1"),
     "the reset does not wait": ("system_control", "if (idle && left_q == '0)", "if (left_q == '0)"),
     "the reset withdraws an address": (
         "system_bursts",

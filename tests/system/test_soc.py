@@ -12,7 +12,7 @@ import pytest
 import mase_hw
 from mase_hw.host.toolchain import find
 from mase_hw.system import make_system
-from mase_hw.system.board import MHZ, make_bitstream
+from mase_hw.system.board import MHZ, make_bitstream, place
 from mase_hw.system.soc import build_soc, run_soc, write_soc
 from tests.system.test_driver import FRAMES
 from tests.system.test_driver import bundle as bundle
@@ -67,6 +67,21 @@ def test_the_driver_is_small(gateware: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     sizes = [int(line.split()[0]) for line in done.stdout.splitlines()[1:]]
     assert 1000 < sum(sizes) < CODE_BYTES
+
+
+def test_what_the_first_router_does_not_route(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for nextpnr, without an end but with the second router."""
+    program = tmp_path / "program"
+    program.write_text(
+        '#!/bin/sh\ncase "$*" in *router2*) echo \'{"fmax": {"c": {"achieved": 51}}, "utilization": {"X": '
+        '{"used": 1, "available": 2}}}\' > ulx3s_5.timing.json;; *--seed*) while :; do :; done;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr("mase_hw.synth.tools.find_programs", lambda name: {name: program})
+    monkeypatch.setattr("mase_hw.system.board.ROUTER_S", 1)
+    said: list[str] = []
+    assert place(tmp_path, [5], said.append)["mhz"] == {"5": 51.0}
+    assert any("second router" in line for line in said)
 
 
 @pytest.mark.slow

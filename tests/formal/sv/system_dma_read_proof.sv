@@ -146,12 +146,10 @@ module system_dma_read_proof #(
     inv_offered :
     assert (!armed || !arvalid || (32'(dut.room_q) >= 32'(dut.length) && int'(open) < Outstanding));
     inv_aligned : assert (!armed || !job || araddr[1:0] == 2'b00);
-    inv_left :
-    assert (!armed || !job || (dut.u_bursts.left_q != '0 &&
-        int'(dut.u_bursts.left_q) <= FRAME_BEATS));
+    inv_left : assert (!armed || !job || int'(dut.u_bursts.left_q) < FRAME_BEATS);
     inv_length :
     assert (!armed || !waiting || (dut.length != '0 && int'(dut.length) <= BURST &&
-        32'(dut.length) <= 32'(dut.u_bursts.left_q) &&
+        32'(dut.length) <= 32'(dut.u_bursts.left_q) + 32'd1 &&
         32'(araddr[11:2]) + 32'(dut.length) <= 32'd1024));
   end
 

@@ -180,12 +180,10 @@ module system_dma_write_proof #(
     assert (!armed || (int'(dut.u_fifo.rd_ptr_q) < Depth &&
         32'(dut.u_fifo.wr_ptr_q) == (32'(dut.u_fifo.rd_ptr_q) + 32'(dut.count)) % 32'(Depth)));
     inv_aligned : assert (!armed || !job || awaddr[1:0] == 2'b00);
-    inv_left :
-    assert (!armed || !job || (dut.u_bursts.left_q != '0 &&
-        int'(dut.u_bursts.left_q) <= FRAME_BEATS));
+    inv_left : assert (!armed || !job || int'(dut.u_bursts.left_q) < FRAME_BEATS);
     inv_length :
     assert (!armed || !waiting || (dut.length != '0 && int'(dut.length) <= BURST &&
-        32'(dut.length) <= 32'(dut.u_bursts.left_q) &&
+        32'(dut.length) <= 32'(dut.u_bursts.left_q) + 32'd1 &&
         32'(awaddr[11:2]) + 32'(dut.length) <= 32'd1024));
   end
 
