@@ -37,7 +37,7 @@ CHECKED = 5.0
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "head_dim": 16}
 _TEXT = _SIZES | {"num_key_value_heads": 2, "vocab_size": 50, "max_position_embeddings": 32, "use_cache": False}
 _IMAGE = _SIZES | {"image_size": 32, "patch_size": 8}
-_TEXTS = "bert roberta electra deberta-v2 gpt_neox llama mistral qwen2 qwen3 olmo granite".split()
+_TEXTS = ("bert", "roberta", "electra", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "olmo", "granite")
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(_TEXTS, _TEXT),
     **dict.fromkeys(("vit", "deit", "beit", "dinov2"), _IMAGE),
