@@ -2,7 +2,9 @@
 
     python -m benchmarks.compile_time
     python -m benchmarks.compile_time resnet50 --picture 224 --lanes 16
+    python -m benchmarks.compile_time --check
 
+``--check`` prints what ``check`` takes of small models of transformers, from their configurations, with four lanes.
 Every design is compiled in a process of its own. Seconds are of the processor, so that another load does not count.
 The first line says how fast the machine is now (``machine.py``).
 """
@@ -16,6 +18,7 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,6 +32,19 @@ from benchmarks import machine
 from benchmarks.large_networks import NETWORKS, made
 from mase_hw.host.process import keep_freed
 
+CHECKED = 5.0
+"""Processor seconds of ``check`` of an architecture, the bar of the median."""
+_SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "head_dim": 16}
+_TEXT = _SIZES | {"num_key_value_heads": 2, "vocab_size": 50, "max_position_embeddings": 32, "use_cache": False}
+_IMAGE = _SIZES | {"image_size": 32, "patch_size": 8}
+_TEXTS = ("bert", "roberta", "electra", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "olmo", "granite")
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(_TEXTS, _TEXT),
+    **dict.fromkeys(("vit", "deit", "beit", "dinov2"), _IMAGE),
+    "mobilenet_v2": {"depth_multiplier": 0.35, "image_size": 32},
+    "resnet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "image_size": 32},
+}
+"""Types of models of transformers, and their configurations."""
 SHOWN = 8
 """Steps that are shown, the longest ones."""
 
@@ -59,9 +75,25 @@ def one(name: str, picture: int, lanes: int) -> dict[str, Any]:
     }
 
 
-def apart(name: str, picture: int, lanes: int) -> dict[str, Any]:
-    """The same in a process of its own, which reads compiled Python as that of an installed package does."""
-    command = [sys.executable, "-m", "benchmarks.compile_time", name, f"--picture={picture}", f"--lanes={lanes}"]
+def checked(name: str) -> dict[str, Any]:
+    """Check an architecture here."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(name, **ARCHITECTURES[name])
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    size = ARCHITECTURES[name].get("image_size")
+    x = torch.randint(0, 50, (1, 8)) if size is None else torch.randn(1, 3, size, size)
+    start = time.process_time()
+    passed = mase_hw.check(model, x, {"hardware": {"max_parallelism": 4}}).passed
+    seconds = time.process_time() - start
+    return {"seconds": seconds, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "passed": passed}
+
+
+def apart(*arguments: str) -> dict[str, Any]:
+    """A measurement in a process of its own, which reads compiled Python as that of an installed package does."""
+    command = [sys.executable, "-m", "benchmarks.compile_time", *arguments]
     found = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True, env=_environment())
     result: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
     return result
@@ -89,27 +121,47 @@ def show(title: str, result: dict[str, Any]) -> None:
     )
 
 
+def _compiled(name: str, picture: int, lanes: int) -> dict[str, Any]:
+    return apart(name, f"--picture={picture}", f"--lanes={lanes}")
+
+
+def _check_all(names: list[str]) -> None:
+    seconds = []
+    for name in names:
+        found = apart("--check", name)
+        seconds.append(found["seconds"])
+        print(f"{name:16} {found['seconds']:6.1f} s {found['mib']:6.0f} MiB{'' if found['passed'] else ', refused'}")
+    print(f"{'median':16} {statistics.median(seconds):6.1f} s (bar {CHECKED})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", nargs="?", choices=sorted(NETWORKS), help="one network only")
+    parser.add_argument("network", nargs="?", help="one network only")
+    parser.add_argument("--check", action="store_true", help="what check takes of small models of transformers")
     parser.add_argument("--picture", type=int, default=224, help="rows and columns of a picture")
     parser.add_argument("--lanes", type=int, default=16, help="lanes at most")
     parser.add_argument("--alone", action="store_true", help="without its growth with picture and lanes")
     parser.add_argument("--json", action="store_true", help="print the measurement as JSON")
     args = parser.parse_args()
+    known = [*ARCHITECTURES] if args.check else [*NETWORKS]
+    if args.network not in (None, *known):
+        parser.error(f"unknown network {args.network}: it is one of {', '.join(sorted(known))}")
     if args.json:
-        print(json.dumps(one(args.network, args.picture, args.lanes)))
+        print(json.dumps(checked(args.network) if args.check else one(args.network, args.picture, args.lanes)))
         return
     print(machine.line())
+    if args.check:
+        _check_all([args.network] if args.network else known)
+        return
     for name in [args.network] if args.network else NETWORKS:
         picture = args.picture if args.network or name != "conv_chain" else 32
-        result = apart(name, picture, args.lanes)
+        result = _compiled(name, picture, args.lanes)
         show(f"{name}, {picture}, {args.lanes} lanes", result)
         longest = sorted(result["steps"].items(), key=lambda item: -item[1])[:SHOWN]
         print("    " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in longest))
     if args.network and NETWORKS[args.network][1] and not args.alone:
         for picture, lanes in ((args.picture // 2, args.lanes), (args.picture, max(args.lanes // 4, 1))):
-            other = apart(args.network, picture, lanes)
+            other = _compiled(args.network, picture, lanes)
             show(f"{args.network}, {picture}, {lanes} lanes", other)
             print(f"    times {other['seconds'] / result['seconds']:.2f}")
 

@@ -54,7 +54,7 @@ class Layout:
     @classmethod
     def row_major(cls, shape: Sequence[int]) -> Layout:
         """Innermost dimension first, as the elements lie in memory."""
-        return _ordered(tuple(shape), tuple(range(len(shape))))
+        return _known(tuple(shape), tuple(shape), tuple(range(len(shape))))
 
     @classmethod
     def channels_last(cls, shape: Sequence[int]) -> Layout:
@@ -62,7 +62,7 @@ class Layout:
         rank = len(shape)
         if rank < 3:
             return cls.row_major(shape)
-        return _ordered(tuple(shape), (0, *range(2, rank), 1))
+        return _known(tuple(shape), tuple(shape), (0, *range(2, rank), 1))
 
     @property
     def is_row_major(self) -> bool:
@@ -183,13 +183,13 @@ class Layout:
     @classmethod
     def from_dict(cls, document: Mapping[str, Sequence[int]]) -> Layout:
         """The inverse of :meth:`to_dict`."""
-        return cls(tuple(document["shape"]), tuple(document["factors"]), tuple(document["order"]))
+        return _known(tuple(document["shape"]), tuple(document["factors"]), tuple(document["order"]))
 
 
 @functools.lru_cache(maxsize=4096)
-def _ordered(shape: tuple[int, ...], order: tuple[int, ...]) -> Layout:
-    """The layout that is cut at the dimensions; a network asks again and again for those of its few shapes."""
-    return Layout(shape, shape, order)
+def _known(shape: tuple[int, ...], factors: tuple[int, ...], order: tuple[int, ...]) -> Layout:
+    """A layout; a network asks again and again for those of its few shapes."""
+    return Layout(shape, factors, order)
 
 
 def _cuts(shape: Sequence[int]) -> set[int]:

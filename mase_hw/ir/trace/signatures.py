@@ -46,6 +46,9 @@ _PRIVATE = ("implicit",)
 
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[bool, list[inspect.Signature]]] = weakref.WeakKeyDictionary()
 """Signatures of functions, apart for those that are bound: inspecting one costs more than binding a call to it."""
+_BUILTINS: dict[int, tuple[Any, list[inspect.Signature]]] = {}
+"""The same of builtins, by identity, with the builtin itself: torch's with one body are equal to each other, whatever
+their schemas say."""
 
 
 def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Callable[[Any], bool]) -> Bound:
@@ -91,7 +94,11 @@ def signatures_of(target: Callable[..., Any] | str) -> list[inspect.Signature]:
     function = getattr(target, "__func__", target)
     of_module = isinstance(getattr(function, "__self__", None), types.ModuleType)  # as those of operator and math
     if not isinstance(function, types.FunctionType) and not of_module:
-        return _found(target)  # torch's builtins with one body are equal to each other, whatever their schemas say
+        if not isinstance(target, types.BuiltinFunctionType):
+            return _found(target)
+        if id(target) not in _BUILTINS:
+            _BUILTINS[id(target)] = target, _found(target)
+        return _BUILTINS[id(target)][1]
     known, bound = _KNOWN.setdefault(function, {}), function is not target
     if bound not in known:
         known[bound] = _found(target)
@@ -153,10 +160,8 @@ def _kind(schema_type: Any) -> Any:
 
 def _fold(method: str, args: list[Any]) -> list[Any]:
     """``x.view(2, -1)`` is ``x.view([2, -1])``: gather numbers where a method ends in a list."""
-    for schema in _schemas(method):
-        positional = [a for a in schema.arguments if not a.kwarg_only]
-        index = len(positional) - 1
-        if index < 1 or positional[index].type.kind() != "ListType" or len(args) <= index:
+    for index in _ends_in_list(method):
+        if len(args) <= index:
             continue
         numbers = args[index:]
         if all(isinstance(n, int | fx.Node) and not isinstance(n, bool) for n in numbers):
@@ -164,6 +169,13 @@ def _fold(method: str, args: list[Any]) -> list[Any]:
                 return args  # one node may be the whole list: x.view(y.size())
             return [*args[:index], numbers]
     return args
+
+
+@functools.cache
+def _ends_in_list(method: str) -> list[int]:
+    """Of every schema of a method that ends in a list: the place of that list among the arguments."""
+    positional = [[a for a in schema.arguments if not a.kwarg_only] for schema in _schemas(method)]
+    return [len(of) - 1 for of in positional if len(of) > 1 and of[-1].type.kind() == "ListType"]
 
 
 def fits(parameter: inspect.Parameter, value: Any, is_tensor: Callable[[Any], bool]) -> bool:
