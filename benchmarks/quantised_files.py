@@ -5,7 +5,8 @@
 
 Formats of inputs that a file leaves in float are width, scale and whether there is a sign; a scale that is a power of
 two is one of fixed point. Results named by ``--outputs`` take the place of those of the file. With ``--frames`` a
-design that is whole is simulated, and its bits are compared.
+design that is whole is simulated, and its bits are compared. Where frames lie beside a file (``NAME.npy``, as
+:mod:`benchmarks.runtime_files` writes them), the results are compared with those of ONNX Runtime, without its fusions.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import mase_hw
@@ -36,6 +38,24 @@ def format_of(width: int, scale: float, signed: bool) -> FixedFormat:
     return ScaledFormat.make(width, scale, signed=signed)
 
 
+def differences(file: Path, model: torch.nn.Module) -> str:
+    """How many results of the frames beside a file are not those of ONNX Runtime, up to rounding in float32."""
+    frames = file.with_suffix(".npy")
+    if not frames.exists():
+        return ""
+    import onnxruntime as runtime
+
+    options, given = runtime.SessionOptions(), np.load(frames)
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = runtime.InferenceSession(file, options)
+    (name,) = (each.name for each in session.get_inputs())
+    want = np.concatenate([session.run(None, {name: frame[None]})[0] for frame in given])
+    with torch.no_grad():
+        found = model(torch.from_numpy(given)).numpy()
+    far = ~np.isclose(found, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
+    return f", {far.sum()} of {far.size} results differ from ONNX Runtime"
+
+
 def measure(file: Path, inputs: Mapping[str, FixedFormat], outputs: Sequence[str] | None, frames: int) -> str:
     """How a file is taken, in one line."""
     given: dict[str, Any] = {"inputs": inputs, "outputs": outputs}
@@ -49,7 +69,8 @@ def measure(file: Path, inputs: Mapping[str, FixedFormat], outputs: Sequence[str
         modules = list(graph.model.named_modules())
         host = [name for name, module in modules if isinstance(module, HostGraph)]
         count = sum(isinstance(module, Quantized) for _, module in modules)
-        return f"{count} nodes in hardware, on the host: {', '.join(host)}"
+        line = f"{count} nodes in hardware, on the host: {', '.join(host)}"
+        return line + differences(file, graph.model)
     settings = {"hardware": {"max_parallelism": 1}, "vectors": {"frames": 1, "faults": 1}}
     with tempfile.TemporaryDirectory() as folder:
         design = mase_hw.compile(graph, graph.example, settings, out=Path(folder) / "design")
@@ -59,7 +80,7 @@ def measure(file: Path, inputs: Mapping[str, FixedFormat], outputs: Sequence[str
             (example,) = graph.example.values()
             run = design.simulate(torch.cat([example] * frames), engine="batch", work_dir=Path(folder) / "work")
             line += f", {run.result.mismatches} mismatches in {run.frames} frames of {run.interval:,} cycles"
-    return line
+    return line + differences(file, graph.model)
 
 
 def main() -> None:

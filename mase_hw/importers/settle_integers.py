@@ -34,6 +34,7 @@ _ROUNDED = 2.0**-22
 """How far a product of a scale and an integer may be from that product in float32."""
 _SIDES = {"ge_number": math.floor, "lt_number": math.floor, "gt_number": math.ceil, "le_number": math.ceil}
 """Comparisons of an integer plus a number with 0, and the integer with which they give the same."""
+_AFFINE, _ENDS = ("add", "sub", "mul", "div"), ("data_in_0", "data_out_0")
 _BEFORE = "put a quantisation before it (a Quant, or a QuantizeLinear and a DequantizeLinear)"
 
 
@@ -321,6 +322,10 @@ class Integers:
             said = known["bias"]
             added = Stored(bias if said.exact is None else said.exact, said.integers, said.every)
             added = self._only_signs(node, added, fmt)
+        run = [] if marker is not None else self._affine_run(node)
+        if run:
+            weight, added = self._times(weight, added, *_affine(run))
+            self.spent.update((each, node) for each, _, _ in run)
         self.given.sums(
             node,
             weight,
@@ -329,6 +334,43 @@ class Integers:
             None if marker is None else marker.requantizing,
             reader=self._requantising_reader(node),
         )
+
+    def _affine_run(self, node: fx.Node) -> list[tuple[fx.Node, OpDef, Operands]]:
+        """The sums with and products by numbers between a layer and a result of the model, if their slope is above 0.
+
+        Nothing rounds them there. They become scales and a bias of the layer.
+        """
+        found: list[tuple[fx.Node, OpDef, Operands]] = []
+        last = node
+        while len(last.users) == 1:
+            (last,) = last.users
+            op = self.graph.op_of(last)
+            if last.name in self.markers or op is None or op.name not in _AFFINE:
+                break
+            operands = operands_of(self.graph, last, op)
+            number, shapes = _number(operands), [self.graph.tensor(last, name).shape for name in _ENDS]
+            turned = op.name == "div" and (operands.reversed or number == 0)
+            if number is None or turned or shapes[0] != shapes[1]:
+                break
+            found.append((last, op, operands))
+        last = found[-1][0] if found else node
+        while len(last.users) == 1 and self.graph.is_implicit(next(iter(last.users))):
+            (last,) = last.users
+        ends = last.name not in self.markers and all(user.op == "output" for user in last.users)
+        return found if ends and _affine(found)[0] > 0 else []
+
+    def _times(
+        self, weight: Stored, bias: Stored | None, factor: Fraction, shift: Fraction
+    ) -> tuple[Stored, Stored | None]:
+        """Weights and a bias of a layer whose results are multiplied and added to."""
+        assert weight.fmt is not None  # the caller looked
+        fmt = dataclasses.replace(weight.fmt, scales=tuple(float(factor * step) for step in steps_of(weight.fmt)))
+        made = Stored(weight.values.detach().double() * float(factor), fmt)
+        if bias is None and not shift:
+            return made, None
+        have = torch.zeros(len(weight.values)) if bias is None else bias.values
+        values = [float(factor * Fraction(v) + shift) for v in have.detach().double().tolist()]
+        return made, Stored(torch.tensor(values, dtype=torch.float64))
 
     def _only_signs(self, node: fx.Node, bias: Stored, weight: ScaledFormat) -> Stored:
         """A bias as integers where one comparison with 0 reads the sums: the next one by which no sum changes sides."""
@@ -408,6 +450,21 @@ class Integers:
             if last.op == "output" or not (self.graph.is_implicit(last) or alone):
                 return None
         return None
+
+
+def _affine(run: Sequence[tuple[fx.Node, OpDef, Operands]]) -> tuple[Fraction, Fraction]:
+    """By what sums with and products by numbers multiply, and what they then add."""
+    factor, shift = Fraction(1), Fraction(0)
+    for _, op, operands in run:
+        number = _number(operands)
+        assert number is not None  # the caller looked
+        if op.name in ("mul", "div"):
+            number = 1 / number if op.name == "div" else number
+            factor, shift = factor * number, shift * number
+            continue
+        sign = -1 if operands.reversed and op.name == "sub" else 1
+        factor, shift = factor * sign, shift * sign + (-number if op.name == "sub" and sign > 0 else number)
+    return factor, shift
 
 
 def _number(operands: Operands) -> Fraction | None:

@@ -286,3 +286,30 @@ def test_the_host_reads_sums(weight_scale: Any, tmp_path: Path) -> None:
     sums = grid(x.astype(np.float64), 0.1, BITS) @ (np.rint(stored / scales).clip(-7, 7) * scales).T + bias
     want = sums / np.sqrt((sums**2).sum(1, keepdims=True))
     np.testing.assert_allclose(graph.model(torch.from_numpy(x)).detach().numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["products", "bias"])
+def test_an_affine_end(bias: bool, tmp_path: Path) -> None:
+    """Sums with and products by numbers that end a model: within 2**-17 of a step of the real numbers, in hardware."""
+    n = Net(3, 1, 4)
+    n.quant(0, BITS, scale=0.21)
+    weight, offsets = n.weight(0, BITS, 3, 4, scale=0.3), n.weights(3)
+    n.add("Gemm", weight, *([n.store(offsets)] if bias else []), transB=1)
+    numbers = {"Sub": 0.45, "Div": 17.8, "Mul": 0.73, "Add": -1.14}
+    for kind, number in numbers.items():
+        n.add(kind, n.store(np.float32([number])))
+    graph = mase_hw.import_model(n.model())
+    codes = np.stack(np.meshgrid(*[np.arange(-8, 8, 3)] * 4), -1).reshape(-1, 4)
+    found = graph.model(torch.from_numpy(codes * 0.21).float()).detach().double().numpy()
+    stored = next(v for v in n.stored.values() if v.shape == (3, 4)).astype(np.float64)
+    sums = codes @ np.rint(stored / np.float64(np.float32(0.3))).clip(-7, 7).T
+    sub, div, mul, add = (np.float64(np.float32(number)) for number in numbers.values())
+    products = float(step(0.21) * step(0.3))
+    real = (sums * products + (offsets if bias else 0.0) - sub) / div * mul + add
+    error = np.abs(found - real).max() / (products * mul / div)
+    assert 0 < error <= 2.0**-17
+    assert [m.op.name for m in graph.model.modules() if isinstance(m, Quantized)] == ["linear"]
+    design = mase_hw.compile(graph, graph.example, out=tmp_path / "design")
+    assert (
+        design.simulate(torch.from_numpy(codes[:40] * 0.21).float(), work_dir=tmp_path / "work").result.mismatches == 0
+    )
