@@ -69,7 +69,10 @@ def refuse(label: str, condition: str, refused: str, message: str, *values: str)
         message: With a ``%0d`` or ``%s`` for each value.
         values: What the message names.
     """
-    lines = textwrap.wrap(f"if ({condition}) begin : g_{label}", _COLUMNS, subsequent_indent="    ")
+    # The block and its label stay together.
+    begin = f"begin\0:\0g_{label}"
+    lines = textwrap.wrap(f"if ({condition}) {begin}", _COLUMNS, subsequent_indent="    ")
+    lines = [line.replace("\0", " ") for line in lines]
     lines += [f"  // {line}" for line in textwrap.wrap(f"Refuses {refused}", _COLUMNS - len("  // "))]
     given = ["1", f'"{message}"', *values]
     whole, inner = f"  $fatal({', '.join(given)});", f"      {', '.join(given)}"
