@@ -28,7 +28,7 @@ def close_loop(netlist: Netlist, enters: Pin, leaves: Pin, passes: int) -> None:
     given, got = left.stream, entered.stream
     first = _splice(netlist, entered, LOOP_ENTRY, EntryParams(got.bits, got.beats, passes))
     last = _splice(netlist, left, LOOP_EXIT, ExitParams(given.bits, given.beats, passes))
-    _count_passes(netlist, first, last, passes)
+    count_passes(netlist, first)
     label, back = netlist.instance(last).node, Pin(last, "back_data")
     connectors: list[Instance] = []
     if not given.same_beats(got):
@@ -72,17 +72,24 @@ def _splice(netlist: Netlist, net: Net, module: str, params: LoopParams) -> str:
     return name
 
 
-def _count_passes(netlist: Netlist, first: str, last: str, passes: int) -> None:
-    """Let the nets between both ends carry a frame once per pass."""
-    reached, waiting = {first}, [first]
+def count_passes(netlist: Netlist, entry: str) -> None:
+    """Let the nets from the begin of a loop to its end carry a frame once per pass.
+
+    Args:
+        netlist: Changed.
+        entry: The instance at the begin.
+    """
+    passes = int(netlist.instance(entry).parameters["PASSES"])
+    reached, waiting = {entry}, [entry]
     while waiting:
         name = waiting.pop()
         for index, net in enumerate(netlist.nets):
             if net.source.instance == name:
                 netlist.nets[index] = dataclasses.replace(net, stream=_repeated(net.stream, passes))
-                if net.sink.instance not in reached and net.sink.instance != last:
-                    reached.add(net.sink.instance)
-                    waiting.append(net.sink.instance)
+                behind = net.sink.instance
+                if behind not in reached and netlist.instance(behind).op != LOOP_EXIT:
+                    reached.add(behind)
+                    waiting.append(behind)
 
 
 def _add_file(netlist: Netlist, module: str) -> None:

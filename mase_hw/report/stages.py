@@ -14,7 +14,8 @@ import numpy as np
 
 from mase_hw.beat_times import BeatNetwork, Cycles, Waits
 from mase_hw.catalogue import Catalogue
-from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.loops import count_passes
+from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.schedule import FRAMES, Schedule, Timeline
 from mase_hw.formats import FixedFormat
@@ -100,6 +101,9 @@ def _connect(netlist: Netlist, edges: list[str]) -> bool:
             pin = Pin(instance.name, port.name)
             if port.direction == "in" and pin not in driven:
                 netlist.nets.append(Net(f"net_{pin}", Pin(_ROM, "out_data"), pin, port))
+    for instance in netlist.instances:
+        if instance.op == LOOP_ENTRY:
+            count_passes(netlist, instance.name)
     ends = {Pin(TOP, stream.name) for stream in netlist.outputs}
     return ends <= driven and all(_reads(netlist, instance.name) for instance in netlist.instances)
 

@@ -13,8 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.catalogue import default_catalogue
 from mase_hw.emit.estimate import estimate
+from mase_hw.emit.schedule import predict
 from mase_hw.errors import ConfigError, MaseHwError, MismatchError, SimulationError, UnsupportedError
+from mase_hw.report.stages import agrees, rebuilt
 from mase_hw.simulate.plan import Reset
 from tests.parameters.designs import build_bench, in_ram, loaded, play
 from tests.unit.pipeline import seeded
@@ -104,12 +107,14 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
     return compiled(linear(4), (3, 16), tmp_path_factory.mktemp("shared") / "three")
 
 
-def test_rows_fill_the_block(three: mase_hw.Design, tmp_path: Path) -> None:
+def test_rows_fill_the_block(three: mase_hw.Design) -> None:
     """Three rows keep one layer at work: 4 passes of 3 rows of 16 x 16 products with 16 multipliers."""
     holds(three)
     assert three.timing["interval"] == 4 * 3 * 16
     modules = [entry["module"] for entry in three.manifest["instances"]]
     assert modules.count("fixed_linear") == 3 and modules.count("loop_entry") == modules.count("loop_exit") == 1
+    netlist = rebuilt(three.manifest, default_catalogue())
+    assert netlist is not None and agrees(predict(netlist, default_catalogue()), three.manifest), "as a report sees it"
     for reset in (Reset(50), Reset(130), Reset(1, "out")):
         assert three.simulate(engine="batch", waves=False, reset_at=(reset,)).passed
 
