@@ -75,43 +75,33 @@ def sources_of(
         except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
             continue  # the graph ran, so it is only that this reads other data
         found = _token_major(base, index, size) or _head_major(base, index, size)
-        found = None if found is None else _of_frames(graph, node, found, view, numbers, shape)
         if found is not None:
-            yield found
+            yield _of_frames(graph, node, found, view, numbers, shape)
 
 
 def _of_frames(
     graph: MaseGraph, node: fx.Node, source: Source, view: Make, one: Tensor, shape: tuple[int, int, int, int]
-) -> Source | None:
-    """The same for any number of frames, whichever dimension they are in; None if it holds for one alone."""
-    ran = False
-    for dim, size in enumerate(one.shape):
-        two = torch.cat([one, one + one.numel()], dim)
+) -> Source:
+    """The same for any number of frames, where these are behind dimension 0, as in attention with tokens in front."""
+    for dim in range(1, one.dim() if one.shape[0] > 1 else 1):
+        two, front = torch.cat([one, one + one.numel()], dim), _in_front(dim, one.shape)
         try:
             with torch.no_grad():
                 wanted = view(_run(graph, node, source.node, two)).expand(2 * shape[0], *shape[1:])
-                ran = True
-                front = _in_front(dim, size, one.dim())
                 found = source.make(front(two)).transpose(1, 2)
         except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
-            continue  # it is not the dimension of the frames, or calls in between fix how many there are
+            continue  # it is not the dimension of the frames
         if torch.equal(found.repeat_interleave(shape[1] // source.groups, 1), wanted):
             make = source.make
-            return replace(source, make=lambda x: make(front(x))) if dim else source  # noqa: B023 - it returns
-    return None if ran else source
+            return replace(source, make=lambda x: make(front(x)))  # noqa: B023 - it returns
+    return source
 
 
-def _in_front(dim: int, size: int, rank: int) -> Make:
+def _in_front(dim: int, shape: Sequence[int]) -> Make:
     """Frames, which lie outside of other elements of a dimension, as dimension 0."""
-    order = [dim, *(d for d in range(rank) if d != dim)]
-
-    def run(x: Tensor) -> Tensor:
-        if size == 1:
-            return x.permute(order)
-        apart = x.reshape(*x.shape[:dim], -1, size, *x.shape[dim + 1 :])
-        return apart.permute([dim, *(d for d in range(rank + 1) if d != dim)])
-
-    return run
+    apart = [*shape[:dim], -1, shape[dim], *shape[dim + 1 :]]
+    order = [dim, *(d for d in range(len(apart)) if d != dim)]
+    return lambda x: x.reshape(apart).permute(order)
 
 
 def unmoved(graph: MaseGraph, node: fx.Node) -> fx.Node:
