@@ -82,7 +82,8 @@ def checked(name: str) -> dict[str, Any]:
 
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(name, **ARCHITECTURES[name])
-    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    build: Any = transformers.AutoModel.from_config
+    model = build(config, attn_implementation="eager").eval()
     size = ARCHITECTURES[name].get("image_size")
     x = torch.randint(0, 50, (1, 8)) if size is None else torch.randn(1, 3, size, size)
     start = time.process_time()
