@@ -28,6 +28,10 @@ def frames_apart(program: Any, call: Any, node: fx.Node, one: tuple[int, ...]) -
         one: The shape of its result for one frame.
     """
     kind, target, *given = call
+    if target is torch.baddbmm:
+        return _with_start(program, given[0], given[1], node)
+    if target is torch.bmm:
+        target = torch.matmul  # which takes frames in front of the matrices
 
     def apart(n: fx.Node) -> fx.Node:
         if n not in program.lost:
@@ -48,6 +52,21 @@ def frames_apart(program: Any, call: Any, node: fx.Node, one: tuple[int, ...]) -
         return made
     merged: fx.Node = program.emit(("call_function", torch.reshape, (made, (-1, *one[1:])), {}), node)
     return merged
+
+
+def _with_start(program: Any, args: Any, scales: Mapping[str, Any], node: fx.Node) -> fx.Node:
+    """``beta * start + alpha * a @ b``, as a product and a sum."""
+    product = program.emit(("call_function", torch.bmm, tuple(args[1:3]), {}), node)
+    terms = []
+    for name, term in (("beta", args[0]), ("alpha", product)):
+        scale = scales.get(name, 1)
+        if scale != 1 and term not in program.data:
+            term = program.stored(f"{node.name}_{name}", scale * program.attribute(str(term.target)))
+        elif scale != 1:
+            term = program.emit(("call_function", torch.mul, (term, scale), {}), node)
+        terms.append(term)
+    added: fx.Node = program.emit(("call_function", torch.add, tuple(terms), {}), node)
+    return added
 
 
 def _each(program: Any, kind: str, target: Any, alone: Any, apart: Any) -> bool:

@@ -76,10 +76,6 @@ def _inputs(program: ExportedProgram) -> list[Any]:
     return [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
 
 
-BESIDE_HEADS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.where, torch.bmm, torch.baddbmm})
-"""Functions of data and stored tensors that are computed head by head."""
-
-
 class ProgramImport:
     """Writes the graph of a program, node by node; see :func:`import_program`."""
 
@@ -180,6 +176,11 @@ class ProgramImport:
             home.register_parameter(name, value)
         else:
             home.register_buffer(name, value)
+
+    def stored(self, path: str, value: Tensor) -> fx.Node:
+        """A tensor that the graph has from now on."""
+        self._store(path, value)
+        return self._get(path)
 
     def _call(self, node: fx.Node) -> None:
         name, sources = packet(node.target), node.all_input_nodes
@@ -288,8 +289,7 @@ class ProgramImport:
 
     def _bound(self, node: fx.Node, index: int, value: float) -> fx.Node:
         """A number beside a bound that is a tensor, as one."""
-        self._store(f"{node.name}_bound_{index}", torch.tensor(float(value)))
-        return self._get(f"{node.name}_bound_{index}")
+        return self.stored(f"{node.name}_bound_{index}", torch.tensor(float(value)))
 
     def _computed(self, node: fx.Node) -> Any:
         """The value of a node of the program that depends on no data."""
@@ -315,10 +315,6 @@ class ProgramImport:
         inputs = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)]
         data = any(n in self.data for n in inputs)
         result = self.on_meta(kind, target, args, kwargs)
-        if result is None and data and target in BESIDE_HEADS:
-            made = self._beside_heads(node, target, args, kwargs)
-            if made is not None:
-                return made
         val = node.meta.get("val")
         one = tuple(val.shape) if isinstance(val, Tensor) else ()
         where = frames.dimension(one, result) if isinstance(result, Tensor) else None
@@ -344,31 +340,6 @@ class ProgramImport:
             if where == 0 and one[0] != 1 and self.outside[made] == 1:
                 self.lost[made] = one
         return made
-
-    def _beside_heads(self, node: fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> fx.Node | None:
-        """Data whose dimension 0 is heads of frames, beside a stored tensor of those heads: with both dimensions."""
-        shape = tuple(node.meta["val"].shape)
-        if target is torch.baddbmm:
-            start, factors = args[0], (kwargs.get("beta", 1), kwargs.get("alpha", 1))
-            product = self.emit(("call_function", torch.bmm, args[1:3], {}), node)
-            parts = [
-                x if factor == 1 else self.emit(("call_function", torch.mul, (x, factor), {}), node)
-                for x, factor in zip((start, product), factors, strict=True)
-            ]
-            return self.emit(("call_function", torch.add, tuple(parts), {}), node)
-        folded = [x for x in args if isinstance(x, fx.Node) and x in self.data]
-        twos = {x: self.two.get(x) for x in folded}
-        if any(not isinstance(v, Tensor) or v.dim() != len(shape) or len(v) != 2 * shape[0] for v in twos.values()):
-            return None
-        apart = [
-            self.emit(("call_function", torch.reshape, (x, (-1, shape[0], *twos[x].shape[1:])), {}), node)
-            if x in folded
-            else x
-            for x in args
-        ]
-        function = torch.matmul if target is torch.bmm else target
-        made = self.emit(("call_function", function, tuple(apart), kwargs), node)
-        return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node)
 
     def _layer(self, target: Any, args: Any, node: fx.Node) -> str | None:
         """The path of the layer that a call of data is; None if it is none."""
@@ -490,8 +461,9 @@ class ProgramImport:
         """A tensor in which slices at places that are known are stored numbers, or to which these are added."""
         empty = torch.zeros(tuple(node.meta["val"].shape), dtype=node.meta["val"].dtype)
         rows = values.to(empty.dtype).expand(*empty.shape[:dim], len(at), *empty.shape[dim + 1 :])
-        self._store(f"{node.name}_values", empty.index_add(dim, at, rows) if adds else empty.index_copy(dim, at, rows))
-        filled = self._get(f"{node.name}_values")
+        filled = self.stored(
+            f"{node.name}_values", empty.index_add(dim, at, rows) if adds else empty.index_copy(dim, at, rows)
+        )
         if adds:
             return self.emit(("call_function", torch.add, (x, filled), {}), node)
         there = torch.zeros(empty.shape[dim], dtype=torch.bool).index_fill(0, at, True)
@@ -500,16 +472,14 @@ class ProgramImport:
 
     def _emptied(self, node: fx.Node, stored: Tensor, dim: int, at: Tensor) -> fx.Node:
         """A stored tensor with zeros in the place of slices, which data are added to in every frame."""
-        self._store(f"{node.name}_kept", stored.index_fill(dim, at, 0))
-        return self._get(f"{node.name}_kept")
+        return self.stored(f"{node.name}_kept", stored.index_fill(dim, at, 0))
 
     def _added(self, node: fx.Node, x: fx.Node, part: fx.Node, dims: tuple[int, int], at: Tensor, size: int) -> fx.Node:
         """A tensor to which slices are added at places that are known: sums of slices, as a linear layer of ones."""
         (dim, last), places = dims, at
         if len(places) * size > MOST_PAIRS:
             raise NotTaken(f"sums of more than {MOST_PAIRS} pairs of elements: write it as a product with a matrix")
-        self._store(f"{node.name}_sums", F.one_hot(places, size).T.to(torch.float32))
-        sums = self._get(f"{node.name}_sums")
+        sums = self.stored(f"{node.name}_sums", F.one_hot(places, size).T.to(torch.float32))
         turned = part if dim == last else self.emit(("call_function", torch.transpose, (part, dim, last), {}), node)
         made = self.emit(("call_function", F.linear, (turned, sums), {}), node)
         made = made if dim == last else self.emit(("call_function", torch.transpose, (made, dim, last), {}), node)
@@ -546,8 +516,7 @@ class ProgramImport:
         if adds or not data:
             made = self._added(node, x, part, (dim, last), at, size)
         else:
-            self._store(f"{node.name}_places", at)
-            at_places = self._get(f"{node.name}_places")
+            at_places = self.stored(f"{node.name}_places", at)
             made = self.emit(("call_function", torch.index_copy, (x, dim, at_places, part), {}), node)
         return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node) if flat else made
 
