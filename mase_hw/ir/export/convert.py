@@ -337,12 +337,12 @@ class ProgramImport:
             ]
             return self.emit(("call_function", torch.add, tuple(parts), {}), node)
         folded = [x for x in args if isinstance(x, fx.Node) and x in self.data]
-        twos = {x: self.two.get(x) for x in folded}
-        if any(not isinstance(v, Tensor) or v.dim() != len(shape) or len(v) != 2 * shape[0] for v in twos.values()):
+        twos = {x: two for x in folded if isinstance(two := self.two.get(x), Tensor)}
+        if len(twos) < len(folded) or any(v.dim() != len(shape) or len(v) != 2 * shape[0] for v in twos.values()):
             return None
         apart = [
             self.emit(("call_function", torch.reshape, (x, (-1, shape[0], *twos[x].shape[1:])), {}), node)
-            if x in folded
+            if isinstance(x, fx.Node) and x in twos
             else x
             for x in args
         ]
