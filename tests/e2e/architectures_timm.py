@@ -75,7 +75,7 @@ DEPTHS = {"d", "depths", "depth", "num_blocks", "transformer_depth", "num_heads"
 TIMM: dict[str, Small] = {
     "eca_botnext26ts_256": Small({"img_size": 64}, 64, config=16),
     "mobileone_s1": Small(divisor=16, kept={"stages.?": 2}),
-    "cait_xxs24_224": of(16, img_size=16, patch_size=4, embed_dim=8, depth=1, num_heads=2, depth_token_only=1),
+    "cait_xxs24_224": of(16, img_size=16, patch_size=4, embed_dim=16, depth=1, num_heads=2),
     "coat_tiny": of(
         img_size=32,
         embed_dims=(8, 8, 8, 8),
