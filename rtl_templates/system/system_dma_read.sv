@@ -102,7 +102,7 @@ module system_dma_read #(
       .ready        (arready),
       .active       (active)
   );
-  unread u_unread (.unused(&{count, rresp[0], job_end}));
+  unread u_unread (.unused(&{count, rresp[0], job_end, length}));
 
   assign idle        = !active && open_q == '0;
   assign frame_begin = begins && first_q;

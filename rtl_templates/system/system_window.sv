@@ -52,25 +52,23 @@ module system_window #(
   logic                    held;
   logic   [  ADDR_WIDTH:0] sum;
   logic   [   FramesW-1:0] bytes;
+  logic   [ADDR_WIDTH-1:0] bound;
+  logic   [ADDR_WIDTH+1:0] both;
   logic   [  ADDR_WIDTH:0] past;
 
   assign bytes   = FramesW'(frames) << Shift;
   assign counted = index_q == '0;
   assign sum     = {1'b0, end_q} + {1'b0, term_q};
-  assign past    = compared();
   assign held    = !low_q && last_held();
   assign fits    = state_q == Target && counted && held;
   assign outside = state_q != Idle && counted && !held;
 
   // One adder compares both: the begin less the base, of which the carry says that it is not negative, and, once it
   // is counted, the end less the limit less 1. The lowest bit is the carry in.
-  function automatic logic [ADDR_WIDTH:0] compared();
-    logic [ADDR_WIDTH-1:0] bound;
-    logic [ADDR_WIDTH+1:0] both;
-    bound = counted ? limit[ADDR_WIDTH-1:0] : base[ADDR_WIDTH-1:0];
-    both  = {1'b0, end_q, 1'b1} + {1'b0, ~bound, !counted};
-    return both[ADDR_WIDTH+1:1];
-  endfunction
+  assign bound   = counted ? limit[ADDR_WIDTH-1:0] : base[ADDR_WIDTH-1:0];
+  assign both    = {1'b0, end_q, 1'b1} + {1'b0, ~bound, !counted};
+  assign past    = both[ADDR_WIDTH+1:1];
+  unread u_unread (.unused(both[0]));
 
   // The end less the limit less 1 is at most 0. The end may be the byte behind the last
   // address: then the carry is all there is of it.
