@@ -59,12 +59,8 @@ def _with_start(program: Any, args: Any, scales: Mapping[str, Any], node: fx.Nod
     product = program.emit(("call_function", torch.bmm, tuple(args[1:3]), {}), node)
     terms = []
     for name, term in (("beta", args[0]), ("alpha", product)):
-        scale = scales.get(name, 1)
-        if scale != 1 and term not in program.data:
-            term = program.stored(f"{node.name}_{name}", scale * program.attribute(str(term.target)))
-        elif scale != 1:
-            term = program.emit(("call_function", torch.mul, (term, scale), {}), node)
-        terms.append(term)
+        scaled = ("call_function", torch.mul, (term, scales.get(name, 1)), {})
+        terms.append(program.emit(scaled, node) if scales.get(name, 1) != 1 else term)
     added: fx.Node = program.emit(("call_function", torch.add, tuple(terms), {}), node)
     return added
 
@@ -78,10 +74,7 @@ def _each(program: Any, kind: str, target: Any, alone: Any, apart: Any) -> bool:
     drawn = {b: torch.rand(2, *program.lost[a]) for a, b in pairs}
 
     def run(values: Any, chosen: Mapping[Any, Tensor]) -> Tensor:
-        known = {n: program.attribute(str(n.target)) for n in inputs if n not in program.data}
-        args, kwargs = fx.node.map_arg(tuple(values), lambda n: {**known, **chosen}[n])
-        method = kind == "call_method"
-        made: Tensor = getattr(args[0], target)(*args[1:], **kwargs) if method else target(*args, **kwargs)
+        made: Tensor = _value(program, kind, target, values, chosen)
         return made.reshape(-1)
 
     try:
@@ -91,3 +84,17 @@ def _each(program: Any, kind: str, target: Any, alone: Any, apart: Any) -> bool:
     except (RuntimeError, IndexError, TypeError, ValueError, KeyError):  # of other numbers than are drawn here
         return False
     return found.shape == singles.shape and torch.allclose(found, singles, atol=1e-5)
+
+
+def _value(program: Any, kind: str, target: Any, given: Any, chosen: Mapping[Any, Tensor]) -> Any:
+    """The result of a call of values that are chosen, and of others that depend on no data."""
+    if kind == "get_attr":
+        return program.attribute(str(target))
+
+    def known(n: fx.Node) -> Any:
+        if n not in chosen and n in program.data:
+            raise KeyError(n)
+        return chosen[n] if n in chosen else _value(program, n.op, n.target, (n.args, n.kwargs), chosen)
+
+    args, kwargs = fx.node.map_arg(tuple(given), known)
+    return getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
