@@ -59,7 +59,7 @@ def _with_start(program: Any, args: Any, scales: Mapping[str, Any], node: fx.Nod
     product = program.emit(("call_function", torch.bmm, tuple(args[1:3]), {}), node)
     terms = []
     for name, term in (("beta", args[0]), ("alpha", product)):
-        scaled = ("call_function", torch.mul, (term, scales.get(name, 1)), {})
+        scaled: Any = ("call_function", torch.mul, (term, scales.get(name, 1)), {})
         terms.append(program.emit(scaled, node) if scales.get(name, 1) != 1 else term)
     added: fx.Node = program.emit(("call_function", torch.add, tuple(terms), {}), node)
     return added

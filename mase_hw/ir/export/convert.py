@@ -177,7 +177,7 @@ class ProgramImport:
         else:
             home.register_buffer(name, value)
 
-    def stored(self, path: str, value: Tensor) -> fx.Node:
+    def kept(self, path: str, value: Tensor) -> fx.Node:
         """A tensor that the graph has from now on."""
         self._store(path, value)
         return self._get(path)
@@ -289,7 +289,7 @@ class ProgramImport:
 
     def _bound(self, node: fx.Node, index: int, value: float) -> fx.Node:
         """A number beside a bound that is a tensor, as one."""
-        return self.stored(f"{node.name}_bound_{index}", torch.tensor(float(value)))
+        return self.kept(f"{node.name}_bound_{index}", torch.tensor(float(value)))
 
     def _computed(self, node: fx.Node) -> Any:
         """The value of a node of the program that depends on no data."""
@@ -461,7 +461,7 @@ class ProgramImport:
         """A tensor in which slices at places that are known are stored numbers, or to which these are added."""
         empty = torch.zeros(tuple(node.meta["val"].shape), dtype=node.meta["val"].dtype)
         rows = values.to(empty.dtype).expand(*empty.shape[:dim], len(at), *empty.shape[dim + 1 :])
-        filled = self.stored(
+        filled = self.kept(
             f"{node.name}_values", empty.index_add(dim, at, rows) if adds else empty.index_copy(dim, at, rows)
         )
         if adds:
@@ -472,14 +472,14 @@ class ProgramImport:
 
     def _emptied(self, node: fx.Node, stored: Tensor, dim: int, at: Tensor) -> fx.Node:
         """A stored tensor with zeros in the place of slices, which data are added to in every frame."""
-        return self.stored(f"{node.name}_kept", stored.index_fill(dim, at, 0))
+        return self.kept(f"{node.name}_kept", stored.index_fill(dim, at, 0))
 
     def _added(self, node: fx.Node, x: fx.Node, part: fx.Node, dims: tuple[int, int], at: Tensor, size: int) -> fx.Node:
         """A tensor to which slices are added at places that are known: sums of slices, as a linear layer of ones."""
         (dim, last), places = dims, at
         if len(places) * size > MOST_PAIRS:
             raise NotTaken(f"sums of more than {MOST_PAIRS} pairs of elements: write it as a product with a matrix")
-        sums = self.stored(f"{node.name}_sums", F.one_hot(places, size).T.to(torch.float32))
+        sums = self.kept(f"{node.name}_sums", F.one_hot(places, size).T.to(torch.float32))
         turned = part if dim == last else self.emit(("call_function", torch.transpose, (part, dim, last), {}), node)
         made = self.emit(("call_function", F.linear, (turned, sums), {}), node)
         made = made if dim == last else self.emit(("call_function", torch.transpose, (made, dim, last), {}), node)
@@ -516,7 +516,7 @@ class ProgramImport:
         if adds or not data:
             made = self._added(node, x, part, (dim, last), at, size)
         else:
-            at_places = self.stored(f"{node.name}_places", at)
+            at_places = self.kept(f"{node.name}_places", at)
             made = self.emit(("call_function", torch.index_copy, (x, dim, at_places, part), {}), node)
         return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node) if flat else made
 
