@@ -280,7 +280,7 @@ def test_what_ends_in_float_is_refused() -> None:
     n = Net(5, 1, 4)
     n.quant(0, 4, scale=FINE)
     n.add("MatMul", n.weight(0, 4, 4, 3, scale=0.25))
-    for kind, number in (("Sub", 0.81), ("Div", 3.3), ("Mul", 0.76), ("Add", -1.16)):
+    for kind, number in (("Sub", 0.81), ("Div", 3.3), ("Mul", -0.76), ("Add", -1.16)):
         n.add(kind, n.store(np.float32(number)))
     with pytest.raises(UnsupportedError, match="nothing behind it quantises its result"):
         mase_hw.import_model(n.model())

@@ -28,6 +28,7 @@ LIBRARY = (
     "sliding_window",
     "replay_buffer",
     "fixed_lookup",
+    "set_repeat",
     "rom_source",
 )
 LARGE = {"u_fifo", "u_reorder", "u_window", "u_replay", "u_lookup", "u_rom", "u_wide"}

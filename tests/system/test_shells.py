@@ -44,7 +44,7 @@ MUTANTS = {
     "a short frame stays short": ("system_guard", "state_q <= Fill;", "state_q <= Pass;"),
     "a reset forgets the rest of a frame": ("system_guard", "state_q == Pass && begun_q", "1'b0"),
     "a reset leaves half a result": ("system_finish", "halt ? begun_q : in_valid", "!halt && in_valid"),
-    "the window has no end": ("system_window", "!beyond[ADDR_WIDTH] ||", "1'b1 ||"),
+    "the window has no end": ("system_window", "!past[ADDR_WIDTH] ||", "1'b1 ||"),
     "the window has no beginning": ("system_window", "!low_q && ", ""),
     "the window forgets a carry": ("system_window", "lost_q || (over_q", "(over_q"),
     "the flag is lost": ("system_frames", ".in_data  (in_flag[i])", ".in_data  (1'b0)"),
