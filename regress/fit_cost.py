@@ -166,7 +166,7 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
 
 
 def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
-    """All constants of a family."""
+    """All constants of a family. Modules without rows have none: their structure counts all that they take."""
     pairs = {
         module: [(row, structure_of(module, row.parameters, family)) for row in rows if not row.held_out]
         for module, rows in sorted(read_rows(family).items())
@@ -174,7 +174,9 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
     }
     groups = [group for group in TOGETHER if any(pairs.get(module) for module in group)]
     groups += [(module,) for module, rows in pairs.items() if rows and not any(module in group for group in TOGETHER)]
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, dict[str, dict[str, float]]] = {
+        module: {resource: {} for resource in RESOURCES} for module in STRUCTURES if module not in pairs
+    }
     for group in groups:
         rows = [pair for module in group for pair in pairs.get(module, [])]
         units = {resource: fit(rows, resource) for resource in RESOURCES}

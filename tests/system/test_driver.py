@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyslang
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from mase_hw.cli import main
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.lint import lint
 from mase_hw.simulate.build.tools import find_build_tools, lint_bundle
+from mase_hw.synth.tools import run_yosys
 from mase_hw.system import Frame, SystemOptions, make_system, run_selftest
 from mase_hw.system.selftest import build_program
 from tests.handoff.conftest import tiny as tiny
@@ -160,6 +162,35 @@ def test_the_top_level_is_clean(
         top = (folder / "rtl/top.f").read_text().strip()
         assert not lint([folder / f"rtl/{top}.sv"])
         assert lint_bundle(folder, top, tools) == lint_bundle(folder, top, tools, "-DSYNTHESIS") == ""
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog is not installed")
+def test_other_tools_take_the_whole_system(system: Path, clocked: Path, tmp_path: Path) -> None:
+    """Without an error of slang, and, as the plain Verilog that Yosys writes, without a warning of Icarus."""
+    for folder in (system, clocked):
+        top, files = (folder / "rtl/top.f").read_text().strip(), (folder / "rtl/files.f").read_text().split()
+        texts = {file: (folder / file).read_text(encoding="utf-8") for file in files}
+        assert slang_errors(texts, top) == []
+        path = f"rtl/{top}.sv"
+        assert slang_errors({**texts, path: texts[path].replace(".clk", ".clock", 1)}, top)
+        work = shutil.copytree(folder, tmp_path / folder.parent.name)
+        read = f"read_slang -j 1 --ignore-assertions --top {top} {' '.join(files)}"
+        run_yosys([read, "proc", "write_verilog -noattr plain.v"], work, "y.log", lambda _: None)
+        command = ["iverilog", "-g2012", "-Wall", "-s", top, "-o", str(work / "top.vvp"), str(work / "plain.v")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and not done.stdout + done.stderr
+
+
+def slang_errors(texts: dict[str, str], top: str) -> list[str]:
+    """Files and codes of what slang refuses."""
+    options = pyslang.ast.CompilationOptions()
+    options.topModules = {top}
+    bag, manager = pyslang.Bag([options]), pyslang.SourceManager()
+    compilation = pyslang.ast.Compilation(bag)
+    for path, text in texts.items():
+        compilation.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(text, manager, path, path, bag))
+    found = compilation.getAllDiagnostics()
+    return [f"{manager.getFileName(each.location)}: {each.code}" for each in found if each.isError()]
 
 
 def test_frames() -> None:
