@@ -83,7 +83,8 @@ def driver(system: Path) -> tuple[int, dict[str, int]]:
     magic, major = (
         int(re.findall(rf"MASE_{name}_IS (\w+?)u", header)[0], 0) for name in ("MAGIC_VALUE", "VERSION_MAJOR")
     )
-    device = {0x00: magic, 0x04: major << 16, 0x08: digest[0], 0x0C: digest[1], 0x1C: 1}
+    stored = 0x70  # PARAMETERS: a whole set is stored
+    device = {0x00: magic, 0x04: major << 16, 0x08: digest[0], 0x0C: digest[1], 0x1C: 1, stored: 1}
     counts = rv32.run(image.read_bytes(), lambda offset: device.get(offset, 0))
     if 7 in counts:
         raise RuntimeError("the driver did not come to its end")

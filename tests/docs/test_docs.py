@@ -104,6 +104,16 @@ def test_every_page_is_listed() -> None:
     assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"contents.md"}
 
 
+def test_the_navigation_of_the_site_lists_every_page() -> None:
+    """Building the site, which refuses a page that is missing, takes too long for every run."""
+    docs, navigation = ROOT / "docs", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    assert {
+        path
+        for path in {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+        if path not in re.findall(r"[\w/-]+\.md", navigation)
+    } == set()
+
+
 def test_the_front_page_is_short() -> None:
     assert (ROOT / "README.md").stat().st_size <= 6 * 1024
 
