@@ -324,17 +324,22 @@ class NetlistBuilder:
         self.ends.append((enters.pin, leaves.pin))
 
     def _put_in_order(self) -> None:
-        """Give readers that want the elements in another order what they want; those that want the same share it."""
+        """Give readers that want the elements in another order what they want; those that want the same share it.
+
+        Orders are of the tensor that a reader has, and one may read the transpose of another one's: of equal sizes it
+        wants the same order of other elements.
+        """
         for source in list(self._sources.values()):
-            made: dict[Layout, _Source] = {}
+            made: dict[tuple[Layout, Layout], _Source] = {}
             for use in list(source.uses):
                 if use.have is None or use.want is None or use.have == use.want:
                     continue
-                if use.want not in made:
+                orders = (use.have, use.want)
+                if orders not in made:
                     label = use.sink.instance.removeprefix("u_") or use.sink.port
-                    made[use.want] = self._reordered(source, use.have, use.want, label, use.node, use.stream.lanes)
+                    made[orders] = self._reordered(source, *orders, label, use.node, use.stream.lanes)
                 source.uses.remove(use)
-                made[use.want].uses.append(dataclasses.replace(use, have=use.want))
+                made[orders].uses.append(dataclasses.replace(use, have=use.want))
 
     def _connect(self, source: _Source) -> None:
         if not source.uses and source.pin.instance == TOP:

@@ -40,6 +40,23 @@ def broadcast_values(graph: MaseGraph, node: fx.Node, port: Stream, values: IntA
     return period
 
 
+def stored_values(graph: MaseGraph, node: fx.Node, port: Stream) -> IntArray:
+    """A parameter as its memory streams it: one frame of mantissas, ``(1, *port.tensor_shape)``.
+
+    Args:
+        graph: A graph with hardware metadata.
+        node: A quantised node.
+        port: The stream of the parameter, under its name.
+    """
+    module = graph.meta_of(node).module
+    assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
+    values: IntArray = module.mantissa(port.name).cpu().long().numpy()
+    if module.op.hardware is not None and port.name in module.op.hardware.broadcast:
+        values = broadcast_values(graph, node, port, values)
+    # A convolution of one dimension has a kernel of height 1.
+    return values.reshape(1, *port.tensor_shape)
+
+
 def valued(meta: MaseMetadata, ports: Iterable[Stream]) -> Iterator[Stream]:
     """Ports with the formats of a node: its module knows mantissas only, not what they stand for.
 

@@ -17,7 +17,7 @@ from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import PICTURE, Bundle, check_target
 from mase_hw.emit.causality import Tokens, needed
 from mase_hw.emit.checks.elaborate import check_elaboration
-from mase_hw.emit.constants import broadcast_values
+from mase_hw.emit.constants import stored_values
 from mase_hw.emit.manifest import describe_design
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
@@ -32,7 +32,6 @@ from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
-from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
 from mase_hw.passes.base import PassArgs, graph_pass
 from mase_hw.streams import IntArray, Stream
@@ -210,16 +209,10 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
         sets: list[IntArray] = []
         for name in netlist.twins.get(reader.node, (reader.node,)):
             node = graph.node(name)
-            module = graph.meta_of(node).module
-            assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
-            values = module.mantissa(port.name).cpu().long().numpy()
-            facets = module.op.hardware
-            if facets is not None:
-                _check_codes(reader, facets, port, values)
-            if facets is not None and port.name in facets.broadcast:
-                values = broadcast_values(graph, node, port, values)
-            # A convolution of one dimension has a kernel of height 1.
-            sets.append(values.reshape(1, *port.tensor_shape))
+            sets.append(stored_values(graph, node, port))
+            op = graph.op_of(node)
+            if op is not None and op.hardware is not None:
+                _check_codes(reader, op.hardware, port, sets[-1])
         file = f"mem/{netlist.memories[net.source.instance]}"
         files[file] = memory_text(dataclasses.replace(port, repeat=1), np.concatenate(sets))
     for _, name, memory in netlist.tables:

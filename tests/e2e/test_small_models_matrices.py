@@ -144,6 +144,19 @@ class Broadcast(nn.Module):
         )
 
 
+class Places(nn.Module):
+    """Places along rows and along columns of a square picture: both read the queries, one of them transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = nn.Conv2d(3, 8, 1)
+        self.rows, self.columns = (nn.Parameter(torch.randn(4, 5)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q = self.q(x).reshape(x.shape[0], 2, 4, 16).transpose(2, 3).reshape(x.shape[0], 2, 4, 4, 4)
+        return q @ self.rows, q.transpose(2, 3) @ self.columns
+
+
 @dataclass(frozen=True)
 class Model:
     """A model, the shape of its frame, and what it takes."""
@@ -172,6 +185,7 @@ MODELS = {
     "one_group": Model(lambda: Grouped(1), (1, 5, 6), SHARED, {"max_parallelism": 2}),
     "sums": Model(Sums, (1, 3, 4), {"fixed_matmul": 6, "fixed_linear": 1}),
     "notations": Model(Notations, (1, 3, 5), {"fixed_linear": 2, "fixed_matmul": 10}),
+    "places": Model(Places, (1, 3, 4, 4), {"fixed_conv2d": 1, "fixed_linear": 2}),
     "broadcast": Model(Broadcast, (1, 2, 3, 4), {"fixed_linear": 2, "fixed_matmul": 7}),
 }
 

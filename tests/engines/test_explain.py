@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from argparse import Namespace
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import mase_hw
 from mase_hw import cli
@@ -22,6 +23,7 @@ from mase_hw.design.design import attach_model
 from mase_hw.errors import ConfigError, HangError, MismatchError, ToolError
 from mase_hw.model_spec import load_model
 from mase_hw.simulate.diagnose import diagnose as explain
+from mase_hw.simulate.diagnose.diagnose import expected_beats, find_edges
 
 X = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 0.5
 
@@ -174,3 +176,33 @@ def test_jobs_of_other_engines(design: mase_hw.Design) -> None:
     for engine in ("cocotb", "fast"):
         with pytest.raises(ConfigError, match="runs in one process"):
             design.simulate(engine=engine, jobs=2)
+
+
+class Scaled(nn.Module):
+    """A stored tensor of a shape that is broadcast."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.conv, self.scale = (
+            nn.Conv2d(1, 8, 1),
+            nn.Parameter(torch.linspace(-1, 1, 8)[: math.prod(shape)].view(shape)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x) * self.scale
+
+
+@pytest.mark.parametrize("shape", [(1,), (8, 1, 1), (1, 1, 4)])
+def test_a_constant_is_expected_as_pytorch_broadcasts_it(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """In the order of the data, channels last, from one pass over the memory."""
+    model = Scaled(*shape).eval()
+    images = torch.rand(2, 1, 3, 4)
+    graph = mase_hw.compile(model, images[:1], out=tmp_path / "bundle", calibration=[images]).graph
+    assert graph is not None
+    edges = find_edges(graph)
+    (edge,) = (edge for edge in edges if edge.parameter == "constant")
+    fmt = edge.stream.fmt
+    codes = (model.scale.detach().double() / fmt.scale).round().clamp(fmt.min_mantissa, fmt.max_mantissa).long()
+    order = codes.expand(8, 3, 4).permute(1, 2, 0).reshape(-1, edge.stream.lanes).numpy()
+    found = expected_beats(graph, edges, {"x": images})[edge.net.name]
+    assert (found == order[: len(found)]).all() and len(order) % len(found) == 0

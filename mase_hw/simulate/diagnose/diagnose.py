@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from mase_hw.emit.constants import stored_values
 from mase_hw.emit.netlist import CONNECTORS, LOOP_ENTRY, LOOP_EXIT, TOP, Net, Netlist
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
@@ -24,7 +25,6 @@ from mase_hw.hardware.beats import decode
 from mase_hw.hardware.prefix import renamed
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.nn.quantized import Quantized
 from mase_hw.nn.streaming import continuing, streaming
 from mase_hw.numerics import quantize
 from mase_hw.simulate.diagnose.failure import WINDOW, Replay
@@ -382,12 +382,10 @@ def expected_beats(graph: MaseGraph, edges: list[Edge], inputs: Mapping[str, Ten
             evaluate(graph.model, by_node, keep)
     beats = {}
     for edge in edges:
-        sets = []
+        sets: list[IntArray] = []
         if edge.parameter is not None:
-            for node in edge.nodes:
-                module = graph.meta_of(graph.node(node)).module
-                assert isinstance(module, Quantized)  # only quantised modules have parameters in hardware
-                sets.append(module.mantissa(edge.parameter).cpu().long().numpy()[None])
+            port = replace(edge.stream, name=edge.parameter)
+            sets = [stored_values(graph, graph.node(node), port) for node in edge.nodes]
         else:
             for of_frame in zip(*(frames[node] for node in edge.nodes), strict=True):
                 sets += [quantize(v, edge.stream.fmt, name=edge.node).cpu().long().numpy()[None] for v in of_frame]
