@@ -127,7 +127,7 @@ def test_the_table_names_every_tool() -> None:
     assert doctor(console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for tool in find_all():
-        assert tool.name in text and str(tool.version) in text
+        assert tool.name in text and (tool.problem or str(tool.version)) in text
 
 
 def test_an_optional_tool_only_warns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
