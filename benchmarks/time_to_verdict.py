@@ -1,13 +1,16 @@
 """From the call of ``simulate`` to the verdict with nothing built, and after an edit that changes weights only.
 
     python benchmarks/time_to_verdict.py [--before CHECKOUT] [--engine batch] [--networks mlp cnn] [--rounds 1]
+    python benchmarks/time_to_verdict.py --frames 10000
 
 Every network is compiled in a process of its own, simulated with its own vectors in an empty work folder, then compiled
 with other weights into the same bundle and simulated again. The edit gives the channels between the layers another
 order: memories of weights change, and no format, since every tensor has the same values in another place. That the
 sources stay is asserted. Verilator's runtime is there already, as after ``make venv``. ``--before`` names a checkout
 of another version, which does the same in turn: the last column is its processor time divided by that of this version.
-Processor time is that of the process and of all that it starts.
+Processor time is that of the process and of all that it starts. With ``--frames``, an MLP, a CNN and an encoder layer
+are simulated twice with so many random frames: what is shown is the second call, wall time from the call to the verdict
+beside the simulator's own. Exit code 1 if that is more than 1.5 times the simulator's and half a second.
 """
 
 from __future__ import annotations
@@ -164,6 +167,46 @@ def work(name: str, engine: str) -> None:
     print(json.dumps({"cold": cold, "edited": edited, "interval": interval, "instances": instances}))
 
 
+def many(name: str, frames: int) -> bool:
+    """Simulate a small network with so many frames, and print the time to the verdict; whether it is within its bar."""
+    import torch
+    from torch import nn
+
+    import mase_hw
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    first = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU()]
+    layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10))
+    networks: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+        "mlp": (layers, (16,)),
+        "cnn": (nn.Sequential(*first, nn.Flatten(), nn.Linear(128, 10)), (1, 8, 8)),
+        "encoder": (encoder, (6, 16)),
+    }
+    model, shape = networks[name]
+    inputs = torch.randn(frames, *shape)
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"hardware": {"max_parallelism": 8}}
+        out = Path(folder) / "bundle"
+        design = mase_hw.compile(model.eval(), inputs[:1], options, out=out, calibration=[inputs[:64]])
+        seen: list[float] = []
+
+        def judge() -> None:
+            result = design.simulate(inputs, engine="batch", work_dir=Path(folder) / "work", waves=False)
+            assert result.passed
+            (outcome,) = (Path(folder) / "work").rglob("outcome.json")
+            seen.append(json.loads(outcome.read_text())["seconds"])
+
+        measured(judge)  # builds
+        wall = measured(judge)["wall"]
+    fits = wall <= 1.5 * seen[-1] + 0.5
+    print(
+        f"{name:14}{wall:8.2f} s to the verdict, {seen[-1]:.2f} s in the simulator{'' if fits else ': above the bar'}"
+    )
+    return fits
+
+
 def ask(checkout: Path, name: str, engine: str) -> dict[str, Any]:
     """The measurement of one network by one version."""
     env = {**os.environ, "PYTHONPATH": str(checkout)}
@@ -179,11 +222,14 @@ def main() -> None:
     parser.add_argument("--engine", default="batch")
     parser.add_argument("--networks", nargs="+", default=NETWORKS, choices=NETWORKS)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--frames", type=int, help="random frames of small networks, simulated twice")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
         work(arguments.work, arguments.engine)
         return
+    if arguments.frames:
+        sys.exit(not all([many(name, arguments.frames) for name in ("mlp", "cnn", "encoder")]))
     versions = [ROOT] + ([arguments.before.resolve()] if arguments.before else [])
     print(f"{'network':14}{'instances':>10}{'cold':>8}{'edited':>8}   processor s, {arguments.engine} engine")
     for name in arguments.networks:
