@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
 from mase_hw.numerics.observing import CastObserver, cast_observer
-from mase_hw.numerics.wide import WIDE, Wide
+from mase_hw.numerics.wide import LOW, WIDE, Wide
 
 _WHOLE = ((torch.float32, 1 << 23), (torch.float64, 1 << 52))
 """Below these, a numerator has a quotient that a correctly rounded division leaves on its side of every half.
@@ -90,7 +91,7 @@ def divide_cast(
         Mantissas of ``fmt``; gradients as in :func:`mase_hw.numerics.cast`, divided by the divisor.
 
     Raises:
-        FormatError: If no carrier holds a scaled numerator or divisor.
+        FormatError: If no carrier holds a scaled numerator or divisor, or the divisor has more than 61 bits.
     """
     bound, largest = limits
     shift = fmt.frac_width - frac
@@ -101,7 +102,7 @@ def divide_cast(
     most = 2 * max(numerator, (largest << max(-shift, 0)) << 1)
     if carrier(most, wide=True) is WIDE or mantissa.dtype is WIDE:
         carrier(2 * most, wide=True)  # two bits more decide the rounding
-        return cast(_beyond(mantissa, divisor, shift), fmt.frac_width + 2, fmt, rounding, overflow)
+        return cast(_beyond(mantissa, divisor, shift, largest), fmt.frac_width + 2, fmt, rounding, overflow)
     dtype = _dtype(mantissa, numerator, largest)
     given, by = mantissa.to(dtype), divisor.to(mantissa.device, dtype)
     observer = cast_observer()
@@ -119,15 +120,35 @@ def divide_cast(
     return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)
 
 
-def _beyond(mantissa: Tensor, divisor: Tensor, shift: int) -> Wide:
-    """``n * 2**(shift + 2) / d``, whose last bit is set as well where there is a remainder, from Python integers."""
-    found = []
-    up, down = max(0, shift + 2), max(0, -shift - 2)
-    divisors = torch.broadcast_to(divisor.to(torch.int64), mantissa.shape).flatten().tolist()
-    for n, d in zip(Wide.of(mantissa).integers(), divisors, strict=True):
-        quotient, rest = divmod(n << up, d << down)
-        found.append(quotient | (rest != 0))
-    return Wide.listed(found, mantissa.shape, mantissa.device)
+def _beyond(mantissa: Tensor | Wide, divisor: Tensor, shift: int, largest: int) -> Wide:
+    """``n * 2**(shift + 2) / d``, whose last bit is set as well where there is a remainder, by long division.
+
+    Raises:
+        FormatError: If a remainder with one more bit is beyond int64.
+    """
+    digit = LOW - largest.bit_length()
+    if digit < 1:
+        raise FormatError("a divisor has too many bits", got=str(largest.bit_length()), expected=f"at most {LOW - 1}")
+    up, d = shift + 2, divisor.to(mantissa.device, torch.int64)
+    lost: Tensor | int = 0
+    if up < 0:
+        whole = Wide.of(mantissa)
+        mantissa, dropped = whole >> -up, whole - ((whole >> -up) << -up)
+        lost = dropped.high | dropped.low
+    parts: list[tuple[Tensor | int, int]] = [(0, max(up, 0))]
+    if isinstance(mantissa, Wide):
+        first, parts = mantissa.high, [(mantissa.low, LOW), *parts]
+    else:
+        first = mantissa.to(torch.int64)
+    step = torch.div(first, d, rounding_mode="floor")
+    quotient, remainder = Wide.of(step), first - step * d
+    for low, bits in parts:
+        for end in range(bits, 0, -digit):
+            taken = min(digit, end)
+            remainder = (remainder << taken) | ((low >> (end - taken)) & ((1 << taken) - 1))
+            step = torch.div(remainder, d, rounding_mode="floor")
+            quotient, remainder = (quotient << taken) + step, remainder - step * d
+    return Wide(quotient.high, quotient.low | ((remainder | lost) != 0).to(torch.int64))
 
 
 def _dtype(mantissa: Tensor, numerator: int, divisor: int) -> torch.dtype:

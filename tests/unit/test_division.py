@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from random import Random
+from typing import Any
 
 import pytest
 import torch
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.numerics.wide import Wide
 from mase_hw.ops._division import divide_cast
 from tests.unit.oracle import by_fraction
 
@@ -78,6 +81,25 @@ def test_next_to_every_half(bound: int, rounding: Rounding) -> None:
         got = divide_cast(torch.tensor(numerators), torch.tensor(divisor), limits, 0, target, rounding)
         wanted = [by_fraction(Fraction(n, divisor), (62, 1, True), rounding.name, "SATURATE") for n in numerators]
         assert got.to(torch.int64).tolist() == wanted, divisor
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize(("bits", "divisor_bits", "frac"), [(40, 61, -50), (110, 59, 12), (60, 30, -40), (100, 7, 70)])
+def test_random_wide_quotients(bits: int, divisor_bits: int, frac: int, rounding: Rounding) -> None:
+    """Numerators that are shifted beyond int64, or beyond it themselves, in either direction."""
+    random = Random(f"{bits} {divisor_bits} {frac}")
+    numerators = [random.randint(-(1 << bits), 1 << bits) for _ in range(40)]
+    divisors = [random.randint(1, (1 << divisor_bits) - 1) for _ in numerators]
+    given: Any = Wide.listed(numerators, (40,)) if bits > 62 else torch.tensor(numerators)
+    limits = (1 << bits, (1 << divisor_bits) - 1)
+    got = divide_cast(given, torch.tensor(divisors), limits, frac, FixedFormat(60, 10), rounding)
+    values = [Fraction(n, d) / Fraction(2) ** frac for n, d in zip(numerators, divisors, strict=True)]
+    assert got.to(torch.int64).tolist() == [by_fraction(v, (60, 10, True), rounding.name, "SATURATE") for v in values]
+
+
+def test_a_divisor_of_too_many_bits_is_refused() -> None:
+    with pytest.raises(FormatError, match="a divisor has too many bits"):
+        divide_cast(torch.tensor([1]), torch.tensor([1 << 61]), (1 << 50, 1 << 61), -30, FixedFormat(8, 0))
 
 
 @pytest.mark.parametrize("overflow", Overflow)
