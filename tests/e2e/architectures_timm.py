@@ -32,6 +32,7 @@ class Small:
         fields: Fields of the configuration.
         make: Makes the model with what its module has, where the builder fixes what has to be small.
         together: Whether a batch gives for each frame what the frame alone gives.
+        settled: Batch norms have the statistics of frames, without which the biases of many layers hide the frame.
     """
 
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Small:
     fields: dict[str, Any] = field(default_factory=dict)
     make: Callable[[Any], nn.Module] | None = None
     together: bool = True
+    settled: bool = False
 
 
 def of(pixels: int = 32, **arguments: Any) -> Small:
@@ -147,7 +149,7 @@ TIMM: dict[str, Small] = {
         )
     ),
     "hardcorenas_b": Small(divisor=8, kept={"blocks.?": 1}),
-    "hgnetv2_b0": Small(divisor=16),
+    "hgnetv2_b0": Small(divisor=16, settled=True),
     "hiera_tiny_224": of(64, img_size=(64, 64), embed_dim=4, stages=ONE),
     "sam2_hiera_tiny": of(
         embed_dim=4, stages=(1, 1, 2, 1), global_att_blocks=(3,), window_spec=(4, 2, 2, 2), global_pos_size=(2, 2)
