@@ -96,6 +96,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int, int]] = {
     "sequences": (
         lambda: Layers(
             up=nn.ConvTranspose1d(4, 3, 4, 2, 1),
+            same=nn.Upsample(size=9, mode="linear", align_corners=True),
             each=nn.ConvTranspose1d(4, 4, 5, 3, groups=4),
             linear=nn.Upsample(scale_factor=4, mode="linear"),
             corners=nn.Upsample(size=7, mode="linear", align_corners=True),

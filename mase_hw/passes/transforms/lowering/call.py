@@ -25,6 +25,7 @@ from mase_hw.ir.binding import arguments_of, slots
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.trace.tracer import MaseTracer
+from mase_hw.passes.transforms import _edit as edit
 from mase_hw.passes.transforms.quantize_operands import stored
 
 
@@ -323,7 +324,7 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
         sources: Producers, with one result each.
 
     Returns:
-        The node that gives the result now.
+        The node that gives the result now; one of the sources, and no node more, where nothing is computed.
     """
     dtype = graph.tensor(sources[0], "data_out_0").torch_dtype
     if dtype is not None and dtype.is_floating_point:
@@ -334,9 +335,13 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
     tracer = MaseTracer(custom_leaf_functions=functions, leaf_types=leaves)
     traced = fx.GraphModule(body, tracer.trace(body))
     traced.graph.eliminate_dead_code()
+    inner = [n for n in traced.graph.nodes if n.op not in ("placeholder", "output")]
+    if not inner:  # as of a resize to the same size
+        (same,) = (s for n, s in zip(traced.graph.nodes, sources, strict=False) if n.users)
+        edit.bypass(graph, node, same)
+        return same
     values = _values(graph, traced, sources)
     path = _placed(graph, node, traced)
-    inner = [n for n in traced.graph.nodes if n.op not in ("placeholder", "output")]
     computing = [n for n in inner if (op := _op_of(graph, traced, n)) is not None and op.golden is not None]
     kept = (computing or inner)[-1]
     env = dict(zip((n for n in traced.graph.nodes if n.op == "placeholder"), sources, strict=True))
