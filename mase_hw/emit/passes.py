@@ -75,6 +75,10 @@ class TopArgs(EmitArgs):
     context: int = Field(
         default=0, ge=0, description="of a causal language model whose tokens come one at a time: those of a frame"
     )
+    steady: bool = Field(
+        default=True,
+        description="find the first frame from which on the interval holds, to which simulations are held",
+    )
 
 
 class CocotbArgs(EmitArgs):
@@ -144,7 +148,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
         )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
-    steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed)
+    steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed) if args.steady else None
     bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
     if args.context:
         tokens = Tokens(netlist, graph.catalogue, args.context)

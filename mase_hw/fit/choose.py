@@ -236,7 +236,7 @@ class Chooser:
         chosen = _picked(candidates, solution)
         args = arguments(self.args, chosen)
         add_hardware_metadata_analysis_pass(self.graph, args)
-        emit_verilog_top_transform_pass(self.graph, {})
+        emit_verilog_top_transform_pass(self.graph, {"steady": False})
         manifest = bundle_of(self.graph).manifest
         use = estimate(manifest, self.goal.family)
         left = use.pop("not_estimated")

@@ -85,7 +85,7 @@ def check(
         tuple(found.problems),
         found.complete,
         tuple(layers(found.traced, found.refused, found.besides, found.graph, manifest, family)),
-        manifest["timing"] if manifest is not None and not found.problems else None,
+        _timing(manifest["timing"]) if manifest is not None and not found.problems else None,
         total,
         tuple(needs(total, there, block_bits, device)) if total else (),
         device,
@@ -184,6 +184,12 @@ class _Search:
         self.complete = False
 
 
+def _timing(timing: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a manifest but for the first steady frame, which is not looked for, as nothing is simulated."""
+    return {name: value for name, value in timing.items() if name != "steady"}
+
+
 def _mapping(pipeline: Pipeline) -> Pipeline:
     """The steps up to the netlist."""
-    return Pipeline(pipeline.steps[: pipeline.names.index(LAST) + 1], "check")
+    steps = pipeline.steps[: pipeline.names.index(LAST) + 1]
+    return Pipeline(steps, "check").replaced(LAST, {**steps[-1].args, "steady": False})

@@ -62,7 +62,8 @@ class Check(Shown):
         problems: Why it would be refused; empty if it would not.
         complete: Whether every layer was looked at.
         layers: Every layer of the model, in order of execution, then what stands between them.
-        timing: Of the whole design: ``fill``, ``interval``, ``bottleneck`` and so on; None if it would be refused.
+        timing: Of the whole design: ``fill``, ``interval``, ``bottleneck`` and so on, without ``steady``; None if it
+            would be refused.
         estimate: Look-up tables, flip-flops, DSP blocks and block RAMs of what maps, and what is not estimated; see
             :func:`mase_hw.emit.estimate.estimate`.
         needs: What it needs of a device or budget.

@@ -86,7 +86,7 @@ def test_costs_are_those_of_compile(tmp_path: Path) -> None:
     found = mase_hw.check(model, example)
     design = mase_hw.compile(model, example, out=tmp_path / "design")
     assert found.passed and found.complete
-    assert found.timing == design.timing
+    assert found.timing == {name: value for name, value in design.timing.items() if name != "steady"}
     assert found.estimate == estimate(design.manifest)
     by_node: dict[str, list[dict[str, Any]]] = {}
     for instance in design.manifest["instances"]:
