@@ -93,6 +93,7 @@ def joined(x: Tensor) -> dict[str, Any]:
         "dstack": torch.dstack([x, x * 2, x * 3]),
         "columns": torch.column_stack([row, row * 2]),
         "like_it": torch.cat([x, torch.zeros_like(x[:, :1]), torch.full_like(x[:, :1], 0.5)], 1),
+        "empty": torch.cat([torch.empty(0), x, torch.ones_like(x[:, :1])], 1),
         "of_nothing": torch.max(torch.zeros_like(x), x),
         "halves": x.half().float() * 3,
         "of_data": x.view(x.data.size(0), -1) * 2,

@@ -92,6 +92,8 @@ FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     **RECURRENT,
     **SQUEEZED,
     "log_sigmoid": (nn.LogSigmoid, (12,)),
+    "empty parts": (lambda: Lines(lambda self, x: torch.cat((torch.empty(0), torch.cat((torch.empty(0), x), 1),
+                                                             torch.ones_like(x[:, :3])), 1)), (12,)),
     "xor": (lambda: Lines(lambda self, x: ((x > 0) ^ (x > 1)).float() * x), (12,)),
     "rsub": (lambda: Lines(lambda self, x: torch.rsub(x, self.b, alpha=2), b=torch.randn(12)), (12,)),
     "rsub of a number": (lambda: Lines(lambda self, x: torch.rsub(x, 3.0, alpha=2) + torch.rsub(x, 2)), (12,)),

@@ -233,11 +233,17 @@ class ProgramImport:
             return self.env[source][node.args[1]]
         if name == "copy" and node.meta["val"].shape == node.args[1].meta["val"].shape:  # type: ignore[union-attr]
             return self.value(node.args[1])  # type: ignore[arg-type]
-        if name == "cat" and not all(self.is_data(n) for n in node.all_input_nodes):
-            joined = self._joined(node)
-            if joined is not None:
-                return joined
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self.value)
+        given_args: Any = node.args
+        if name == "cat":  # tensors of no elements and one dimension are left out, as caches begin with them
+            parts = [part for part in given_args[0] if tuple(part.meta["val"].shape) != (0,)]
+            if len(parts) == 1:
+                return self.value(parts[0])
+            given_args = (parts, *given_args[1:])
+            if not all(self.is_data(part) for part in parts):
+                joined = self._joined(node, parts)
+                if joined is not None:
+                    return joined
+        args, kwargs = fx.node.map_arg((given_args, dict(node.kwargs)), self.value)
         if name in BITS and node.meta["val"].dtype is not torch.bool:
             raise NotTaken("it works on the bits of integers: write it with products, // and %")
         if name == "clamp" and any(isinstance(bound, fx.Node) for bound in args[1:]):
@@ -520,9 +526,8 @@ class ProgramImport:
             made = self.emit(("call_function", torch.index_copy, (x, dim, at_places, part), {}), node)
         return self.emit(("call_function", torch.reshape, (made, (-1, *shape[1:])), {}), node) if flat else made
 
-    def _joined(self, node: fx.Node) -> fx.Node | None:
+    def _joined(self, node: fx.Node, parts: list[fx.Node]) -> fx.Node | None:
         """Data and stored tensors one after the other: zeros in the place of what is stored, to which it is added."""
-        parts: list[fx.Node] = list(node.args[0])  # type: ignore[arg-type]
         data = [i for i, part in enumerate(parts) if self.is_data(part)]
         shape, dim = tuple(node.meta["val"].shape), node.args[1] if len(node.args) > 1 else 0
         assert isinstance(dim, int)

@@ -7,6 +7,7 @@ What follows from the order of tokens: joined parts of tokens, and products that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,7 @@ def join_stored_tokens(graph: MaseGraph, node: fx.Node) -> bool:
     dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
     if not isinstance(given, list | tuple) or not all(isinstance(n, fx.Node) for n in given):
         return False
+    given = [n for n in given if math.prod(graph.tensor(n, "data_out_0").shape)]  # the others are empty
     values = [stored_tensor(graph, n) for n in given]
     data = [n for n, value in zip(given, values, strict=True) if value is None]
     shape = (1, *graph.tensor(node, "data_out_0").shape[1:])
