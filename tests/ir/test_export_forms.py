@@ -45,6 +45,11 @@ def pooled(x: Tensor) -> Tensor:
     return F.adaptive_avg_pool2d(x, 1).squeeze()
 
 
+def asserted(self: Any, x: Tensor) -> Tensor:
+    assert (x > 0).sum(1).max().item() <= 12
+    return x * 2
+
+
 def begun(self: Any, x: Tensor) -> Any:
     return self.layer(x, self.first.expand(-1, x.shape[0], -1))[0]
 
@@ -92,6 +97,8 @@ FORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     **RECURRENT,
     **SQUEEZED,
     "log_sigmoid": (nn.LogSigmoid, (12,)),
+    "a stored number": (lambda: Lines(lambda self, x: x * self.b.max().item(), b=torch.tensor([3.0, 5.0])), (12,)),
+    "an assertion": (lambda: Lines(asserted), (12,)),
     "empty parts": (lambda: Lines(lambda self, x: torch.cat((torch.empty(0), torch.cat((torch.empty(0), x), 1),
                                                              torch.ones_like(x[:, :3])), 1)), (12,)),
     "xor": (lambda: Lines(lambda self, x: ((x > 0) ^ (x > 1)).float() * x), (12,)),

@@ -188,9 +188,12 @@ class ProgramImport:
             return
         if any(source not in self.static and source not in self.paths and source not in self.env for source in sources):
             return  # behind an operation that is refused
-        if name in REFUSED:
+        stored = all(source in self.static for source in sources)
+        if name == "item" and not stored and _asserted(node):
+            return
+        if name in REFUSED and not (name == "item" and stored):
             self.problems.append((node.name, name, REFUSED[name]))
-        elif all(source in self.static for source in sources):
+        elif stored:
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: self.static[n])
             with torch.no_grad():
                 self.static[node] = node.target(*args, **kwargs)  # type: ignore[operator]
@@ -574,6 +577,15 @@ class ProgramImport:
         values = [self.value(n) if isinstance(n, fx.Node) else n for n in results]
         spec = self.program.call_spec.out_spec
         self.graph.output(_plain(pytree.tree_unflatten(values, spec)))
+
+
+def _asserted(node: fx.Node) -> bool:
+    """Whether a number of Python is read by assertions alone."""
+    numbers = (torch.SymInt, torch.SymBool, torch.SymFloat)
+    return all(
+        packet(user.target) in NOTHING or (isinstance(user.meta.get("val"), numbers) and _asserted(user))
+        for user in node.users
+    )
 
 
 def _plain(value: Any) -> Any:
