@@ -46,7 +46,7 @@ def pooled(x: Tensor) -> Tensor:
 
 
 def asserted(self: Any, x: Tensor) -> Tensor:
-    assert (x > 0).sum(1).max().item() <= 12
+    torch._check((x > 0).sum(1).max().item() <= 12)
     return x * 2
 
 
