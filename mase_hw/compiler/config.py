@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
@@ -54,6 +54,17 @@ class DecodeOptions(BaseModel):
         le=1 << 16,
         description="most tokens of a sequence, whose keys and values stay in the design; 0: not such a model",
     )
+    slots: Literal[1, 2, 4, 8, 16, 32] = Field(
+        default=1,
+        description="sequences in turn, each with a slot of its own for its keys, values and position; of more than one "
+        "an input ``slot`` says of every token whose it is",
+    )
+
+    @model_validator(mode="after")
+    def _of_tokens(self) -> DecodeOptions:
+        if self.slots > 1 and not self.context:
+            raise ValueError("slots hold sequences of a decode.context, which is missing")
+        return self
 
 
 class CompileConfig(BaseModel):

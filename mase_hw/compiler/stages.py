@@ -217,8 +217,9 @@ def hardware_steps(
 
 def _hardware(settings: CompileConfig) -> Step:
     """The step that maps to hardware, for a target if one is asked for."""
+    hardware = settings.hardware.model_copy(update={"slots": settings.decode.slots})
     if not settings.target.asked:
-        return Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware")
+        return Step("hardware", add_hardware_metadata_analysis_pass, hardware, "mapping to hardware")
     if settings.hardware.shared:
         raise ConfigError(
             "blocks that share hardware have the lanes that are configured, not those that a target asks for",
@@ -226,5 +227,5 @@ def _hardware(settings: CompileConfig) -> Step:
             got="a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
-    given = {"target": settings.target, "hardware": settings.hardware}
+    given = {"target": settings.target, "hardware": hardware}
     return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Port, port
 from mase_hw.nn.streaming import BEFORE
+from mase_hw.streams import IntArray
 
 SLOT = "slot"
 """Name of the port, which has a beat for every token."""
@@ -32,24 +34,26 @@ def slot_port(slots: int, tokens: int) -> Port:
     return port((1, tokens if slots > 1 else 1), slot_format(max(slots, 2)), 1)
 
 
-def slots_of(given: Port) -> int:
-    """How many slots a port names."""
-    return 1 << (given.fmt.width - 1)
+def slots_of(fmt: FixedFormat) -> int:
+    """How many slots a format names."""
+    return 1 << (fmt.width - 1)
 
 
-def codes(tokens: Sequence[tuple[int, bool]], slots: int) -> list[int]:
-    """What the port carries.
-
-    Args:
-        tokens: Of every token its slot, and whether a sequence begins with it.
-        slots: How many there are.
-    """
-    return [slot + (slots if begins else 0) for slot, begins in tokens]
+def code(slot: int, begins: bool, slots: int) -> int:
+    """What the port carries for a token of a slot, of so many, with which a sequence begins or goes on."""
+    return slot + (slots if begins else 0)
 
 
-def sequences(tokens: int, slots: int, count: int) -> list[list[int]]:
-    """What the port carries of whole sequences, one after the other, each in the next slot."""
-    return [codes([(number % slots, token == 0) for token in range(tokens)], slots) for number in range(count)]
+def sequences(count: int, tokens: int, slots: int) -> IntArray:
+    """What the port carries of so many whole sequences, each in the next slot, ``(count, 1, tokens)``."""
+    whole = [[code(number % slots, token == 0, slots) for token in range(tokens)] for number in range(count)]
+    return np.array(whole, np.int64)[:, None]
+
+
+def interleaved(count: int, slots: int) -> list[int]:
+    """What the port carries of so many tokens in any slots; a sequence begins with every tenth or so."""
+    rng = np.random.default_rng(slots)
+    return [code(int(rng.integers(slots)), rng.random() < 0.1, slots) for _ in range(count)]
 
 
 def positions(given: Tensor, slots: int, rows: int, before: Sequence[int] = ()) -> tuple[list[tuple[int, int]], list[int]]:

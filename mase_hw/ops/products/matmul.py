@@ -58,8 +58,9 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         }
         request = Request(name, numbers, shapes, {"data_in_0": lanes[:1], "data_out_0": lanes[1:]}, slots=slots)
         # Every other time a slot is full, and the sequence begins anew by itself.
-        given = {SLOT: np.reshape([*sequences(tokens, slots, slots), *zip(*[range(slots)] * tokens, strict=True)], -1)}
-        return Case(name, build(request), frames, given=given if slots > 1 else {})
+        begun = sequences(slots, tokens, slots)
+        given = {SLOT: np.concatenate((begun, begun % slots)).reshape(-1).tolist()} if slots > 1 else {}
+        return Case(name, build(request), frames, given=given)
 
     return [
         case("rows_even", (1, 4, 2, 8), (2, 4), (4, 2), transposed=True),
@@ -159,7 +160,7 @@ class MatmulParams(Params, frozen=True):
 
     def attributes(self) -> dict[str, object]:
         """Which way round the second operand is, and whether tokens see what comes after them."""
-        return {"transposed": self.transposed, "causal": self.causal, "slots": slots_of(self.slot)}
+        return {"transposed": self.transposed, "causal": self.causal, "slots": slots_of(self.slot.fmt)}
 
     @property
     def rows(self) -> int:
