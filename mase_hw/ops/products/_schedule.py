@@ -146,7 +146,8 @@ class Schedule:
         vectors = 4 if self.uneven and not self.transposed and self.tiles <= 16 else 2
         return Steps.at(
             int(ends[-1]),
-            needed=(needed, rows[0]),
+            # What the last token does not see is needed by nothing.
+            needed=(needed[needed < ends[-1]], rows[0]),
             freed=(freed, rows[1]),
             emitted=self._results(starts, tiles),
             delay=(2, 2),
