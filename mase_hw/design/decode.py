@@ -27,6 +27,8 @@ from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray, Stream
 
 Scores = npt.NDArray[np.float64]
+MOST_TURNS = 256
+"""Turns of sequences in slots whose cycles are predicted: the time that takes grows with their square."""
 Choose = Callable[[Scores], int]
 """From the scores of all tokens to the next one."""
 
@@ -65,7 +67,7 @@ class Generated:
     Args:
         sequences: In the order of the prompts.
         result: Of the simulation; None if there was none.
-        predicted: Cycles of every turn of every sequence.
+        predicted: Cycles of every turn of every sequence; none of more than ``MOST_TURNS`` turns of sequences in slots.
         measured: The same in the simulation; only of one at full rate they must be as predicted.
     """
 
@@ -215,6 +217,11 @@ class Bench:
             )
         reference = Reference(self.graph)
         if reference.slot is not None:
+            if abort:
+                raise ConfigError(
+                    "a reset would end all sequences that are in turn", field="abort", got=abort, expected="0",
+                    remedy="leave abort out; a sequence ends when another one begins in its slot",
+                )  # fmt: skip
             plan, predicted = self._in_turn(written, slots_of(reference.slot.fmt), order)
         else:
             plan, predicted = self._one_by_one(written, abort)
@@ -246,7 +253,9 @@ class Bench:
         ]  # fmt: skip
         slow = 1.0 if options.at_full_rate else 4 * options.stalls.slowdown
         slow *= 1.0 if options.inner is None else options.inner.slowdown
-        cycles = int(slow * (2 if abort else 1) * sum(map(sum, predicted))) + 4 * self.watchdog + 64 * len(turns)
+        # No turn takes longer than a whole sequence at once.
+        longest = self.tokens.cycles([self.tokens.context])[0] * len(plan)
+        cycles = int(slow * longest) + 4 * self.watchdog + 64 * len(turns)
         options = replace(options, turns=tuple(turns))
         limits = Limits(self.watchdog, cycles, tail_cycles=self.watchdog // 4)
         sides = ({name: joined[name] for name in stimulus}, {name: joined[name] for name in expected})
@@ -313,6 +322,8 @@ class Bench:
             begin = sum(written[number].turns) - sum(left[number])
             plan.append(_Entry(number, begin, left[number].pop(0), after=last[at], slot=at))
             last[at] = len(plan) - 1
+        if len(plan) > MOST_TURNS:
+            return plan, []
         cycles = self.tokens.interleaved([(turn.count, turn.begin, turn.after) for turn in plan])
         predicted: list[list[int]] = [[] for _ in written]
         for turn, each in zip(plan, cycles, strict=True):
