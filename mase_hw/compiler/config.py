@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
 from mase_hw.fit.target import Target
 from mase_hw.host.documents import parse_toml
 from mase_hw.options import commented_toml
+from mase_hw.options.decode import DecodeOptions
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
@@ -41,30 +42,6 @@ class PluginStep(BaseModel):
     name: str = Field(description="of an entry point of the group for passes")
     after: str = Field(description="the step of ``compile`` behind which it runs")
     args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
-
-
-class DecodeOptions(BaseModel):
-    """A causal language model whose tokens come one at a time."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    context: int = Field(
-        default=0,
-        ge=0,
-        le=1 << 16,
-        description="most tokens of a sequence, whose keys and values stay in the design; 0: not such a model",
-    )
-    slots: Literal[1, 2, 4, 8, 16, 32] = Field(
-        default=1,
-        description="sequences in turn, each with a slot of its own for its keys, values and position; of more than one "
-        "an input ``slot`` says of every token whose it is",
-    )
-
-    @model_validator(mode="after")
-    def _of_tokens(self) -> DecodeOptions:
-        if self.slots > 1 and not self.context:
-            raise ValueError("slots hold sequences of a decode.context, which is missing")
-        return self
 
 
 class CompileConfig(BaseModel):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.sampling import append_sampling
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
     emit_bram_transform_pass,
@@ -202,7 +203,9 @@ def hardware_steps(
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
     top = {"top_name": settings.top, "context": settings.decode.context}
+    sampling = [Step("sampling", append_sampling, settings.decode)] if settings.decode.sample != "none" else []
     steps = [
+        *sampling,
         Step("verify", verify_analysis_pass),
         _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, top, "making the top level"),

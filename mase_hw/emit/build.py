@@ -82,6 +82,7 @@ class NetlistBuilder:
         """Ops whose files are in the netlist."""
         args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
         self.slots = args.slots
+        self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
         self._slot: _Source | None = None
         """What says of every token whose it is, of sequences in turn."""
         self.shared = [shared_blocks(graph, path) for path in args.shared]
@@ -299,9 +300,8 @@ class NetlistBuilder:
         if self._of_positions(node, port):
             module = OF_POSITIONS
             parameters = {k: v for k, v in parameters.items() if k not in ("REGISTERS", "BANKS")}
-            tokens = self._layouts(node)["data_in_0"].stream_shape[1]
-            parameters |= {"SLOTS": self.slots, "ROWS": tokens}
-            ports = (_word_port("in", tokens, slot_format(self.slots).width), out)
+            parameters |= {"SLOTS": self.slots, "ROWS": self.tokens}
+            ports = (_word_port("in", self.tokens, slot_format(self.slots).width), out)
             self._slot_for(node, Pin(place, "in_data"), ports[0])
         instance = Instance(place, module, parameters, ports, node.name, module)
         self.netlist.instances.append(instance)
@@ -338,15 +338,16 @@ class NetlistBuilder:
         op = self.graph.op_of(node)
         if self.slots == 1 or op is None or op.hardware is None or port.name not in op.hardware.broadcast:
             return False
-        shape = self._layouts(node)["data_in_0"].stream_shape
-        size, of_token = math.prod(port.shape), math.prod(shape[2:])
-        if size != of_token * shape[1] and of_token % size:
+        # Tokens come one after the other: the elements of one follow those of the one before.
+        elements, size = math.prod(self._layouts(node)["data_in_0"].shape), math.prod(port.shape)
+        of_token, rest = divmod(elements, self.tokens)
+        if rest or (size != elements and of_token % size):
             raise UnsupportedError(
                 "a stored operand has values neither for every position nor for every token",
                 node=f"{node.name}.{port.name}",
                 field="decode.slots",
                 got=f"{size} values that repeat",
-                expected=f"a divisor of {of_token}, or {of_token * shape[1]}",
+                expected=f"a divisor of {of_token}, or {elements}",
                 remedy="leave decode.slots out",
             )
         return of_token % size > 0
