@@ -22,13 +22,34 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.emit.estimate import estimate
 
 CONTEXT, WIDTH, HEADS, HIDDEN, LETTERS = 16, 16, 4, 64, "\nabcdefghijklmnopqrstuvwxyz"
-STEPS, BATCH, SEED, SLOTS = 400, 64, 0, 4
+STEPS, BATCH, SEED, SLOTS = 400, 64, 0, 8
+ATTENTION = "scaled_dot_product_attention_matmul"
+LAYERS = ("qkv", ATTENTION, f"{ATTENTION}_1", "out", "up", "down", "scores")
+PLANS: dict[str, dict[str, tuple[int, int]]] = {
+    "small": dict(zip(LAYERS, [(2, 4), (1, 2), (2, 1), (2, 2), (4, 3), (3, 4), (2, 3)], strict=True)),
+    "fast": dict.fromkeys(LAYERS, (4, 4)),
+}
+"""Lanes of inputs and outputs by node. Whatever follows a layer takes its results as they come."""
 CONFIG: dict[str, Any] = {
     "quantize": {"by": "type", "default": {"config": {"data_in_width": 16, "weight_width": 16, "data_out_width": 16}}},
     "vectors": {"frames": 1, "faults": 4},
 }
+
+
+def plan(name: str) -> dict[str, Any]:
+    """The table ``hardware`` of a plan."""
+    lanes = {node: {"data_in_0": i, "data_out_0": o} for node, (i, o) in PLANS[name].items()}
+    norms = {f"norm{n}": {"data_in_0": 1 if name == "small" else 4} for n in range(3)}
+    overlapping = dict.fromkeys(("out", "down"), "inputs_first")
+    return {
+        "parallelism": {**lanes, **norms},
+        "max_parallelism": 1 if name == "small" else 4,
+        "order": overlapping,
+        "family": "ecp5",
+    }
 
 
 class MicroGPT(nn.Module):
@@ -74,3 +95,38 @@ def train(rows: Tensor) -> nn.Module:
         optimiser.step()
         schedule.step()
     return net.eval()
+
+
+def main() -> int:
+    """Train, compile, generate, report."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("build") / "microgpt")
+    parser.add_argument("--plan", choices=PLANS, action="append", help="the lanes; all of them by default")
+    asked = parser.parse_args()
+    rows = load()
+    net = train(rows)
+    wrong = 0
+    for name in asked.plan or PLANS:
+        config = {**CONFIG, "decode": {"context": CONTEXT, "slots": SLOTS}, "hardware": plan(name)}
+        data = [rows[:256, :-1]]
+        design = mase_hw.compile(net, rows[:1, :-1], config, out=asked.out / name, calibration=data)
+        found = design.generate([[0, n] for n in range(1, 13)], CONTEXT - 2)
+        assert found.result is not None
+        multipliers = sum(entry.get("multipliers") or 0 for entry in design.manifest["instances"])
+        decoding = design.manifest["decode"]
+        print(f"{name}: {multipliers} multipliers of products; {estimate(design.manifest, 'ecp5')['dsp']} blocks of an "
+              f"ECP5 with those of norms and softmax, estimated")  # fmt: skip
+        print(f"cycles per token: {decoding['cycles'][0]} to {decoding['cycles'][-1]} of one sequence; "
+              + ", ".join(f"{pace} with {n} in turn" for n, pace in decoding["paces"][1:]))  # fmt: skip
+        print(*("".join(LETTERS[i] for i in (n, *ids)).partition("\n")[0] for n, ids in enumerate(found.tokens, 1)))
+        late = sum(
+            a != b for pair in zip(found.measured, found.predicted, strict=True) for a, b in zip(*pair, strict=True)
+        )
+        print(f"{found.result.beats_compared} tokens compared, {found.result.mismatches} mismatches, {late} in other "
+              f"cycles than predicted")  # fmt: skip
+        wrong += late + found.result.mismatches
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -324,7 +324,9 @@ class Bench:
             last[at] = len(plan) - 1
         if len(plan) > MOST_TURNS:
             return plan, []
-        cycles = self.tokens.interleaved([(turn.count, turn.begin, turn.after) for turn in plan])
+        cycles = self.tokens.interleaved(
+            [(turn.count, turn.begin, -1 if turn.after is None else turn.after) for turn in plan]
+        )
         predicted: list[list[int]] = [[] for _ in written]
         for turn, each in zip(plan, cycles, strict=True):
             predicted[turn.sequence].append(each)

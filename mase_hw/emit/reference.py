@@ -175,7 +175,7 @@ class Reference:
             for p in self.inputs
         }
         if self.slot is not None:  # every frame is a sequence
-            stimulus[self.slot.port] = sequences(frames, *self.slot.shape[1:], slots_of(self.slot.fmt))
+            stimulus[self.slot.port] = sequences(frames, self.slot.shape[1], slots_of(self.slot.fmt))
         model = self.graph.model
         forget(model)  # parameters written past PyTorch's counters are seen here at the latest
         training = model.training

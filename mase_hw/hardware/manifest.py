@@ -232,8 +232,8 @@ class Decode(Entry, frozen=True, kw_only=True):
 
     ``cycles[t]`` is what token ``t`` takes that is offered in the cycle after the last result of the one before. Of
     sequences in turn, ``slots`` of them: the input ``slot_port`` has the number of the slot of every token, plus
-    ``slots`` where its sequence begins, and ``paces`` has pairs: so many sequences, and the cycles per token, on average,
-    if each of them has a token in the design and stands at the last position.
+    ``slots`` where its sequence begins, and ``paces`` has pairs: so many sequences, and the cycles per token, on
+    average, if each of them has a token in the design and stands at the last position.
     """
 
     context: Count

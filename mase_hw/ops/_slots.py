@@ -1,8 +1,8 @@
 """Sequences in turn: tokens of several sequences through one design, each of which has a slot.
 
-A *slot* is a place for one sequence: its rows of keys and values, and its position. The port ``slot`` of an op says of
-every token whose it is: the low bits are the number of the slot, and the high bit begins the sequence in it anew. Behind
-as many tokens as the slot has rows, and after a reset, a sequence begins anew as well.
+A *slot* is a place for one sequence: its rows of keys and values, and its position. The port ``slot`` of an op says
+of every token whose it is: the low bits are the number of the slot, and the high bit begins the sequence in it anew.
+Behind as many tokens as the slot has rows, and after a reset, a sequence begins anew as well.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def interleaved(count: int, slots: int) -> list[int]:
     return [code(int(rng.integers(slots)), rng.random() < 0.1, slots) for _ in range(count)]
 
 
-def positions(given: Tensor, slots: int, rows: int, before: Sequence[int] = ()) -> tuple[list[tuple[int, int]], list[int]]:
+def positions(
+    given: Tensor, slots: int, rows: int, before: Sequence[int] = ()
+) -> tuple[list[tuple[int, int]], list[int]]:
     """Slot and position of every token.
 
     Args:

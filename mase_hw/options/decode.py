@@ -20,8 +20,8 @@ class DecodeOptions(BaseModel):
     )
     slots: Literal[1, 2, 4, 8, 16, 32] = Field(
         default=1,
-        description="sequences in turn, each with a slot of its own for its keys, values and position; of more than one "
-        "an input ``slot`` says of every token whose it is",
+        description="sequences in turn, each with a slot of its own for its keys, values and position; of more than "
+        "one an input ``slot`` says of every token whose it is",
     )
     sample: Literal["none", "greedy", "top_k"] = Field(
         default="none",

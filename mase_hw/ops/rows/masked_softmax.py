@@ -284,8 +284,17 @@ def _cases() -> list[Case]:
         _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
         _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
         _case("slots", (1, 5, 2, 5), 2, "s8.4 u8.8", causal=True, slots=2, frames=8),
-        _case("slots_windows", (1, 4, 2, 4), 3, "s8.4 u8.8", causal=True, slots=4, frames=12,
-              allowed=("1", "3", "6", "c"), hold=2),
+        _case(
+            "slots_windows",
+            (1, 4, 2, 4),
+            3,
+            "s8.4 u8.8",
+            causal=True,
+            slots=4,
+            frames=12,
+            allowed=("1", "3", "6", "c"),
+            hold=2,
+        ),
         _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
     ]
 
