@@ -2,9 +2,9 @@
 
 The random number ``r`` of the token at position ``t`` of a sequence is the upper 16 of the 32 bits of a generator
 after ``t + 1`` steps from its seed: xorshift32 of G. Marsaglia ("Xorshift RNGs", Journal of Statistical Software 8,
-2003), a step of which is ``x ^= x << 13; x ^= x >> 17; x ^= x << 5``. Of weights ``w``, which are integers, the first candidate
-is drawn whose running sum exceeds ``floor(r * sum(w) / 2**16)``: each with a probability that is proportional to its
-weight to within ``2**-16``, and one without weight never.
+2003), a step of which is ``x ^= x << 13; x ^= x >> 17; x ^= x << 5``. Of weights ``w``, which are integers, the first
+candidate is drawn whose running sum exceeds ``floor(r * sum(w) / 2**16)``: each with a probability that is
+proportional to its weight to within ``2**-16``, and one without weight never, unless all are.
 """
 
 from __future__ import annotations
