@@ -25,6 +25,7 @@ from mase_hw.hardware.params import Cast, Params, read_params
 from mase_hw.hardware.params import verilog_params as verilog_params
 from mase_hw.host.resources import Generated as Generated
 from mase_hw.layouts import Layout
+from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 
 T = TypeVar("T")
@@ -88,6 +89,7 @@ class Case:
         frames: Frames to stream in each run.
         exhaustive: Feed every input code instead of random ones (one-input, elementwise ops).
         attributes: Attributes of the op, where the arithmetic has any that are not among the parameters.
+        given: What some inputs carry, frame after frame, over and over, where their values decide the timing.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Case:
     frames: int = 4
     exhaustive: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Request:
         levels: Additions between two registers of such an implementation; ``solver`` is what finds them.
         order: The order of its work that was asked for, where an op has several; empty for its own.
         fast: Whether registers are wanted where long paths begin.
+        slots: Sequences in turn (:mod:`mase_hw.ops._slots`); 1 if every frame is one of its own.
     """
 
     node: str
@@ -131,6 +135,7 @@ class Request:
     order: str = ""
     solver: str = "own"
     fast: bool = False
+    slots: int = 1
 
     @property
     def stream_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -190,6 +195,8 @@ class Hardware:
         work: Multiply-accumulates per frame (0 for ops without multipliers).
         multipliers: Multipliers the module instantiates.
         idle: Of an op that computes with its own results: cycles per frame in which it waits for them.
+        at_positions: Of a module with a port ``slot``: its steps, from the parameters and the positions of tokens,
+            where :attr:`latency` takes whole sequences.
         follows_input: Output lanes equal input lanes, so lanes follow the producer unless configured.
         static: Names of the input streams that carry parameters (weights) and come from a memory.
         tied: Ports that carry no stream with these parameters, and the expression an instance ties them to (empty for
@@ -232,6 +239,7 @@ class Hardware:
     work: Callable[[Any], int] = lambda _: 0
     multipliers: Callable[[Any], int] = lambda _: 0
     idle: Callable[[Any], int] | None = None
+    at_positions: Callable[[Any, Sequence[int]], tuple[Steps, ...]] | None = None
     follows_input: bool = False
     static: tuple[str, ...] = ()
     tied: Callable[[Any], Mapping[str, str]] = _tied

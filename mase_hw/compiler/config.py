@@ -13,6 +13,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.fit.target import Target
 from mase_hw.host.documents import parse_toml
 from mase_hw.options import commented_toml
+from mase_hw.options.decode import DecodeOptions
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
@@ -41,19 +42,6 @@ class PluginStep(BaseModel):
     name: str = Field(description="of an entry point of the group for passes")
     after: str = Field(description="the step of ``compile`` behind which it runs")
     args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
-
-
-class DecodeOptions(BaseModel):
-    """A causal language model whose tokens come one at a time."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    context: int = Field(
-        default=0,
-        ge=0,
-        le=1 << 16,
-        description="most tokens of a sequence, whose keys and values stay in the design; 0: not such a model",
-    )
 
 
 class CompileConfig(BaseModel):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.sampling import append_sampling
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
     emit_bram_transform_pass,
@@ -202,7 +203,9 @@ def hardware_steps(
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
     top = {"top_name": settings.top, "context": settings.decode.context}
+    sampling = [Step("sampling", append_sampling, settings.decode)] if settings.decode.sample != "none" else []
     steps = [
+        *sampling,
         Step("verify", verify_analysis_pass),
         _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, top, "making the top level"),
@@ -217,8 +220,9 @@ def hardware_steps(
 
 def _hardware(settings: CompileConfig) -> Step:
     """The step that maps to hardware, for a target if one is asked for."""
+    hardware = settings.hardware.model_copy(update={"slots": settings.decode.slots})
     if not settings.target.asked:
-        return Step("hardware", add_hardware_metadata_analysis_pass, settings.hardware, "mapping to hardware")
+        return Step("hardware", add_hardware_metadata_analysis_pass, hardware, "mapping to hardware")
     if settings.hardware.shared:
         raise ConfigError(
             "blocks that share hardware have the lanes that are configured, not those that a target asks for",
@@ -226,5 +230,5 @@ def _hardware(settings: CompileConfig) -> Step:
             got="a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
-    given = {"target": settings.target, "hardware": settings.hardware}
+    given = {"target": settings.target, "hardware": hardware}
     return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

@@ -20,12 +20,15 @@ from mase_hw.emit.causality import Tokens
 from mase_hw.emit.reference import Reference
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
+from mase_hw.ops._slots import code, slots_of
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits, SimulationOptions, Turn
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import IntArray, Stream
 
 Scores = npt.NDArray[np.float64]
+MOST_TURNS = 256
+"""Turns of sequences in slots whose cycles are predicted: the time that takes grows with their square."""
 Choose = Callable[[Scores], int]
 """From the scores of all tokens to the next one."""
 
@@ -64,7 +67,7 @@ class Generated:
     Args:
         sequences: In the order of the prompts.
         result: Of the simulation; None if there was none.
-        predicted: Cycles of every turn of every sequence.
+        predicted: Cycles of every turn of every sequence; none of more than ``MOST_TURNS`` turns of sequences in slots.
         measured: The same in the simulation; only of one at full rate they must be as predicted.
     """
 
@@ -141,6 +144,31 @@ def _rows(sequences: Sequence[Sequence[int]], context: int) -> npt.NDArray[np.in
 
 
 @dataclass(frozen=True)
+class _Entry:
+    """A turn of a sequence.
+
+    Args:
+        sequence: Its number.
+        begin: The first token.
+        count: How many tokens enter.
+        reset: Whether a reset comes before it.
+        wait: Cycles after which a reset gives it up; 0: it gives its results.
+        after: The number of the turn that it follows, as of :class:`~mase_hw.simulate.plan.Turn`.
+        slot: Where the sequence is.
+        counts: Whether its cycles are those of the sequence.
+    """
+
+    sequence: int
+    begin: int
+    count: int
+    reset: bool = False
+    wait: int = 0
+    after: int | None = None
+    slot: int = 0
+    counts: bool = True
+
+
+@dataclass(frozen=True)
 class Bench:
     """Plays sequences one after the other, each token when the results of those before it have left.
 
@@ -165,11 +193,13 @@ class Bench:
     watchdog: int
     tell: Progress
 
-    def play(self, written: Sequence[Written], abort: int = 0) -> Generated:
+    def play(self, written: Sequence[Written], abort: int = 0, order: Sequence[int] = ()) -> Generated:
         """Play what the model wrote.
 
         Args:
             written: The sequences.
+            order: Of a design with slots: the sequence of every turn, each as often as it has turns. Without it each
+                slot has the next turn of its sequence, one slot after the other, and then of the next sequence.
             abort: Before each of them it is played once more up to its last token, which a reset gives up so many
                 cycles after it entered, before its first result; 0: not.
 
@@ -185,6 +215,63 @@ class Bench:
                 expected='engine="batch", jobs=1, no reset_at',
                 remedy="leave these arguments out; abort gives resets amid sequences",
             )
+        reference = Reference(self.graph)
+        if reference.slot is not None:
+            if abort:
+                raise ConfigError(
+                    "a reset would end all sequences that are in turn", field="abort", got=abort, expected="0",
+                    remedy="leave abort out; a sequence ends when another one begins in its slot",
+                )  # fmt: skip
+            plan, predicted = self._in_turn(written, slots_of(reference.slot.fmt), order)
+        else:
+            plan, predicted = self._one_by_one(written, abort)
+        ids = torch.from_numpy(_rows([each.tokens for each in written], self.tokens.context))
+        stimulus, expected = reference.run(ids)
+        frames = {name: self._by_token(name, values) for name, values in {**stimulus, **expected}.items()}
+        if reference.slot is not None:
+            # The first token of a sequence begins it anew; the others go on.
+            for number, slot in {turn.sequence: turn.slot for turn in plan}.items():
+                codes = frames[reference.slot.port][number]
+                codes[:] = code(slot, False, slots_of(reference.slot.fmt))
+                codes[0] = code(slot, True, slots_of(reference.slot.fmt))
+        joined = {
+            name: np.concatenate(
+                [
+                    values[turn.sequence, turn.begin : turn.begin + turn.count].reshape(-1, self.streams[name].lanes)
+                    for turn in plan
+                    if name in stimulus or not turn.wait
+                ]
+            )
+            for name, values in frames.items()
+        }
+        turns = [
+            Turn(
+                {n: turn.count * self.tokens.beats[n] for n in (stimulus if turn.wait else frames)},
+                int(turn.reset), turn.wait, turn.after,
+            )
+            for turn in plan
+        ]  # fmt: skip
+        slow = 1.0 if options.at_full_rate else 4 * options.stalls.slowdown
+        slow *= 1.0 if options.inner is None else options.inner.slowdown
+        # No turn takes longer than a whole sequence at once.
+        longest = self.tokens.cycles([self.tokens.context])[0] * len(plan)
+        cycles = int(slow * longest) + 4 * self.watchdog + 64 * len(turns)
+        options = replace(options, turns=tuple(turns))
+        limits = Limits(self.watchdog, cycles, tail_cycles=self.watchdog // 4)
+        sides = ({name: joined[name] for name in stimulus}, {name: joined[name] for name in expected})
+        result = Attempts(self.dut, options, limits, cycles, len(written), self.tell).run(
+            Played(stimulus, *sides, len(written))
+        )
+        measured: list[list[int]] = []
+        if result.passed:
+            measured = [[] for _ in written]
+            for turn, found in zip(plan, _cycles(result, turns), strict=True):
+                if turn.counts:
+                    measured[turn.sequence].append(found)
+        return Generated(tuple(written), result, predicted, measured)
+
+    def _one_by_one(self, written: Sequence[Written], abort: int) -> tuple[list[_Entry], list[list[int]]]:
+        """The turns of sequences one after the other, and the cycles of each."""
         predicted = [self.tokens.cycles(each.turns) for each in written]
         # The token that is given up is the first one of its turn.
         most = min(self.tokens.silent([*each.turns[:-1], 1]) for each in written) - 2
@@ -193,44 +280,57 @@ class Bench:
                 "a token that is given up must not have given results", field="abort", got=abort,
                 expected=f"0 to {most - 1} cycles", remedy="give fewer cycles",
             )  # fmt: skip
-        ids = torch.from_numpy(_rows([each.tokens for each in written], self.tokens.context))
-        stimulus, expected = Reference(self.graph).run(ids)
-        frames = {name: self._by_token(name, values) for name, values in {**stimulus, **expected}.items()}
-        beats: dict[str, list[IntArray]] = {name: [] for name in frames}
-        turns: list[Turn] = []
-        counted: list[int] = []
-
-        def turn(number: int, begin: int, count: int, names: Sequence[str], reset: bool, wait: int = 0) -> None:
-            for name in names:
-                beats[name].append(frames[name][number, begin : begin + count].reshape(-1, self.streams[name].lanes))
-            turns.append(Turn({name: count * self.tokens.beats[name] for name in names}, int(reset), wait))
-
+        plan: list[_Entry] = []
         full = True
         for number, each in enumerate(written):
             for given_up in (True, False) if abort else (False,):
-                begin, first = 0, len(turns)
+                begin = 0
                 for count in each.turns[:-1] if given_up else each.turns:
-                    turn(number, begin, count, list(frames), begin == 0 and not full)
+                    plan.append(_Entry(number, begin, count, reset=begin == 0 and not full, counts=not given_up))
                     begin += count
                 if given_up:
-                    turn(number, begin, 1, list(stimulus), begin == 0 and not full, abort)
+                    plan.append(_Entry(number, begin, 1, reset=begin == 0 and not full, wait=abort, counts=False))
                 full = begin == self.tokens.context
-            counted.append(first)
-        joined = {name: np.concatenate(parts) for name, parts in beats.items()}
-        slow = 1.0 if options.at_full_rate else 4 * options.stalls.slowdown
-        slow *= 1.0 if options.inner is None else options.inner.slowdown
-        cycles = int(slow * (2 if abort else 1) * sum(map(sum, predicted))) + 4 * self.watchdog + 64 * len(turns)
-        options = replace(options, turns=tuple(turns))
-        limits = Limits(self.watchdog, cycles, tail_cycles=self.watchdog // 4)
-        sides = ({name: joined[name] for name in stimulus}, {name: joined[name] for name in expected})
-        result = Attempts(self.dut, options, limits, cycles, len(written), self.tell).run(
-            Played(stimulus, *sides, len(written))
+        return plan, predicted
+
+    def _in_turn(
+        self, written: Sequence[Written], slots: int, order: Sequence[int]
+    ) -> tuple[list[_Entry], list[list[int]]]:
+        """The turns of sequences in slots, and the cycles of each."""
+        left = [list(each.turns) for each in written]
+        in_slots: list[int | None] = [None] * slots
+        last = [-1] * slots
+        waiting = iter(range(len(written)))
+        plan: list[_Entry] = []
+        chosen = iter(order)
+        at = -1
+        while any(left):
+            if order:
+                number = next(chosen)
+                if number not in in_slots:
+                    free = [s for s, held in enumerate(in_slots) if held is None or not left[held]]
+                    in_slots[free[len(plan) % len(free)]] = number
+                at = in_slots.index(number)
+            else:
+                at = (at + 1) % slots
+                held = in_slots[at]
+                if held is None or not left[held]:
+                    in_slots[at] = next(waiting, None)
+                if (following := in_slots[at]) is None:
+                    continue
+                number = following
+            begin = sum(written[number].turns) - sum(left[number])
+            plan.append(_Entry(number, begin, left[number].pop(0), after=last[at], slot=at))
+            last[at] = len(plan) - 1
+        if len(plan) > MOST_TURNS:
+            return plan, []
+        cycles = self.tokens.interleaved(
+            [(turn.count, turn.begin, -1 if turn.after is None else turn.after) for turn in plan]
         )
-        measured = []
-        if result.passed:
-            found = _cycles(result, turns)
-            measured = [found[first : first + len(each.turns)] for first, each in zip(counted, written, strict=True)]
-        return Generated(tuple(written), result, predicted, measured)
+        predicted: list[list[int]] = [[] for _ in written]
+        for turn, each in zip(plan, cycles, strict=True):
+            predicted[turn.sequence].append(each)
+        return plan, predicted
 
     def _by_token(self, name: str, values: IntArray) -> IntArray:
         """Beats of a port, ``(sequences, tokens, beats per token, lanes)``."""
@@ -239,17 +339,27 @@ class Bench:
 
 
 def _cycles(result: SimResult, turns: Sequence[Turn]) -> list[int]:
-    """Cycles of every turn: from the first beat offered to the last result taken; 0 of one without results."""
-    found = []
+    """Cycles of every turn: from when it was allowed to the last result taken; 0 of one without results.
+
+    A turn is allowed in the cycle after the last result of the one that it follows was taken, and else with its first
+    beat; behind a reset the first beat comes as soon as it is allowed.
+    """
+    found: list[int] = []
+    ends: list[int] = []
     moved = dict.fromkeys(result.ports, 0)
-    for turn in turns:
-        begins, ends = [], [-1]
+    start = min(int(p.cycles.presented[0]) for p in result.ports.values() if p.stream.direction == "in")
+    for number, turn in enumerate(turns):
+        begins, last = [], [-1]
         for name, count in turn.beats.items():
             port = result.ports[name]
             first, moved[name] = moved[name], moved[name] + count
             if port.stream.direction == "in":
                 begins.append(int(port.cycles.presented[first]))
             else:
-                ends.append(int(port.cycles.accepted[moved[name] - 1]))
-        found.append(max(0, max(ends) - min(begins) + 1))
+                last.append(int(port.cycles.accepted[moved[name] - 1]))
+        begin = min(begins)
+        if turn.after is not None:
+            begin = ends[turn.after] + 1 if turn.after >= 0 else start
+        ends.append(max(last))
+        found.append(max(0, ends[number] - begin + 1))
     return found

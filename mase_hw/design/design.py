@@ -221,7 +221,8 @@ class Design:
 
         The quantised model chooses every token from its scores. In the batch engine each token enters the design when
         the results of those before it have left, and every bit of them is compared. A sequence that does not fill the
-        context is ended by a reset.
+        context is ended by a reset. With ``decode.slots`` as many sequences are in the design at once: tokens of the
+        others enter while one waits for its results, and a sequence ends when the next one begins in its slot.
 
         Args:
             prompts: Token ids, from one to the context.
@@ -230,7 +231,7 @@ class Design:
                 that gives the next ids it is not asked.
             simulate: Whether to simulate the RTL as well.
             abort: Before each sequence it is played once more up to its last token, which a reset gives up so many
-                cycles after it entered, before its first result; 0: not.
+                cycles after it entered, before its first result; 0: not. Not with slots.
             check: Raise unless everything is equal; else look at the result.
             progress: Told what is being done.
             asked: Of the simulation: ``stalls``, ``seed``, ``inner_stalls``, ``work_dir`` and ``waves``, as of

@@ -16,7 +16,8 @@ from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
-from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
+from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
@@ -24,6 +25,7 @@ from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
+from mase_hw.ops._slots import SLOT, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
@@ -32,7 +34,10 @@ from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
-STORED = ("lib/rom_source.sv",)
+OF_POSITIONS = "slot_rom"
+"""What streams values of positions, of sequences in turn."""
+SLOTS_AHEAD = 32
+"""Tokens whose slot an instance may know before they come."""
 LOADING = ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv")
 """What a design has whose parameters are loaded."""
 
@@ -76,6 +81,10 @@ class NetlistBuilder:
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
         args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        self.slots = args.slots
+        self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
+        self._slot: _Source | None = None
+        """What says of every token whose it is, of sequences in turn."""
         self.shared = [shared_blocks(graph, path) for path in args.shared]
         self._twins = {node: nodes for blocks in self.shared for nodes in blocks.twins() for node in nodes}
         """Of every node of a shared block, those that share its instance."""
@@ -154,6 +163,8 @@ class NetlistBuilder:
                 stream = dataclasses.replace(port, layout=layouts.get(port.name, port.layout))
                 source = self._sources[pin] = _Source(pin, stream, node.name)
                 self._of_node[node.name, port.name] = source
+            elif port.name == SLOT:
+                self._slot_for(node, pin, port)
             elif port.name in facets.static:
                 self._memory(node, port).uses.append(_Use(pin, port))
             elif port.name in producers:
@@ -284,13 +295,62 @@ class NetlistBuilder:
         }
         parameters |= kept_where(kept)
         module = LOADED if "banks" in kept else ROM
-        instance = Instance(self._free(f"u_{name}"), module, parameters, (out,), node.name, module)
+        ports: tuple[Stream, ...] = (out,)
+        place = self._free(f"u_{name}")
+        if self._of_positions(node, port):
+            module = OF_POSITIONS
+            parameters = {k: v for k, v in parameters.items() if k not in ("REGISTERS", "BANKS")}
+            parameters |= {"SLOTS": self.slots, "ROWS": self.tokens}
+            ports = (_word_port("in", self.tokens, slot_format(self.slots).width), out)
+            self._slot_for(node, Pin(place, "in_data"), ports[0])
+        instance = Instance(place, module, parameters, ports, node.name, module)
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
-        for file in with_dependences(STORED if module == ROM else LOADING):
+        for file in with_dependences(LOADING if module == LOADED else (f"lib/{module}.sv",)):
             self._file(file)
         source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
         return source
+
+    def _slot_for(self, node: fx.Node, sink: Pin, port: Stream) -> None:
+        """Give an instance the slots of tokens, in a FIFO of its own: it takes them when their tokens come."""
+        if self._slot is None:
+            tensor = slot_tensor(self.graph, self.slots)
+            stream = self.netlist.slot = Stream(tensor.port, "in", tensor.shape, tensor.fmt, (1,))
+            self._slot = _Source(Pin(TOP, stream.name), stream, stream.name)
+            self._sources[self._slot.pin] = self._slot
+        taken, given = (_word_port(side, port.beats, port.bits) for side in SIDES)
+        name = self._free(f"u_{node.name}_slots")
+        parameters: dict[str, int | str] = {"WIDTH": port.bits, "DEPTH": SLOTS_AHEAD}
+        unread = {"count": SLOTS_AHEAD.bit_length()}
+        self.netlist.instances.append(
+            Instance(name, "stream_fifo", parameters, (taken, given), node.name, "fifo", unread=unread)
+        )
+        self.netlist.aside.add(name)
+        before = f"{sink.instance.removeprefix('u_')}.{sink.port}"
+        self.netlist.fifos.append(Fifo(name, before, self._slot.label, SLOTS_AHEAD, port.bits))
+        self._file("lib/stream_fifo.sv")
+        self._slot.uses.append(_Use(Pin(name, taken.name), self._slot.stream))
+        pin = Pin(name, given.name)
+        self._sources[pin] = _Source(pin, port, name.removeprefix("u_"), [_Use(sink, port)])
+
+    def _of_positions(self, node: fx.Node, port: Stream) -> bool:
+        """Whether a stored operand has other values for every position of a sequence, of sequences in turn."""
+        op = self.graph.op_of(node)
+        if self.slots == 1 or op is None or op.hardware is None or port.name not in op.hardware.broadcast:
+            return False
+        # Tokens come one after the other: the elements of one follow those of the one before.
+        elements, size = math.prod(self._layouts(node)["data_in_0"].shape), math.prod(port.shape)
+        of_token, rest = divmod(elements, self.tokens)
+        if rest or (size != elements and of_token % size):
+            raise UnsupportedError(
+                "a stored operand has values neither for every position nor for every token",
+                node=f"{node.name}.{port.name}",
+                field="decode.slots",
+                got=f"{size} values that repeat",
+                expected=f"a divisor of {of_token}, or {elements}",
+                remedy="leave decode.slots out",
+            )
+        return of_token % size > 0
 
     def _check_ends(self, blocks: Shared) -> None:
         """Refuse blocks whose result could not be what they read."""
@@ -352,6 +412,8 @@ class NetlistBuilder:
         pin = source.pin
         if len(source.uses) > 1:
             pin = self._fork(source)
+            if source is self._slot:
+                self.netlist.aside.add(pin.instance)
         for branch, use in enumerate(source.uses):
             end = dataclasses.replace(pin, branch=branch) if len(source.uses) > 1 else pin
             suffix = f"_{branch}" if len(source.uses) > 1 else ""

@@ -110,6 +110,7 @@ class Tokens:
 
     def __init__(self, netlist: Netlist, catalogue: Catalogue, context: int) -> None:
         self.context = context
+        self._catalogue = catalogue
         self._timeline = Timeline(netlist, catalogue)
         if not self._timeline.exact:
             unknown = [name for name, part in self._timeline.parts.items() if not part.known]
@@ -119,7 +120,7 @@ class Tokens:
                 expected="latency facets with steps",
                 remedy="let `latency` of this custom op say its steps; docs/custom_ops.md shows how",
             )
-        self.beats = {s.name: _per_token(s, context) for s in (*netlist.inputs, *netlist.outputs)}
+        self.beats = {s.name: _per_token(s, context) for s in netlist.ports}
         for output in netlist.outputs:
             for token in range(context):
                 asked = _needed(self._timeline, output.name, (token + 1) * self.beats[output.name])
@@ -141,37 +142,70 @@ class Tokens:
             turns: Tokens of every turn; they are offered at once, in the cycle after the last result of the turn before
                 was taken.
         """
-        return [int(n) for n in self._solved(turns)[0]]
+        return [int(n) for n in self._solved(turns, range(-1, len(turns) - 1))[0]]
 
     def silent(self, turns: Sequence[int]) -> int:
         """Cycles from offering the last turn of a sequence to its first result; arguments as for :meth:`cycles`."""
-        return int(self._solved(turns)[1])
+        return int(self._solved(turns, range(-1, len(turns) - 1))[1])
 
-    def _solved(self, turns: Sequence[int]) -> tuple[Cycles, int]:
+    def interleaved(self, turns: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Cycles of every turn of sequences in turn, from when it was allowed to taking the last one of its results.
+
+        Args:
+            turns: Of every turn, in the order in which they enter: its tokens, the position of the first of them, and
+                the number of the turn that it follows. It is allowed in the cycle after the last result of that one was
+                taken; from the first cycle on if the number is below 0.
+        """
+        counts, first, after = zip(*turns, strict=True)
+        positions = [p % self.context for begin, n in zip(first, counts, strict=True) for p in range(begin, begin + n)]
+        positions += [0] * (-len(positions) % self.context)
+        timeline = Timeline(self._timeline.netlist, self._catalogue, self._timeline.solved, positions)
+        return [int(n) for n in self._solved(counts, after, timeline)[0]]
+
+    def pace(self, slots: int, position: int) -> int:
+        """Cycles per token where so many sequences take turns, all at one position, on average of the last rounds."""
+        rounds = 4
+        turns = [(1, position, number - slots) for number in range(rounds * slots)]
+        cycles = self.interleaved(turns)
+        ends = np.array(cycles)
+        for number in range(slots, len(turns)):
+            ends[number] += ends[number - slots]
+        return int(-(-(ends[-1] - ends[-1 - slots]) // slots))
+
+    def _solved(
+        self, turns: Sequence[int], after: Sequence[int], timeline: Timeline | None = None
+    ) -> tuple[Cycles, int]:
         """The cycles of every turn, and those of the last one to its first result.
 
-        When a turn begins follows from the turns before it. If those before turn ``k`` begin when they should, their
-        cycles are right, and so is the begin of turn ``k``; so it is repeated until nothing changes. Turns that are far
-        apart are a good guess, because mostly the design is idle again when the last result has left.
+        When a turn is allowed follows from the turns before it. If those before turn ``k`` are allowed when they should
+        be, their cycles are right, and so is what follows from turn ``k``; so it is repeated until nothing changes.
+        Turns that are far apart are a good guess, because mostly the design is idle again when the last result has
+        left; those that need not wait for each other are together.
         """
+        timeline = self._timeline if timeline is None else timeline
         turn = np.repeat(np.arange(len(turns)), turns)
-        begins = np.arange(len(turns), dtype=np.int64) * _FAR
+        before, last = np.array(after), np.cumsum(turns) - 1
+        begins = np.zeros(len(turns), dtype=np.int64)
+        for number, other in enumerate(after):
+            begins[number] = begins[other] + _FAR if other >= 0 else 0
+        begins = np.maximum.accumulate(begins)
         while True:
             # What follows behind the last turn comes long after it.
-            token = np.concatenate((begins[turn], np.full(self.context - len(turn), begins[-1] + _FAR)))
-            network, edges = self._timeline.network({n: np.repeat(token, beats) for n, beats in self.beats.items()})
+            tokens = -(-len(turn) // self.context) * self.context
+            token = np.concatenate((begins[turn], np.full(tokens - len(turn), begins.max() + _FAR)))
+            network, edges = timeline.network({n: np.repeat(token, beats) for n, beats in self.beats.items()})
             network.advance()
             ends, firsts = [], []
-            for stream in self._timeline.netlist.outputs:
-                offers = network.edges[edges[self._timeline.into[Pin(TOP, stream.name)]]].offered
-                results = offers[: stream.beats].reshape(self.context, -1)
-                ends.append(results[np.cumsum(turns) - 1, -1])
+            for stream in timeline.netlist.outputs:
+                offers = network.edges[edges[timeline.into[Pin(TOP, stream.name)]]].offered
+                results = offers.reshape(-1, self.beats[stream.name])[:tokens]
+                ends.append(results[last, -1])
                 firsts.append(results[len(turn) - turns[-1], 0])
             cycles = np.max(np.array(ends), axis=0) - begins + 1
-            after = np.cumsum(cycles) - cycles
-            if np.array_equal(after, begins):
+            found = np.where(before >= 0, (begins + cycles)[before], 0)
+            if np.array_equal(found, begins):
                 return cycles, min(firsts) - begins[-1]
-            begins = after
+            begins = found
 
 
 def _per_token(stream: Stream, context: int) -> int:

@@ -36,7 +36,7 @@ def describe_design(
         catalogue: Where its ops are.
         steady: Of :func:`mase_hw.emit.steady.steady_frame`.
     """
-    named = {p.port: (p.name, p.path, p.source) for p in (*reference.inputs, *reference.outputs)}
+    named = {p.port: (p.name, p.path, p.source) for p in reference.ports}
     graph, nodes = reference.graph, []
     found = (graph.meta_of(node).hardware for node in graph.nodes)
     device = max((each.device_id for each in found if each.module and each.device_id is not None), default=-1)
@@ -60,7 +60,7 @@ def describe_design(
         "clock": "clk",
         "reset": {"name": "rst", "active": "high", "synchronous": True},
         "parameters": {"MEM_DIR": "mem"} if netlist.memories or netlist.tables else {},
-        "ports": [msgspec.to_builtins(port_record(s, *named[s.name])) for s in (*netlist.inputs, *netlist.outputs)],
+        "ports": [msgspec.to_builtins(port_record(s, *named[s.name])) for s in netlist.ports],
         "timing": {
             "fill": schedule.fill,
             "last": schedule.last,

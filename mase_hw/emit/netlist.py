@@ -146,6 +146,8 @@ class Netlist:
         generated: The modules that are made for their constants, by the names of their files.
         fifos: FIFOs on reconvergent paths, and for the rate.
         twins: The nodes that share an instance, in the order in which frames pass through them, by the first.
+        slot: The input that says of every token of sequences in turn whose it is; None if there are none.
+        aside: Instances through which that goes. It is known before it is needed, so nothing waits for it.
         shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 
@@ -161,6 +163,8 @@ class Netlist:
     fifos: list[Fifo] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
     twins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    slot: Stream | None = None
+    aside: set[str] = field(default_factory=set)
     shortfall: Shortfall | None = None
     _at: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where instances were, by name, when one was last looked for in vain: the lists change under it."""
@@ -174,6 +178,15 @@ class Netlist:
             self._at = {i.name: index for index, i in enumerate(self.instances)}
             at = self._at[name]
         return self.instances[at]
+
+    @property
+    def ports(self) -> list[Stream]:
+        """All streams of the design, in the order of its ports."""
+        return [*self.inputs, *([] if self.slot is None else [self.slot]), *self.outputs]
+
+    def ahead(self, instance: str) -> bool:
+        """Whether what an instance drives is there before it is needed: of a memory, or on the way of the slot."""
+        return instance in self.memories or instance in self.aside
 
     @property
     def tables(self) -> list[tuple[Instance, str, Memory]]:
@@ -192,7 +205,7 @@ class Netlist:
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""
         handshakes = {f"{n.name}{suffix}" for n in self.nets for suffix in ("", "_valid", "_ready")}
-        ports = {name for s in (*self.inputs, *self.outputs) for name in (s.name, s.valid, s.ready)}
+        ports = {name for s in self.ports for name in (s.name, s.valid, s.ready)}
         return {"clk", "rst", "MEM_DIR"} | handshakes | ports | {i.name for i in self.instances}
 
     def free(self, name: str, taken: set[str] | None = None) -> str:
@@ -227,7 +240,7 @@ class Netlist:
         for kind, names in (
             ("instance", [i.name for i in self.instances]),
             ("net", [n.name for n in self.nets]),
-            ("port", [s.name for s in (*self.inputs, *self.outputs)]),
+            ("port", [s.name for s in self.ports]),
         ):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
@@ -267,7 +280,7 @@ class Netlist:
         return pin.instance == TOP or not pin.port.startswith(("in_", "out_", "back_"))
 
     def _pins(self) -> tuple[dict[Pin, Stream], dict[Pin, Stream]]:
-        sources = {Pin(TOP, s.name): s for s in self.inputs if s.name not in self.drained}
+        sources = {Pin(TOP, s.name): s for s in self.ports if s.direction == "in" and s.name not in self.drained}
         sinks = {Pin(TOP, s.name): s for s in self.outputs}
         for instance in self.instances:
             for stream in instance.ports:

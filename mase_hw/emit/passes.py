@@ -32,6 +32,7 @@ from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
+from mase_hw.ops._slots import slots_of
 from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
 from mase_hw.passes.base import PassArgs, graph_pass
 from mase_hw.streams import IntArray, Stream
@@ -146,6 +147,13 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
             got=f"a design that decodes {args.context} tokens",
             remedy="leave decode.context or hardware.shared out",
         )
+    if netlist.slot is not None and (netlist.loaded or not args.context):
+        raise ConfigError(
+            "sequences in turn need tokens that come one at a time, and parameters in ROM",
+            field="hardware.slots",
+            got="parameters that are loaded" if netlist.loaded else "no decode.context",
+            remedy="set decode.slots instead, and leave hardware.parameters out",
+        )
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed) if args.steady else None
@@ -153,6 +161,10 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     if args.context:
         tokens = Tokens(netlist, graph.catalogue, args.context)
         bundle.manifest["decode"] = {"context": args.context, "cycles": tokens.cycles([1] * args.context)}
+        if netlist.slot is not None:
+            slots = slots_of(netlist.slot.fmt)
+            paces = [(n, tokens.pace(n, args.context - 1)) for n in sorted({*range(1, min(slots, 4) + 1), slots})]
+            bundle.manifest["decode"] |= {"slots": slots, "slot_port": netlist.slot.name, "paces": paces}
     bundle.add(
         f"rtl/{netlist.name}.sv",
         render_top(netlist, schedule, needed(netlist, graph.catalogue), bundle.manifest.get("image")),

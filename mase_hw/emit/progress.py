@@ -118,7 +118,7 @@ def finishes(timeline: Timeline, depths: dict[Pin, int]) -> bool:
 
     for name, part in timeline.parts.items():
         ports = [p for p in part.instance.ports if p.direction == "in"]
-        wanted = [p for p in ports if timeline.into[Pin(name, p.name)].instance not in timeline.netlist.memories]
+        wanted = [p for p in ports if not timeline.netlist.ahead(timeline.into[Pin(name, p.name)].instance)]
         inputs = []
         for port, source in zip(wanted, part.inputs, strict=True):
             inputs.append(edges[source])

@@ -22,6 +22,9 @@ from mase_hw.ir.trace.nested import result_paths
 from mase_hw.nn.change_detector import forget
 from mase_hw.nn.streaming import continuing, streaming
 from mase_hw.numerics import quantize
+from mase_hw.ops._slots import SLOT, sequences, slot_format, slots_of
+from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.streams import IntArray
 
 Array = Tensor | NDArray[Any]
@@ -81,6 +84,9 @@ class Reference:
             for i, (name, n) in enumerate(zip(names, entries, strict=True))
         ]
         self._dtypes = {str(n.all_input_nodes[0].target): input_dtype(graph, n.all_input_nodes[0]) for n in entries}
+        slots = (graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()).slots
+        self.slot = slot_tensor(graph, slots) if slots > 1 else None
+        """The input that says of every token of sequences in turn whose it is, which is not the model's."""
         output = next(n for n in graph.nodes if n.op == "output")
         results = [producer for producer, _ in graph.sources(output).values()]
         paths = result_paths(output.args[0])
@@ -89,6 +95,11 @@ class Reference:
             _boundary(graph, f"data_out_{i}", n.name, n.name, path, source)
             for i, (n, path, source) in enumerate(zip(results, paths, named, strict=True))
         ]
+
+    @property
+    def ports(self) -> list[PortTensor]:
+        """What the ports of the design carry, in their order."""
+        return [*self.inputs, *([] if self.slot is None else [self.slot]), *self.outputs]
 
     def named(self, inputs: Any) -> dict[str, Tensor]:
         """Inputs by name of the model's input, arrays as tensors.
@@ -163,6 +174,8 @@ class Reference:
             p.port: _integers(quantize(tensors[p.name], p.fmt, name=p.name)).reshape(frames, *p.shape)
             for p in self.inputs
         }
+        if self.slot is not None:  # every frame is a sequence
+            stimulus[self.slot.port] = sequences(frames, self.slot.shape[1], slots_of(self.slot.fmt))
         model = self.graph.model
         forget(model)  # parameters written past PyTorch's counters are seen here at the latest
         training = model.training
@@ -232,6 +245,13 @@ class Reference:
             port.port: _integers(quantize(value, port.fmt, name=port.name)).reshape(count, *port.shape)
             for port, value in values
         }
+
+
+def slot_tensor(graph: MaseGraph, slots: int) -> PortTensor:
+    """The input that says of every token whose it is, of so many sequences in turn, behind those of the model."""
+    inputs = [n for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
+    tokens = graph.tensor(inputs[0], "data_out_0").shape[1]
+    return PortTensor(f"data_in_{len(inputs)}", SLOT, (1, tokens), slot_format(slots), SLOT, "")
 
 
 def _joined(parts: Sequence[Mapping[str, IntArray]]) -> dict[str, IntArray]:

@@ -50,7 +50,7 @@ def render_top(
         SystemVerilog text.
     """
     template = environment().get_template("top/top.sv.j2")
-    ports = [*netlist.inputs, *netlist.outputs]
+    ports = netlist.ports
     drives_mem = [*netlist.memories, *netlist.tables]
     return template.render(
         version=__version__,

@@ -21,6 +21,7 @@ from mase_hw.catalogue import Catalogue, Cycles, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
 from mase_hw.hardware.latency import timing_of
+from mase_hw.ops._slots import SLOT
 from mase_hw.steps import Steps
 
 SOON = 10
@@ -97,24 +98,29 @@ class Timeline:
         netlist: The design.
         catalogue: Where its latency facets are.
         solved: What was computed before for networks with the same modules.
+        positions: Of sequences in turn: of every token its position in its sequence, so many as make whole frames, all
+            of which are one frame of the network. Every frame is one sequence if there are none.
     """
 
-    def __init__(self, netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None) -> None:
+    def __init__(
+        self, netlist: Netlist, catalogue: Catalogue, solved: Solved | None = None, positions: Sequence[int] = ()
+    ) -> None:
         self.netlist = netlist
         self.solved = solved or Solved()
         self.into = {n.sink: n.source for n in netlist.nets}
         self._readers = {n.source: n.sink for n in netlist.nets}
         passes = {n.source: n.stream.repeat for n in netlist.nets}
         self.parts: dict[str, Part] = {}
-        self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
+        frames = len(positions) // netlist.slot.beats if netlist.slot is not None and positions else 1
+        self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats * frames for s in netlist.inputs}
         for instance in netlist.instances:
-            if instance.name in netlist.memories:
+            if netlist.ahead(instance.name):
                 continue
             inputs = tuple(
                 source
                 for port in instance.ports
                 if port.direction == "in"
-                and (source := self.into[Pin(instance.name, port.name)]).instance not in netlist.memories
+                and not netlist.ahead((source := self.into[Pin(instance.name, port.name)]).instance)
             )
             beats = self._beats[inputs[0]]
             if instance.op == LOOP_ENTRY:
@@ -125,13 +131,14 @@ class Timeline:
                     self._beats[Pin(instance.name, out.name, branch)] = beats
                 self.parts[instance.name] = Part(instance, inputs, beats, (), beats)
                 continue
-            self.parts[instance.name] = part = _part(instance, inputs, beats, catalogue)
+            self.parts[instance.name] = part = _part(instance, inputs, beats, catalogue, positions)
             outs = [p for p in instance.ports if p.direction == "out"]
             repeat = beats // part.stages[0].beats_in[0]
             taken, given = ([n * repeat for n in each] for each in (part.stages[0].beats_in, part.stages[-1].beats_out))
             self._beats |= {Pin(instance.name, p.name): n for p, n in zip(outs, given, strict=True)}
             came = [self._beats[pin] for pin in inputs]
-            check_beats(instance, came, taken, given, passes[inputs[0]])
+            if not positions:
+                check_beats(instance, came, taken, given, passes[inputs[0]])
 
     @property
     def exact(self) -> bool:
@@ -158,7 +165,7 @@ class Timeline:
         return {
             pin: self.into[pin]
             for pin, port in pins.items()
-            if port.direction == "in" and self.into[pin].instance not in self.netlist.memories
+            if port.direction == "in" and not self.netlist.ahead(self.into[pin].instance)
         }
 
     def paced(self, interval: int) -> dict[str, Evenly]:
@@ -181,7 +188,7 @@ class Timeline:
         edges: dict[Pin, int] = {}
         for stream in self.netlist.inputs:
             pin = Pin(TOP, stream.name)
-            edges[pin] = network.source(stream.beats, offered.get(stream.name), pin)
+            edges[pin] = network.source(self._beats[pin], offered.get(stream.name), pin)
         for name in self.netlist.drained:
             network.sink(edges[Pin(TOP, name)])
         for part in self.parts.values():
@@ -256,7 +263,7 @@ class Timeline:
         """Put a part, and FIFOs before it, behind the edges that it reads."""
         name = part.instance.name
         ports = [p for p in part.instance.ports if p.direction == "in"]
-        wanted = [p for p in ports if self.into[Pin(name, p.name)].instance not in self.netlist.memories]
+        wanted = [p for p in ports if not self.netlist.ahead(self.into[Pin(name, p.name)].instance)]
         inputs = []
         for port, source in zip(wanted, part.inputs, strict=True):
             pin = Pin(name, port.name)
@@ -382,7 +389,9 @@ def _alone(part: Part, offered: Cycles) -> Cycles:
     return network.edges[edges[0]].offered
 
 
-def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Catalogue) -> Part:
+def _part(
+    instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Catalogue, positions: Sequence[int]
+) -> Part:
     if instance.op == "fifo":
         depth = int(instance.parameters["DEPTH"])
         return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
@@ -391,6 +400,8 @@ def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Ca
     latency = timing_of(instance.node, facets.latency, facets.record(instance.parameters))
     repeat = beats // latency.beats
     steps = latency.steps or (_assumed(instance, latency, len(inputs)),)
+    if positions and facets.at_positions is not None and any(port.name == SLOT for port in instance.ports):
+        steps = facets.at_positions(facets.record(instance.parameters), positions)
     return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, known=bool(latency.steps))
 
 

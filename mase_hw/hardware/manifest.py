@@ -230,11 +230,17 @@ class Reset(Entry, frozen=True, kw_only=True):
 class Decode(Entry, frozen=True, kw_only=True):
     """A causal language model whose tokens come one at a time: most tokens of a sequence, and the cycles of each.
 
-    ``cycles[t]`` is what token ``t`` takes that is offered in the cycle after the last result of the one before.
+    ``cycles[t]`` is what token ``t`` takes that is offered in the cycle after the last result of the one before. Of
+    sequences in turn, ``slots`` of them: the input ``slot_port`` has the number of the slot of every token, plus
+    ``slots`` where its sequence begins, and ``paces`` has pairs: so many sequences, and the cycles per token, on
+    average, if each of them has a token in the design and stands at the last position.
     """
 
     context: Count
     cycles: tuple[Count, ...]
+    slots: Count = 1
+    slot_port: str = ""
+    paces: tuple[tuple[Count, Count], ...] = ()
 
 
 class Manifest(Entry, frozen=True, kw_only=True):

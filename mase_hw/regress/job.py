@@ -125,6 +125,8 @@ class OpCase:
                     frames[frames == 0] = 1
                 corners = np.stack([np.full(shape, value) for value in (low, high)])
                 tensors[stream.name] = np.concatenate([frames, corners])
+                if stream.name in self.case.given:
+                    tensors[stream.name] = np.resize(self.case.given[stream.name], tensors[stream.name].shape)
         return tensors
 
     def expected(self, tensors: Mapping[str, IntArray]) -> dict[str, IntArray]:

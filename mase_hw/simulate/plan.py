@@ -193,17 +193,19 @@ class Reset:
 
 @dataclass(frozen=True)
 class Turn:
-    """Beats that are offered when all beats of the turns before have moved.
+    """Beats that are offered when all beats of a turn before, and of those before that, have moved.
 
     Args:
         beats: How many of every stream, by name; none of a stream that is not named.
         reset: Cycles of a reset before it, which ends whatever is under way; its beats follow those before.
         wait: Cycles that pass behind its last beat.
+        after: The number of that turn; the last one before if None, and below 0 none.
     """
 
     beats: Mapping[str, int]
     reset: int = 0
     wait: int = 0
+    after: int | None = None
 
 
 def refuse_turns(engine: str, turns: Sequence[Turn]) -> None:
@@ -531,7 +533,11 @@ def write_plan(
         **{name: int(getattr(limits, name)) for name in Limits.__dataclass_fields__},
         "reset_at": [asdict(reset) for reset in options.reset_at],
         "inner_stalls": None if options.inner is None else asdict(options.inner),
-        "turns": [[turn.reset, turn.wait, *(turn.beats.get(n, 0) for n in raw)] for turn in options.turns],
+        "turns": [
+            [turn.reset, turn.wait, number - 1 if turn.after is None else turn.after]
+            + [turn.beats.get(name, 0) for name in raw]
+            for number, turn in enumerate(options.turns)
+        ],
         "intervenes": options.intervene is not None,
         "inputs": ports["in"],
         "outputs": ports["out"],

@@ -36,9 +36,9 @@ struct Reset {
     int64_t at, length;
 };
 
-// Beats that are offered when all those before have moved, behind a reset if it has cycles.
+// Beats that are offered when those of the turn `after` and all before it have moved, behind a reset if it has cycles.
 struct Turn {
-    int64_t reset, wait;
+    int64_t reset, wait, after;
     std::vector<size_t> beats;  // in all so far, of every stream of the plan
 };
 
@@ -59,7 +59,7 @@ public:
         std::vector<size_t> sums(streams);
         for (size_t i = 0; plan && i < turns; ++i) {
             Turn turn{};
-            plan >> turn.reset >> turn.wait;
+            plan >> turn.reset >> turn.wait >> turn.after;
             for (size_t &sum : sums) {
                 size_t beats = 0;
                 plan >> beats;
@@ -127,19 +127,22 @@ public:
         for (int64_t now = 0;;) {
             bool moved = false;
             for (Monitor &monitor : m_monitors) moved |= monitor.sample(now, calm);
-            if (turn + 1 < m_turns.size() && complete(m_turns[turn]) && wait++ >= m_turns[turn].wait) {
+            bool restarted = false;
+            while (!restarted && turn + 1 < m_turns.size() && may_follow(m_turns[turn + 1])
+                   && wait++ >= m_turns[turn].wait) {
                 wait = 0;
                 const Turn &next = m_turns[++turn];
                 allow(next);
-                if (next.reset) {
+                restarted = next.reset > 0;
+                if (restarted) {
                     reset(next.reset, false);
                     for (Driver &driver : m_drivers) driver.abandon();
                     for (Monitor &monitor : m_monitors) monitor.abandon();
                     start = last = cycle = ++now;
                     start += m_start;
-                    continue;
                 }
             }
+            if (restarted) continue;
             if (now >= start) {
                 for (Driver &driver : m_drivers) moved |= driver.sample(now, calm);
             }
@@ -275,6 +278,7 @@ private:
     void allow(const Turn &turn) {
         for (size_t i = 0; i < m_drivers.size(); ++i) m_drivers[i].limit = turn.beats[i];
     }
+    bool may_follow(const Turn &next) const { return next.after < 0 || complete(m_turns[next.after]); }
     bool complete(const Turn &turn) const {
         for (size_t i = 0; i < m_drivers.size(); ++i)
             if (m_drivers[i].cycles.accepted.size() < turn.beats[i]) return false;

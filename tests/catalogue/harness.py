@@ -178,6 +178,8 @@ def stimulus(it: Item, seed: int = 0) -> Tensors:
         first = stream == inputs[0]
         corners = [np.full(shape, v) for v in (low, high, low if first else high)]
         tensors[stream.name] = np.concatenate([frames, np.stack([*corners, np.where(checks, high, low)])])
+        if stream.name in it.case.given:
+            tensors[stream.name] = np.resize(it.case.given[stream.name], tensors[stream.name].shape)
     return tensors
 
 

@@ -44,10 +44,13 @@ def test_every_bit_and_cycle(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = getattr(hf, kind)(getattr(hf, config)(**sizes)).eval()
     ids = torch.randint(IDS, (16, CONTEXT))
-    settings = {"decode": {"context": CONTEXT}, "vectors": {"faults": 8, "frames": 2}}
-    design = mase_hw.compile(
-        model, {"input_ids": ids[:1, :5]}, settings, out=tmp_path / name, calibration=[{"input_ids": ids}]
-    )
+    settings: dict[str, Any] = {"decode": {"context": CONTEXT}, "vectors": {"faults": 8, "frames": 2}}
+
+    def compiled(out: Path) -> mase_hw.Design:
+        given = {"input_ids": ids[:1, :5]}
+        return mase_hw.compile(model, given, settings, out=out, calibration=[{"input_ids": ids}])
+
+    design = compiled(tmp_path / name)
     prompts = [[1, 2], [5]]
     for asked in ({}, {"stalls": 0.3, "abort": 20}):
         found = design.generate(prompts, 32, **asked)
@@ -56,3 +59,8 @@ def test_every_bit_and_cycle(name: str, tmp_path: Path) -> None:
         if not asked:
             assert found.measured == found.predicted
             assert found.measured[1] == design.manifest["decode"]["cycles"][:32]
+    # The same sequences in turn, each between the tokens of the others.
+    settings["decode"]["slots"] = 2
+    in_turn = compiled(tmp_path / f"{name}_slots").generate([*prompts, [7, 7, 7], [5]], 20)
+    assert in_turn.result is not None and in_turn.result.mismatches == 0
+    assert in_turn.measured == in_turn.predicted and len(in_turn.measured) == 4

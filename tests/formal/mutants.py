@@ -29,6 +29,7 @@ from .proofs import (
     fill,
     logic,
     mac,
+    position,
     repack,
     replay,
     rows,
@@ -46,6 +47,7 @@ PIPE = Proof(PIPELINE, {"STAGES": 3})
 NOTED = rows(4, 2)
 HELD = vectors(2, 2)
 PADDED = windows((3, 3, 3, 3), (2, 2), (1, 1, 1, 1), 1, 9)
+SLOTTED = position(4, 5, 2)
 TRIANGLE = fill(3, 2, 3, 1)
 RING = steps(1, 0, 1, (1, 1), (3, 2, 1, 3))
 SUMMED, MULTIPLIED = (steps(way, 1, 2, (2, 1), (3, 2, 2, 3)) for way in (0, 1))
@@ -343,15 +345,19 @@ MUTANTS: dict[str, Mutant] = {
     "window_steps_in_its_last_column": of(PADDED, "p_window", "rst || (done && row_end)", "rst", 14),
     "window_ends_every_row_as_the_last": of(PADDED, "p_last", "row_end && last_row;", "row_end;", 14),
     # causal_fill
-    "fill_counts_a_tile_too_few": of(TRIANGLE, "p_wires", "tile_q <= limit;", "tile_q < limit;"),
+    "fill_counts_a_tile_too_few": of(TRIANGLE, "p_wires", "tile_q <= limit;", "tile_q < limit;", 12),
     "fill_waits_for_data": of(TRIANGLE, "p_zeros", "in_valid || !seen;", "in_valid;"),
     "fill_takes_what_it_does_not_send": of(TRIANGLE, "p_taken", "out_ready && seen;", "out_ready;"),
-    "fill_sees_more_after_each_head": of(
-        TRIANGLE, "p_zeros", "beat && tile_last && head_last),", "beat && tile_last),"
-    ),
+    "fill_sees_more_after_each_head": of(TRIANGLE, "p_zeros", "beat && tile_last && head_last;", "beat && tile_last;"),
+    # slot_position
+    "position_goes_on_when_full": of(SLOTTED, "p_place", "last ? '0 : full", "full", 12),
+    "position_begins_every_sequence": of(SLOTTED, "p_place", "tag[SlotW] ? '0 : tiles_q[slot];", "'0;"),
+    "position_is_of_another_slot": of(SLOTTED, "p_place", "banks_q[slot];", "banks_q[0];"),
+    "position_begins_with_a_tile": of(SLOTTED, "p_begins", "tile == '0 && bank == '0;", "bank == '0;"),
+    "position_takes_the_whole_tag": of(SLOTTED, "p_slot", "= tag[SlotW-1:0];", "= tag[SlotW:1];"),
     # matrix_steps
     "steps_begin_where_the_matrix_began": of(
-        RING, "p_address", "(tile_last && !matrix_last) ? first_q", "tile_last ? first_q"
+        RING, "p_address", "(SLOTS > 1 || !matrix_last)) ? first_q", "1'b1) ? first_q"
     ),
     "steps_take_the_last_beat": of(SUMMED, "p_index", "index = tile_q;", "index = limit_tile;"),
     "steps_see_a_row_too_few": of(SUMMED, "p_seen", "(BankW'(b) <= limit_bank)", "(BankW'(b) < limit_bank)"),

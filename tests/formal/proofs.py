@@ -17,6 +17,7 @@ ROM = Harness("rom_source")
 LOOP = Harness("loop_counter")
 PIPELINE = Harness("pipeline_control")
 FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
+POSITION = Harness("slot_position")
 ROWS = Harness("row_fifo", needs=("stream_fifo", "loop_counter"))
 VECTORS = Harness("vector_buffer")
 WINDOWS = Harness("window_control", needs=("window_rise",))
@@ -110,6 +111,11 @@ def fill(tokens: int, heads: int, rows: int, banks: int) -> Proof:
     return Proof(FILL, {"TOKENS": tokens, "HEADS": heads, "ROWS": rows, "BANKS": banks})
 
 
+def position(slots: int, rows: int, banks: int, cover: int = 0) -> Proof:
+    """Of sequences in so many slots, each of so many rows in banks."""
+    return Proof(POSITION, {"SLOTS": slots, "ROWS": rows, "BANKS": banks}, cover=cover)
+
+
 def windows(
     image: tuple[int, ...], span: tuple[int, ...], strides: tuple[int, ...], *depth: int, cover: int = 0
 ) -> Proof:
@@ -172,6 +178,8 @@ PROOFS = [
     *(rows(*shape) for shape in ((3, 1), (5, 3))),
     *(vectors(*shape) for shape in ((1, 2), (3, 2))),
     *(fill(*shape) for shape in ((1, 1, 1, 1), (4, 2, 5, 2))),
+    # Rows that fill their tiles, and that do not; one tile, one row.
+    *(position(2, 4, 2, 8), position(4, 5, 2), position(2, 3, 4), position(2, 1, 1)),
     # Both products; shared matrices, ragged ones, some longer than there are tokens, in a ring of tiles.
     *(steps(way, limit, 3, (4, 2), (5, 2, 2, 5)) for way in (0, 1) for limit in (0, 1)),
     # As convolutions have them; strides that leave pixels out; windows that lie in the padding.

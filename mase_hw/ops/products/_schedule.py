@@ -57,7 +57,10 @@ class Schedule:
         rows: Rows of a matrix.
         banks: Rows of a tile.
         words: Words of a part of a row.
-        capacity: Rows that are held.
+        capacity: Rows that are held; of slots, tokens whose rows are written before they are read.
+        slots: Whether the tokens are of several sequences (:mod:`mase_hw.ops._slots`): of one matrix, each gives it a
+            row.
+        positions: Of slots: the position of every token in its sequence; one sequence if empty.
     """
 
     transposed: bool
@@ -70,6 +73,8 @@ class Schedule:
     banks: int
     words: int
     capacity: int
+    slots: bool = False
+    positions: tuple[int, ...] = ()
 
     @property
     def tiles(self) -> int:
@@ -79,6 +84,8 @@ class Schedule:
     @property
     def limits(self) -> Counts:
         """Rows that every token of a matrix sees."""
+        if self.positions:
+            return np.array(self.positions) + 1
         if self.causal:
             return np.arange(self.rows - self.tokens + 1, self.rows + 1)
         return np.full(self.tokens, self.rows)
@@ -127,13 +134,21 @@ class Schedule:
         ends = np.cumsum(tiles * self.words)
         starts = ends - tiles * self.words
         needed, freed = self._vectors(starts, tiles)
-        beats, shortest = (self.words, self.words) if self.transposed else (self.tiles, int(tiles.min()))
+        fewest = 1 if self.slots else int(tiles.min())
+        beats, shortest = (self.words, self.words) if self.transposed else (self.tiles, fewest)
+        if self.slots:
+            # A token needs its own row at its first step, and is done with it at its last one.
+            first, last = starts[:: self.heads], ends[self.heads - 1 :: self.heads] - 1
+            rows = np.repeat(first, self.groups * self.words), np.repeat(last, self.groups * self.words)
+        else:
+            rows = self._rows_needed(starts), self._rows_freed(starts, tiles)
         held = min(2 * self.tiles, 32) if self.uneven and self.transposed else 2
         vectors = 4 if self.uneven and not self.transposed and self.tiles <= 16 else 2
         return Steps.at(
             int(ends[-1]),
-            needed=(needed, self._rows_needed(starts)),
-            freed=(freed, self._rows_freed(starts, tiles)),
+            # What the last token does not see is needed by nothing.
+            needed=(needed[needed < ends[-1]], rows[0]),
+            freed=(freed, rows[1]),
             emitted=self._results(starts, tiles),
             delay=(2, 2),
             room=(max(vectors * beats, 3), self.capacity * self.groups * self.words),

@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
+from mase_hw.nn.streaming import AFTER
 from mase_hw.numerics import cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_matmul
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import PRODUCT
+from mase_hw.ops._slots import AHEAD, SLOT, caches, sequences, slot_port, slots_of
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._schedule import Schedule
+from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 
 
@@ -38,6 +43,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         lanes: tuple[int, int],
         formats: str = "s8.4 s8.4 s9.1",
         frames: int = 4,
+        slots: int = 1,
         **attributes: bool,
     ) -> Case:
         """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix."""
@@ -50,8 +56,11 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
             "data_in_1": (batch, rows, groups, columns),
             "data_out_0": (batch, tokens, heads, other),
         }
-        request = Request(name, numbers, shapes, {"data_in_0": lanes[:1], "data_out_0": lanes[1:]})
-        return Case(name, build(request), frames)
+        request = Request(name, numbers, shapes, {"data_in_0": lanes[:1], "data_out_0": lanes[1:]}, slots=slots)
+        # Every other time a slot is full, and the sequence begins anew by itself.
+        begun = sequences(slots, tokens, slots)
+        given = {SLOT: np.concatenate((begun, begun % slots)).reshape(-1).tolist()} if slots > 1 else {}
+        return Case(name, build(request), frames, given=given)
 
     return [
         case("rows_even", (1, 4, 2, 8), (2, 4), (4, 2), transposed=True),
@@ -110,6 +119,12 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("sums_causal_held", (1, 9, 2, 9), (2, 4), (2, 4), transposed=False, causal=True, frames=6),
         case("sums_causal_held_short", (2, 14, 1, 16), (1, 6), (1, 3), transposed=False, causal=True),
         case("sums_causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), transposed=False, causal=True),
+        case("rows_slots", (1, 5, 2, 4), (1, 5), (2, 2), transposed=True, causal=True, slots=2, frames=6),
+        case("rows_slots_serial", (1, 4, 4, 3), (2, 4), (1, 1), transposed=True, causal=True, slots=4, frames=10),
+        case("rows_slots_one_tile", (1, 3, 1, 4), (1, 3), (4, 3), transposed=True, causal=True, slots=2, frames=8),
+        case("sums_slots", (1, 5, 2, 5), (1, 4), (2, 2), "u4.4 s8.4 s8.3", transposed=False, causal=True, slots=2),
+        case("sums_slots_serial", (1, 4, 4, 4), (2, 3), (1, 1), transposed=False, causal=True, slots=4, frames=10),
+        case("sums_slots_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), transposed=False, causal=True, slots=2, frames=8),
         case(
             "rows_causal_beyond_int64",
             (2, 5, 2, 6),
@@ -127,21 +142,25 @@ class MatmulParams(Params, frozen=True):
 
     data_in_0: Tensor3
     data_in_1: Tensor3
+    slot: Tensor3
     data_out_0: Tensor3
     transposed: bool
     causal: bool
     capacity: int
+    has_slot: bool
     cast: Cast
 
     def stream(self, name: str) -> Stream:
         """The stream of a port, matrix by matrix."""
         folded = super().stream(name)
+        if name == SLOT:
+            return folded
         outer = (self.matrices, self.rows if name == "data_in_1" else self.tokens)
         return dataclasses.replace(folded, shape=(*outer, *folded.shape[1:]), parallelism=(*folded.parallelism, 1))
 
     def attributes(self) -> dict[str, object]:
         """Which way round the second operand is, and whether tokens see what comes after them."""
-        return {"transposed": self.transposed, "causal": self.causal}
+        return {"transposed": self.transposed, "causal": self.causal, "slots": slots_of(self.slot.fmt)}
 
     @property
     def rows(self) -> int:
@@ -172,6 +191,7 @@ class MatmulParams(Params, frozen=True):
             banks=self.data_out_0.lanes[0] if self.transposed else self.data_in_0.lanes[0],
             words=(self.data_in_0 if self.transposed else self.data_out_0).tiles[0],
             capacity=self.capacity,
+            slots=self.has_slot,
         )
 
 
@@ -215,6 +235,8 @@ def _bound(a: Arithmetic, inner: int) -> int:
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` and ``data_in_1`` as :func:`grouped_matmul` takes them -> ``data_out_0``."""
     x, y = t["data_in_0"], t["data_in_1"]
+    if SLOT in t:
+        return _in_slots(a, t)
     transposed, causal = bool(a.attributes["transposed"]), bool(a.attributes.get("causal", False))
     seen = y.shape[1] - x.shape[1]
     frac = a.formats["data_in_0"].frac_width + a.formats["data_in_1"].frac_width
@@ -227,6 +249,15 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, x, y, frac))
     return {"data_out_0": out}
+
+
+def _in_slots(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same of tokens of several sequences: a product by itself of each, by the rows that it sees."""
+    x, y = t["data_in_0"], t["data_in_1"]
+    seen, after = caches(y.flatten(0, 1), t[SLOT], a.attributes["slots"], y.shape[1], t)
+    alone = dataclasses.replace(a, attributes={**a.attributes, "causal": False})
+    found = golden(alone, {"data_in_0": x.flatten(0, 1).unsqueeze(1), "data_in_1": seen})["data_out_0"]
+    return {"data_out_0": found.reshape(*x.shape[:3], -1), AFTER: after}
 
 
 def _surrogate(a: Arithmetic, x: Tensor, y: Tensor, frac: int) -> Tensor:
@@ -265,24 +296,44 @@ def build(r: Request) -> MatmulParams:
     if "data_in_1" in r.parallelism:
         lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shapes["data_in_1"])
     transposed = bool(r.arithmetic.attributes["transposed"])
-    rows = shapes["data_in_1"][1]
+    (_, tokens, *_), rows = shapes["data_in_0"], shapes["data_in_1"][1]
+    # A single token sees every row: nothing is left out, and rows may be held as where nothing ever is.
+    causal = bool(r.arithmetic.attributes.get("causal", False)) and tokens > 1
+    slots = r.slots if causal else 1
+    if slots > 1 and (tokens != rows or shapes["data_in_0"][0] > 1):
+        raise UnsupportedError(
+            "a product of sequences in turn is that of whole sequences",
+            node=r.node,
+            field="decode.slots",
+            got=f"{tokens} tokens by {rows} rows, {shapes['data_in_0'][0]} of them per frame",
+            expected="as many tokens as rows, one sequence per frame",
+            remedy="leave decode.slots out",
+        )
     made = MatmulParams(
         data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in),
         data_in_1=port(shapes["data_in_1"], formats["data_in_1"], p_in if transposed else p_out),
+        slot=slot_port(slots, tokens),
         data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
         transposed=transposed,
-        # A single token sees every row: nothing is left out, and rows may be held as where nothing ever is.
-        causal=bool(r.arithmetic.attributes.get("causal", False)) and shapes["data_in_0"][1] > 1,
-        capacity=2 * rows,
+        causal=causal,
+        # Of slots the first row of a sequence never waits for the end of the one before it, a frame of each other slot
+        # earlier.
+        capacity=2 * rows if slots == 1 else min(AHEAD, tokens * (slots - 1)),
+        has_slot=slots > 1,
         cast=r.arithmetic.modes,
     )
-    return msgspec.structs.replace(made, capacity=made.schedule.enough)
+    return made if slots > 1 else msgspec.structs.replace(made, capacity=made.schedule.enough)
 
 
 def _latency(p: MatmulParams) -> Latency:
+    return Latency.from_steps(*_steps(p, ()))
+
+
+def _steps(p: MatmulParams, positions: Sequence[int]) -> tuple[Steps, ...]:
     # Operand register, product register, adder tree, accumulator, output FIFO.
     pipe = 4 + (p.data_in_0.lanes[0] - 1).bit_length()
-    return Latency.from_steps(*p.schedule.stages(pipe))
+    tokens = len(positions) or p.tokens
+    return dataclasses.replace(p.schedule, positions=tuple(positions), tokens=tokens).stages(pipe)
 
 
 def _work(p: MatmulParams) -> int:
@@ -305,6 +356,8 @@ OPS = (
             params=MatmulParams,
             build=build,
             latency=_latency,
+            at_positions=_steps,
+            static=(SLOT,),
             cases=lambda: cases(build),
             work=_work,
             multipliers=lambda p: p.data_in_0.lanes[0] * p.data_out_0.lanes[0],

@@ -11,6 +11,7 @@ stored) and, in ``softmax_where``, data.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,10 +23,12 @@ from torch.overrides import handle_torch_function, has_torch_function
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledUse
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
+from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
+from mase_hw.ops._slots import SLOT, interleaved, positions, slot_port, slots_of
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
 from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of, result_format, shares
@@ -84,7 +87,7 @@ def attends(shape: Sequence[int], given: Mapping[str, Any], device: Any = None) 
     Args:
         shape: Of the scores, ``(batch, queries, heads, keys)``.
         given: ``causal``, ``allowed`` and ``hold`` of :func:`masked_softmax`; ``queries`` if a batch has several times
-            as many.
+            as many; ``positions`` of the queries if they are not one sequence.
         device: Of the result.
     """
     queries, keys = shape[-3], shape[-1]
@@ -92,9 +95,12 @@ def attends(shape: Sequence[int], given: Mapping[str, Any], device: Any = None) 
     if given.get("causal"):
         period = int(given.get("queries", queries))
         place = torch.arange(keys, device=device) - keys + period
-        keep &= place <= (torch.arange(queries, device=device) % period)[:, None, None]
+        at = torch.tensor(given.get("positions", range(queries)), device=device)
+        keep &= place <= (at % period)[:, None, None]
     if given.get("allowed"):
         table = torch.tensor([[bool(int(row, 16) >> s & 1) for s in range(keys)] for row in given["allowed"]])
+        if len(table) > 1 and "positions" in given:
+            return keep & table.to(device)[list(given["positions"])][:, None]
         held = table.to(device).repeat_interleave(int(given.get("hold", 1)), 0)
         keep &= held.repeat(keep.numel() // held.numel(), 1).reshape(shape)
     return keep
@@ -126,7 +132,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     x, target = t["data_in_0"], result_format(a)
     if symbolic(x):
         return {"data_out_0": as_carrier(x, carrier(magnitude(target)))}
-    keep = attends(x.shape, a.attributes, x.device)
+    handed: dict[str, Tensor] = {}
+    given: Mapping[str, Any] = a.attributes
+    if SLOT in t:
+        before = t[BEFORE].tolist() if BEFORE in t else ()
+        places, following = positions(t[SLOT], a.attributes["slots"], x.shape[-1], before)
+        handed[AFTER] = torch.tensor(following)
+        given = {**given, "positions": [position for _, position in places]}
+    keep = attends(x.shape, given, x.device)
     if "data_in_1" in t:
         keep = keep & (t["data_in_1"] != 0)
     out = _exact(a, x.detach(), keep)
@@ -134,7 +147,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         low = torch.finfo(torch.float64).min
         smooth = gradient_of(SOFTMAX, a, x, -1, lambda v: v.masked_fill(~keep, low))
         out = straight_through(out, torch.where(keep, smooth, torch.zeros_like(smooth)))
-    return {"data_out_0": as_carrier(out, carrier(magnitude(target)))}
+    return {"data_out_0": as_carrier(out, carrier(magnitude(target))), **handed}
 
 
 def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
@@ -153,8 +166,10 @@ class MaskedSoftmaxParams(Params, frozen=True):
 
     data_in_0: Tensor3
     data_in_1: Tensor3
+    slot: Tensor3
     data_out_0: Tensor3
     has_mask: bool
+    has_slot: bool
     causal: bool
     queries: int
     allowed: int
@@ -163,17 +178,19 @@ class MaskedSoftmaxParams(Params, frozen=True):
     exponent: ExponentTables
 
     def absent(self) -> tuple[str, ...]:
-        """The mask may be stored, or causal."""
-        return () if self.has_mask else ("data_in_1",)
+        """The mask may be stored, or causal, and all queries of one sequence."""
+        return (*([] if self.has_mask else ["data_in_1"]), *super().absent())
 
     def attributes(self) -> dict[str, Any]:
         """The mask that is not data, and what its memory depends on."""
         own: dict[str, Any] = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
+        own |= {"slots": slots_of(self.slot.fmt)} if self.has_slot else {}
         lanes = {"data_in_0": self.data_in_0.lanes}
         return own | {"shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
 
 
-def _build(r: Request) -> MaskedSoftmaxParams:
+def build(r: Request) -> MaskedSoftmaxParams:
+    """Parameters for a node."""
     a, shape = r.arithmetic, r.shapes["data_in_0"]
     allowed = tuple(a.attributes.get("allowed", ()))
     if len(allowed) * shape[-1] > _MOST:
@@ -188,16 +205,32 @@ def _build(r: Request) -> MaskedSoftmaxParams:
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
     if "data_in_1" in r.parallelism:
         lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shape)
+    causal, queries = bool(a.attributes.get("causal", False)), int(a.attributes.get("queries", shape[-3]))
+    slots, hold = r.slots if causal else 1, int(a.attributes.get("hold", 1))
+    one = math.prod(shape[:-2]) == queries == shape[-1] and (
+        len(allowed) < 2 or (len(allowed), hold) == (queries, shape[-2])
+    )
+    if slots > 1 and not one:
+        raise UnsupportedError(
+            "a softmax of sequences in turn is that of whole sequences, with a stored row for each position",
+            node=r.node,
+            field="decode.slots",
+            got=f"{queries} queries of {shape[-1]} keys, {len(allowed)} stored rows for {hold} rows each",
+            expected="as many queries as keys, and rows that all heads share",
+            remedy="leave decode.slots out",
+        )
     plan = exponentials(a, shape[-1], SOFTMAX)
     return MaskedSoftmaxParams(
         data_in_0=port(shape, a.formats["data_in_0"], lanes),
         data_in_1=port(shape, a.formats.get("data_in_1", TRUTH), lanes),
+        slot=slot_port(slots, queries),
         data_out_0=port(shape, result_format(a), lanes),
         has_mask="data_in_1" in a.formats,
-        causal=bool(a.attributes.get("causal", False)),
-        queries=int(a.attributes.get("queries", shape[-3])),
+        has_slot=slots > 1,
+        causal=causal,
+        queries=queries,
         allowed=len(allowed),
-        hold=int(a.attributes.get("hold", 1)),
+        hold=hold,
         cast=a.modes,
         exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
     )
@@ -228,11 +261,19 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
     )
 
 
-def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, **attributes: Any) -> Case:
+def _case(
+    name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, slots: int = 1, **attributes: Any
+) -> Case:
+    def _build(r: Request) -> MaskedSoftmaxParams:
+        return build(dataclasses.replace(r, slots=slots))
+
     names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
     shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
     made = case(_build, name, shapes, lanes, formats, names, frames, **attributes)
-    return dataclasses.replace(made, attributes={k: v for k, v in attributes.items() if k in ("allowed", "scale")})
+    # Any schedule: the timing does not depend on it.
+    given = {SLOT: interleaved(frames * shape[1], slots)} if slots > 1 else {}
+    own = {k: v for k, v in attributes.items() if k in ("allowed", "scale")}
+    return dataclasses.replace(made, attributes=own, given=given)
 
 
 def _cases() -> list[Case]:
@@ -242,6 +283,18 @@ def _cases() -> list[Case]:
         _case("more_queries", (1, 6, 1, 4), 2, "u7.3 s8.7", causal=True),
         _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
         _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
+        _case("slots", (1, 5, 2, 5), 2, "s8.4 u8.8", causal=True, slots=2, frames=8),
+        _case(
+            "slots_windows",
+            (1, 4, 2, 4),
+            3,
+            "s8.4 u8.8",
+            causal=True,
+            slots=4,
+            frames=12,
+            allowed=("1", "3", "6", "c"),
+            hold=2,
+        ),
         _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
     ]
 
@@ -250,6 +303,7 @@ def _cases_where() -> list[Case]:
     return [
         _case("one_lane", (1, 4, 2, 3), 1, "s8.4 u8.8 u1.0", frames=5, scale=0.25),
         _case("folded", (1, 2, 3, 7), 3, "s8.4 s8.6 u1.0 half_away wrap"),
+        _case("slots", (1, 6, 1, 6), 1, "s6.4 u8.8 s4.0", causal=True, slots=2, frames=8),
         _case("causal", (1, 4, 2, 9), 2, "s14.11 u8.8 s2.0", causal=True, allowed=("1fe",)),
     ]
 
@@ -267,7 +321,8 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
         hardware=Hardware(
             module="fixed_masked_softmax",
             params=MaskedSoftmaxParams,
-            build=_build,
+            build=build,
+            static=(SLOT,),
             latency=_latency,
             cases=cases,
             follows_input=True,

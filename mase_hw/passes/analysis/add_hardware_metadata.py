@@ -170,7 +170,9 @@ class _Mapper:
         parallelism = chosen_lanes(node.name, chosen, sizes, most, follows)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
-        request = Request(node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), **asked)
+        request = Request(
+            node.name, arithmetic, shapes, parallelism, layouts, frozenset(chosen), slots=self.args.slots, **asked
+        )
         self.wanted[node.name] = Wanted(hardware, request, sizes, layouts)
         params = hardware.build(request)
         check_given(node.name, chosen, hardware.ports(params))

@@ -133,6 +133,11 @@ class HardwareArgs(BaseModel):
         description="look-up tables that a block RAM counts for where memories are placed by cost; by default one for "
         "each bit of its widest word but those for parity, which is 32 for blocks of 18 Kbit",
     )
+    slots: PositiveInt = Field(
+        default=1,
+        description="sequences in turn of a causal language model whose tokens come one at a time, a power of two; "
+        "``compile`` sets what ``decode.slots`` says",
+    )
     device_id: int = Field(
         default=-1,
         description="number of the device that the design is for, kept in its metadata and manifest; -1 for none",

@@ -32,6 +32,8 @@ module causal_fill_proof #(
       .ROWS  (ROWS),
       .BANKS (BANKS)
   ) dut (
+      .note_valid(1'b0),
+      .note_tile ('0),
       .*
   );
 
@@ -93,8 +95,8 @@ module causal_fill_proof #(
     assert (!armed || (int'(tile_q) < Tiles && int'(head_q) < HEADS && int'(token_q) < TOKENS));
     inv_tile : assert (!armed || int'(dut.tile_q) == int'(tile_q));
     inv_limit :
-    assert (!armed || (int'(dut.u_limit.rows) == sees && int'(dut.u_limit.bank) < BANKS &&
-                       int'(dut.u_limit.tile) * BANKS + int'(dut.u_limit.bank) == sees - 1));
+    assert (!armed || (int'(dut.g_counted.u_limit.rows) == sees && int'(dut.g_counted.u_limit.bank) < BANKS &&
+                       int'(dut.g_counted.u_limit.tile) * BANKS + int'(dut.g_counted.u_limit.bank) == sees - 1));
   end
   // A loop counter counts what is left down to -1.
   if (HEADS > 1) begin : g_heads
@@ -106,7 +108,7 @@ module causal_fill_proof #(
   if (TOKENS > 1) begin : g_tokens
     always_comb begin
       inv_tokens :
-      assert (!armed || int'(signed'(dut.u_limit.u_token.g_count.left_q)) ==
+      assert (!armed || int'(signed'(dut.g_counted.u_limit.u_token.g_count.left_q)) ==
               TOKENS - 2 - int'(token_q));
     end
   end

@@ -23,6 +23,7 @@ module matrix_steps_proof #(
     parameter int TILES      = 1,
 
     localparam int RowTiles = (ROWS + BANKS - 1) / BANKS,
+    localparam int TileW    = (RowTiles > 1) ? $clog2(RowTiles) : 1,
     localparam int Depth    = TILES * GROUPS * WORDS,
     localparam int AddrW    = (Depth > 1) ? $clog2(Depth) : 1,
     localparam int Beats    = (TRANSPOSED != 0) ? WORDS : RowTiles,
@@ -36,6 +37,7 @@ module matrix_steps_proof #(
     input logic step
 );
 
+  logic [ TileW-1:0] limit_tile;
   logic [ AddrW-1:0] address;
   logic [IndexW-1:0] index;
   logic [ RowsW-1:0] rows;
@@ -55,6 +57,8 @@ module matrix_steps_proof #(
       .WORDS     (WORDS),
       .TILES     (TILES)
   ) dut (
+      .tag       ('0),
+      .limit_tile(limit_tile),
       .*
   );
 

@@ -1,0 +1,155 @@
+"""Several sequences in turn in one design: each gives what it gives alone, whenever the tokens of the others come."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mase_hw
+from mase_hw.design import decode
+from mase_hw.emit.causality import Tokens
+from mase_hw.errors import ConfigError, MismatchError
+from mase_hw.simulate.arguments import check
+from tests.e2e.test_decode import CONTEXT, IDS, alone, compiled
+
+SLOTS = 4
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
+    return compiled(tmp_path_factory.mktemp("slots") / "design", decode={"context": CONTEXT, "slots": SLOTS})
+
+
+def bench(design: mase_hw.Design, **asked: Any) -> decode.Bench:
+    graph, interval = design.graph, int(design.timing["interval"])
+    assert graph is not None
+    tokens = Tokens(graph.meta["netlist"], graph.catalogue, CONTEXT)
+    options = check(design.path, interval, **({"engine": "batch"} | asked))
+    return decode.Bench(design.dut(), graph, design.streams, tokens, options, 100 * interval, lambda _: None)
+
+
+def sequences(steps: int, seed: int) -> tuple[list[decode.Written], list[int]]:
+    """Sequences of any lengths up to a whole context, and turns in any order that keep all slots busy."""
+    rng = random.Random(seed)
+    written: list[decode.Written] = []
+    order: list[int] = []
+    held: list[list[int]] = []
+    while len(order) < steps:
+        if len(held) < SLOTS:
+            length = rng.choice([1, 2, 3, CONTEXT - 1, CONTEXT, CONTEXT])
+            ids = tuple(rng.randrange(IDS) for _ in range(length))
+            written.append(decode.Written(ids, rng.randint(1, length), (), ()))
+            held.append([len(written) - 1] * len(written[-1].turns))
+        chosen = rng.randrange(len(held))
+        order.append(held[chosen].pop())
+        if not held[chosen]:
+            held.pop(chosen)
+    return written, order + [number for rest in held for number in rest]
+
+
+INNER = pytest.param({"inner_stalls": 0.1}, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("asked", [{}, {"stalls": 0.3, "seed": 5}, INNER])
+def test_any_order(design: mase_hw.Design, asked: dict[str, Any]) -> None:
+    """A thousand steps: every score of each sequence is that of the model, which saw it alone."""
+    written, order = sequences(1000 if asked else 120, seed=len(asked))
+    found = bench(design, **asked).play(written, order=order)
+    assert found.result is not None
+    found.result.raise_on_failure()
+    tokens = sum(len(each.tokens) for each in written)
+    assert len(order) >= (1000 if asked else 120) and tokens > len(order)
+    assert found.result.beats_compared == tokens * (design.streams["data_out_0"].beats // CONTEXT)
+    if not asked:
+        assert found.measured == found.predicted
+    # Independent of the bench: the rows of a sequence, wherever they stand among the others.
+    rows = found.result.outputs["data_out_0"].reshape(tokens, -1)[:, :IDS]
+    begun = [0] * len(written)
+    at = 0
+    for number in order[:40]:
+        ids, begin = list(written[number].tokens), begun[number]
+        count = written[number].turns[0] if not begin else 1
+        with torch.no_grad():
+            frame = torch.tensor([ids + [0] * (CONTEXT - len(ids))])
+            wanted = design.model(frame)[0, begin : begin + count].double().numpy()
+        scale = 2.0 ** -design.streams["data_out_0"].fmt.frac_width
+        assert np.array_equal(rows[at : at + count] * scale, wanted)
+        at, begun[number] = at + count, begin + count
+
+
+def test_several_prompts_at_once(design: mase_hw.Design) -> None:
+    prompts = [[3, 1, 4, 1, 5], [9], [2, 6, 5], [3, 5], [8, 9], [7] * (CONTEXT - 5)]
+    found = design.generate(prompts, 6)
+    assert found.measured == found.predicted
+    for prompt, written in zip(prompts, found.sequences, strict=True):
+        chosen, scores = alone(design, prompt, 6)
+        assert list(written.chosen) == chosen and [s.tolist() for s in written.scores] == scores
+    # One sequence by itself takes what a token takes; four of them are done in little more.
+    one = design.generate(prompts[1:2], 6)
+    assert one.measured[0] == design.manifest["decode"]["cycles"][:6]
+    last = [sum(cycles) for cycles in found.measured]
+    assert last[1] < 2 * sum(one.measured[0])
+    with pytest.raises(ConfigError, match="a reset would end all sequences"):
+        design.generate(prompts, 2, abort=3)
+
+
+def test_how_fast_tokens_follow(design: mase_hw.Design) -> None:
+    """The pace of sequences in turn, where hardware can show it: of first tokens, over and over."""
+    decoding = design.manifest["decode"]
+    assert (decoding["slots"], decoding["slot_port"]) == (SLOTS, "data_in_1")
+    paces = dict(map(tuple, decoding["paces"]))
+    assert paces[1] == decoding["cycles"][-1] and list(paces) == [1, 2, 3, 4]
+    assert paces[4] < paces[2] < paces[1] and 3 * paces[4] < paces[1]
+    assert design.timing["interval"] / CONTEXT <= paces[4]
+    for slots in (1, SLOTS):
+        with_slots = bench(design)
+        written = [decode.Written((number % IDS,), 1, (), ()) for number in range(8 * slots)]
+        entries = [decode._Entry(n, 0, 1, after=n - slots, slot=n % slots) for n in range(len(written))]
+        predicted = with_slots.tokens.interleaved([(1, 0, e.after) for e in entries if e.after is not None])
+        ends = np.array(predicted)
+        for number in range(slots, len(ends)):
+            ends[number] += ends[number - slots]
+        assert -(-(ends[-1] - ends[-1 - slots]) // slots) == with_slots.tokens.pace(slots, 0)
+        if slots == SLOTS:
+            found = with_slots.play(written)
+            assert [cycles for (cycles,) in found.measured] == predicted
+
+
+def test_the_context_is_full(design: mase_hw.Design) -> None:
+    """Behind the last position a sequence begins anew in its slot by itself, and the others notice nothing."""
+    whole = [tuple((k * n + n) % IDS for k in range(CONTEXT)) for n in (1, 2, 3)]
+    written = [decode.Written(ids, CONTEXT, (), ()) for ids in whole]
+    (inputs, outputs) = [name for name, s in design.streams.items() if s.direction == "in"], "data_out_0"
+    assert inputs == ["data_in_0", "data_in_1"]
+    frames = design.simulate(torch.tensor(whole), engine="batch", work_dir=f"{design.path}.work")
+    played = bench(design).play(written)
+    assert played.result is not None
+    assert np.array_equal(frames.result.outputs[outputs], played.result.outputs[outputs])
+
+
+def test_a_wrong_slot_is_seen(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token that is told to another sequence than its own."""
+    real = decode.code
+    calls = []
+
+    def other(slot: int, begins: bool, slots: int) -> int:
+        calls.append(slot)
+        return real(slot ^ (len(calls) == 3), begins, slots)
+
+    monkeypatch.setattr(decode, "code", other)
+    with pytest.raises(MismatchError):
+        design.generate([[1, 2], [3, 4], [5]], 3)
+
+
+def test_refused(tmp_path: Path) -> None:
+    for settings in ({"decode": {"slots": 2}}, {"decode": {"context": CONTEXT, "slots": 3}}):
+        with pytest.raises(ConfigError, match="slots"):
+            compiled(tmp_path / "wrong", **settings)
+    ram = {"parameters_at": {"out.weight": "ram"}}
+    with pytest.raises(ConfigError, match="parameters in ROM"):
+        compiled(tmp_path / "ram", decode={"context": CONTEXT, "slots": 2}, hardware=ram)
