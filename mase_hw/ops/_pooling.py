@@ -127,7 +127,7 @@ class Windows:
         first = np.tile(np.repeat(np.minimum(done, 1), inner), repeat)
         beat = np.arange(1, len(first) + 1, dtype=np.int64)
         if not tail:
-            return [Steps((beat,), (beat,), np.cumsum(first), (0,), 1, (0,), 1, queue_lag=0)]
+            return [Steps((beat,), (beat,), np.cumsum(first), delay=(0,), pipe=1, room=(0,), queue=1, queue_lag=0)]
         return _with_tail(first, beat, tail, inner, repeat)
 
 
@@ -140,16 +140,17 @@ def _with_tail(first: Counts, beat: Counts, tail: int, inner: int, repeat: int) 
         (beat,),
         (beat,),
         (np.cumsum(first), *(waits,) * tail),
-        (0,),
-        (0, *(1,) * tail),
-        (0,),
-        (0, *(inner,) * tail),
+        delay=(0,),
+        pipe=(0, *(1,) * tail),
+        room=(0,),
+        queue=(0, *(inner,) * tail),
     )
     flow = int(first.sum()) // repeat
     which = np.tile(np.concatenate([np.zeros(flow, np.int64), np.repeat(np.arange(1, tail + 1), inner)]), repeat)
     needs = tuple(np.cumsum(which == window) for window in range(tail + 1))
     out = np.arange(1, len(which) + 1, dtype=np.int64)
-    return [take, Steps(needs, needs, out, (0,) * (tail + 1), 1, (0,) * (tail + 1), 1, queue_lag=0)]
+    none = (0,) * (tail + 1)
+    return [take, Steps(needs, needs, out, delay=none, pipe=1, room=none, queue=1, queue_lag=0)]
 
 
 def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:

@@ -97,7 +97,7 @@ def _average(a: Arithmetic, x: Tensor, windows: tuple[Windows, Windows], divisor
         total = exact_linear(total.transpose(-1, -2), rows.matrix().to(x.device), bound).transpose(-1, -2)
     divisor = torch.tensor(divisors, dtype=torch.int64)
     limits = (bound, max(max(row) for row in divisors))
-    out = divide_cast(total, divisor, limits, fx.frac_width, fy, a.rounding, a.overflow)
+    out = divide_cast(total, divisor, limits, fx.frac_width, fy, a.modes)
     if x.requires_grad and not out.requires_grad and out.is_floating_point():
         sums = rows.matrix().to(x.device).double() @ x.double() @ columns.matrix().to(x.device).double().T
         out = straight_through(out, surrogate(sums, divisor.to(x.device), fx.frac_width, fy, a.overflow))

@@ -95,7 +95,8 @@ def _latency(p: PadParams) -> Latency:
     sent = np.cumsum(pixel.reshape(-1))
     # A zero waits for the pixel behind it, if there is one.
     needs = np.minimum(sent + 1 - pixel.reshape(-1), sent[-1])
-    steps = Steps((needs,), (sent,), np.arange(1, sent.size + 1, dtype=np.int64), (1,), 1, (2,), 1, queue_lag=0)
+    every = np.arange(1, sent.size + 1, dtype=np.int64)
+    steps = Steps((needs,), (sent,), every, delay=(1,), pipe=1, room=(2,), queue=1, queue_lag=0)
     return Latency.from_steps(steps)
 
 

@@ -109,10 +109,10 @@ def _latency(p: UpsampleParams) -> Latency:
         (np.maximum.accumulate(flat) + 1,),
         (np.cumsum(last.reshape(-1)),),
         np.arange(1, flat.size + 1, dtype=np.int64),
-        (1,),
-        1,
-        (2 * tiles * (w if p.factor[1] > 1 else 1),),
-        1,
+        delay=(1,),
+        pipe=1,
+        room=(2 * tiles * (w if p.factor[1] > 1 else 1),),
+        queue=1,
         queue_lag=0,
     )
     return Latency.from_steps(steps)

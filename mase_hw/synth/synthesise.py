@@ -20,6 +20,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,26 @@ ESTIMATE_MARGIN = 1.5
 _STAGES = "stages.json"
 
 
+@dataclass(frozen=True)
+class Placement:
+    """How a netlist is placed and routed.
+
+    Args:
+        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
+        seed: Of the placement.
+
+    Raises:
+        ConfigError: If that is no frequency.
+    """
+
+    mhz: float | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.mhz is not None and not 1.0 <= self.mhz <= 1000.0:
+            raise ConfigError("not a frequency in MHz", field="mhz", got=self.mhz, expected="1 to 1000")
+
+
 def synthesise(
     design: Design,
     target: str,
@@ -155,9 +176,7 @@ def synthesise(
     device: str | None = None,
     work_dir: Path | None = None,
     replay_netlist: bool = True,
-    place_netlist: bool = False,
-    mhz: float | None = None,
-    seed: int = 1,
+    placement: Placement | None = None,
     progress: Tell | None = None,
 ) -> Report:
     """Synthesise a bundle and check what comes out.
@@ -168,9 +187,7 @@ def synthesise(
         device: A key of :data:`mase_hw.cost.devices.DEVICES`; the design must fit it.
         work_dir: Where to work; ``<bundle>.work/synth/<target>`` by default.
         replay_netlist: Simulate the netlist with the bundle's vectors, where the target's cells have models.
-        place_netlist: Place and route as well.
-        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
-        seed: Of the placement.
+        placement: Place and route as well, in this way.
         progress: Told what is being done.
 
     Returns:
@@ -187,12 +204,8 @@ def synthesise(
     tell = progress or (lambda _: None)
     kind = find_target(target)
     part = None if device is None else find_device(device, kind)
-    if place_netlist:
+    if placement is not None:
         part = _placeable(kind, part)
-    if mhz is None:
-        mhz = float(design.manifest.get("handoff", {}).get("options", {}).get("clock_mhz", MHZ))
-    if not 1.0 <= mhz <= 1000.0:
-        raise ConfigError("not a frequency in MHz", field="mhz", got=mhz, expected="1 to 1000")
     work = (work_dir or _default_work(design) / target).resolve()
     if work.is_relative_to(design.path):
         raise ConfigError(
@@ -203,7 +216,7 @@ def synthesise(
         )
     run = _Run(design, kind, work, tell)
     try:
-        return run.all(part, replay_netlist, place_netlist, mhz, seed)
+        return run.all(part, replay_netlist, placement)
     except OSError as problem:
         raise not_written("the synthesis folder", work, problem) from problem
 
@@ -245,7 +258,7 @@ class _Run:
                 return found
         return asked.estimate(self.target)
 
-    def all(self, device: Device | None, replaying: bool, placing: bool, mhz: float, seed: int) -> Report:
+    def all(self, device: Device | None, replaying: bool, placement: Placement | None) -> Report:
         self.work.mkdir(parents=True, exist_ok=True)
         asked = self.elaborate()
         warnings = check_family(self.manifest, self.target) + check_elaborated(asked, self.manifest, self.target)
@@ -260,7 +273,7 @@ class _Run:
         if device is not None:
             warnings += check_capacity(use, device, "counted after mapping")
         played = self.replay(_cell_types(self.work / "statistics.json"), warnings) if replaying else None
-        placed = self.place(device, mhz, seed) if placing and device is not None else None
+        placed = self.place(device, placement) if placement is not None and device is not None else None
         report = Report(self.top, self.target.name, self.tools, rows, use, expected, memories, warnings, played, placed)
         write_json(self.work / "report.json", report.to_json())
         (self.work / "report.txt").write_text(report.text() + "\n", encoding="utf-8")
@@ -311,8 +324,11 @@ class _Run:
         netlist, folder = self.work / "netlist.v", self.work / "replay"
         return replay(self.design, netlist, files, cells, folder, self.cache, self.tell)
 
-    def place(self, device: Device, mhz: float, seed: int) -> dict[str, Any]:
+    def place(self, device: Device, placement: Placement) -> dict[str, Any]:
         """Place and route it."""
+        seed, mhz = placement.seed, placement.mhz
+        if mhz is None:
+            mhz = float(self.manifest.get("handoff", {}).get("options", {}).get("clock_mhz", MHZ))
 
         def make() -> None:
             found = place(self.work / "netlist.json", self.manifest, device, mhz, seed, self.tell)

@@ -35,7 +35,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     size = torch.where(zero, torch.ones_like(size), size)
     limits = (magnitude(fn), magnitude(fd))
     turned = torch.where(d.detach() < 0, -n, n)
-    found = divide_cast(turned, size.to(torch.int64), limits, frac, out, a.rounding, a.overflow)
+    found = divide_cast(turned, size.to(torch.int64), limits, frac, out, a.modes)
     ends = torch.where(n > 0, out.max_mantissa, torch.where(n < 0, out.min_mantissa, 0)).to(found.dtype)
     result = torch.where(zero, ends, found)
     if any(v.requires_grad for v in (n, d)):

@@ -157,7 +157,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[st
     if operation != MEAN:
         return {"data_out_0": cast(total, source.frac_width, target, a.rounding, a.overflow)}
     divisor = torch.tensor(count, dtype=torch.int64)
-    out = divide_cast(total, divisor, (bound, count), source.frac_width, target, a.rounding, a.overflow)
+    out = divide_cast(total, divisor, (bound, count), source.frac_width, target, a.modes)
     if x.requires_grad and not out.requires_grad and out.is_floating_point():
         sums = x.double().sum(dims, keepdim=keep)
         out = straight_through(out, surrogate(sums, divisor.to(x.device), source.frac_width, target, a.overflow))

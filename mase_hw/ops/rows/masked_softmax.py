@@ -145,7 +145,7 @@ def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
     plan = exponentials(a, size, SOFTMAX)
     terms = evaluate(plan, (most - x).clamp(min=0)).masked_fill_(~keep, 0)
     total = as_carrier(terms, carrier(size << plan.frac)).sum(-1, keepdim=True).clamp(min=1)
-    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.rounding, a.overflow, own=True)
+    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.modes, own=True)
 
 
 class MaskedSoftmaxParams(Params, frozen=True):

@@ -149,7 +149,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     total = as_carrier(terms, carrier(size << plan.frac)).sum(dim, keepdim=True)
     if function != LOG:
         limits = (1 << plan.frac, size << plan.frac)
-        return divide_cast(terms, total, limits, 0, target, a.rounding, a.overflow, own=True)
+        return divide_cast(terms, total, limits, 0, target, a.modes, own=True)
     key = logarithms(a, size)
     frac = max(source.frac_width, key[3].frac_width)
     far, near = (frac - fmt.frac_width for fmt in (source, key[3]))

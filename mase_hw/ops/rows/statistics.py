@@ -153,7 +153,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
     if function == VAR:
         limits = ((1 << width) - 1, divisor)
         frac = 2 * source.frac_width
-        return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.rounding, a.overflow)
+        return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.modes)
     frac = source.frac_width + grow + 1
     if dtype is WIDE:
         found = [_root(v << 2 * grow, divisor) for v in Wide.of(moment).integers()]

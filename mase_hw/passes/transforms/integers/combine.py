@@ -8,6 +8,7 @@ sum.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -200,6 +201,13 @@ class Requantised(nn.Module):
         return result
 
 
+def _shifted(made: tuple[Arithmetic, dict[str, Tensor]], left: int) -> tuple[Arithmetic, dict[str, Tensor]]:
+    """Two roundings of data that the source shifts to the left before, so that the first drops fewer bits."""
+    a, parameters = made
+    less = {name: a.attributes[name] - left for name in ("shift", "first")}
+    return dataclasses.replace(a, attributes={**a.attributes, **less}), parameters
+
+
 class RoundedSum(nn.Module):
     """A sum or difference as TensorFlow Lite's reference kernels of ADD and SUB compute it.
 
@@ -237,7 +245,9 @@ class RoundedSum(nn.Module):
         reach = max(magnitude(fmt.centred) for fmt in (x, y)) << (left - 1)
         inner = ScaledFormat.make(reach.bit_length() + 1, math.ldexp(twice, -left))
         found = [
-            requantization(fmt, inner, rounding=Rounding.HALF_AWAY, twice=True, left=left, ratios=[fmt.scale / twice])
+            _shifted(
+                requantization(fmt, inner, rounding=Rounding.HALF_AWAY, twice=True, ratios=[fmt.scale / twice]), left
+            )
             for fmt in (x, y)
         ]
         self.first = Quantized(ops["requantize"], *found[0])
