@@ -245,7 +245,7 @@ class _Settled:
             return exact(formats, shapes)
         if op.exact_out is not None:
             args = self.graph.meta_of(node).common.args
-            found = op.exact_out(formats, shapes["data_in_0"], {k: v for k, v in args.items() if k not in args.tensors})
+            found = op.exact_out(formats, shapes["data_in_0"], args.attributes)
             if found is not None:
                 return found
         if op.name in _EXACT:
@@ -271,7 +271,7 @@ class _Settled:
     def _clamped(self, node: fx.Node, ends_of: Callable[..., Ends], fmt: FixedFormat) -> FixedFormat | None:
         """The format of what a clamp gives; None if an end of it is no number of its input's step."""
         args = self.graph.meta_of(node).common.args
-        low, high = ends_of({k: v for k, v in args.items() if k not in args.tensors})
+        low, high = ends_of(args.attributes)
         held = {"data_in_0": fmt}
         for end, outside in ((low, fmt.max_value.__lt__), (high, fmt.min_value.__gt__)):
             if end is None or math.isinf(end):

@@ -217,7 +217,7 @@ def _check(graph: AnnotatedGraph, node: fx.Node) -> None:
     if op is not None and op.implicit:
         try:
             if op.check is not None:
-                op.check(node.name, graph.meta_of(node).common.args)
+                op.check(node.name, graph.meta_of(node).common.args.attributes)
         except MaseHwError:
             raise NotStraight from None
         return

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, refuse_signs
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.nn.change_detector import KEPT, ChangeDetector
 from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
@@ -254,7 +255,7 @@ class Quantized(nn.Module):
         missing = set(document["parameters"]) - (set(tensors) & set(op.parameters))
         if missing:
             raise GraphError("a parameter of a quantised op is missing", node=op.name, got=", ".join(sorted(missing)))
-        arithmetic = Arithmetic(formats, rounding, overflow, dict(document["attributes"]))
+        arithmetic = Arithmetic(formats, rounding, overflow, attributes_of(document["attributes"]))
         made = cls(op, arithmetic, {name: tensors[name] for name in document["parameters"]})
         made.label = str(document["label"])
         return made

@@ -8,7 +8,7 @@ from which the ops take shapes, counts and timing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Pair
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
@@ -167,9 +168,7 @@ def _pair(value: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def windows_for(
-    node: str, size: tuple[int, int], attributes: Mapping[str, Any], spatial: int
-) -> tuple[Windows, Windows]:
+def windows_for(node: str, size: tuple[int, int], attributes: Attributes, spatial: int) -> tuple[Windows, Windows]:
     """Windows along rows and columns from the attributes of a pooling op.
 
     Args:
@@ -186,7 +185,7 @@ def windows_for(
     return _sliding(node, size, attributes, spatial)
 
 
-def _sliding(node: str, size: tuple[int, int], attributes: Mapping[str, Any], spatial: int) -> tuple[Windows, Windows]:
+def _sliding(node: str, size: tuple[int, int], attributes: Attributes, spatial: int) -> tuple[Windows, Windows]:
     """A window that lies entirely in the padding is refused: it has no maximum and no average."""
     stride = attributes.get("stride")
     given = {
@@ -322,7 +321,7 @@ def windows_of(p: Any) -> tuple[Windows, Windows]:
     return along(1), along(0)
 
 
-def attributes_of(p: Any) -> dict[str, Any]:
+def attributes_of(p: Any) -> Attributes:
     """The windows as PyTorch's attributes, from the parameters."""
     rows, columns = windows_of(p)
     if p.adaptive:
@@ -335,7 +334,7 @@ def attributes_of(p: Any) -> dict[str, Any]:
     }
 
 
-def check_pool(node: str, attributes: Mapping[str, Any]) -> None:
+def check_pool(node: str, attributes: Attributes) -> None:
     """Refuse indices: they are positions, not values.
 
     Raises:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import ADD, CONSTANT, EQ, GE, GT, LE, LT, MAX, MIN, MUL, NE, SUB
@@ -23,7 +24,7 @@ DEFAULT = (Rounding.HALF_EVEN, Overflow.SATURATE)
 FLOOR_WRAP, UP = (Rounding.FLOOR, Overflow.WRAP), (Rounding.HALF_UP, Overflow.SATURATE)
 
 
-def _unscaled(node: str, attributes: Mapping[str, Any]) -> None:
+def _unscaled(node: str, attributes: Attributes) -> None:
     """``torch.add(x, y, alpha=2)`` is two operations; ``rounding_mode`` and ``out`` do not exist here."""
     alpha = attributes.get("alpha", 1)
     if alpha != 1:

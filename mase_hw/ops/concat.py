@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -40,7 +41,7 @@ class ConcatParams(Params, frozen=True):
         """The inputs beyond those that there are."""
         return tuple(f"data_in_{k}" for k in range(self.inputs, MOST))
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The dimension, of blocks."""
         return {"dim": 2 if self.data_out_0.size[0] != self.data_in_0.size[0] else 1}
 

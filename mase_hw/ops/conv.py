@@ -55,7 +55,7 @@ def case(
         x = a.formats["data_in_0"]
         scaled = ScaledFormat.make(x.width, 1.0, zero, signed=x.signed)
         a = dataclasses.replace(a, formats={**a.formats, "data_in_0": scaled})
-    out = geometry_of(more, weight[2:]).out((shape[2], shape[3]), (weight[2], weight[3]))
+    out = geometry_of(a.attributes, weight[2:]).out((shape[2], shape[3]), (weight[2], weight[3]))
     shapes = {"data_in_0": shape, "weight": weight, "data_out_0": (shape[0], weight[0], *out)}
     shapes |= {name: weight[:1] for name in ("bias", "weight_shift") if name in a.formats}
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}

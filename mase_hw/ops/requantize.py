@@ -33,6 +33,7 @@ from mase_hw.formats import (
     multipliers,
     steps_of,
 )
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import shift_left
@@ -147,11 +148,13 @@ def requantization_by(
     if found.align:
         parameters["multiplier_shift"] = torch.tensor(found.align, dtype=torch.int64).reshape(shape)
         formats["multiplier_shift"] = FixedFormat(max(found.align).bit_length(), 0, signed=False)
-    attributes = {"shift": found.shift - have.frac_width + want.frac_width, **({"first": first} if first else {})}
+    attributes: Attributes = {"shift": found.shift - have.frac_width + want.frac_width}
+    if first:
+        attributes["first"] = first
     return Arithmetic(formats, rounding, attributes=attributes), parameters
 
 
-def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     out = formats["data_out_0"]
     return "one scale for its result" if isinstance(out, ScaledFormat) and out.per_channel else ""
 
@@ -192,7 +195,7 @@ class RequantizeParams(Params, frozen=True):
         """Results saturate at their limits."""
         return Cast(self.rounding)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The shifts."""
         return {"shift": self.shift, "first": self.first}
 
@@ -254,7 +257,9 @@ def _case(
     bits, shift, *align = multiplier
     stored: dict[str, FixedFormat] = {"data_in_0": formats[0], "multiplier": FixedFormat(bits, 0, signed=False)}
     stored |= {"multiplier_shift": FixedFormat(align[0], 0, signed=False)} if align else {}
-    a = Arithmetic({**stored, "data_out_0": formats[1]}, rounding, attributes={"shift": shift, **attributes})
+    a = Arithmetic(
+        {**stored, "data_out_0": formats[1]}, rounding, attributes=attributes_of({"shift": shift, **attributes})
+    )
     shapes = {"data_in_0": shape, "multiplier": shape[-1:] if channels else (1,)}
     return Case(name, _build(Request(name, a, shapes, {"data_in_0": (lanes,)})), 5)
 

@@ -255,7 +255,7 @@ def _frozen(trained: Learned, inputs: list[FixedFormat | None]) -> Quantized:
             formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)
     formats["data_out_0"] = trained.out_format()
     a = old.arithmetic
-    made = Quantized(old.op, Arithmetic(formats, a.rounding, a.overflow, dict(a.attributes)), parameters)
+    made = Quantized(old.op, Arithmetic(formats, a.rounding, a.overflow, a.attributes), parameters)
     made.label = old.label
     made.check_parameters()
     return made

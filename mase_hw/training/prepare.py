@@ -78,7 +78,7 @@ def prepare(
             parameters = {name: source for name, (source, _) in sources.items() if op and name in op.parameters}
             if op is not None and op.scaled is not None and op.scaled.kind in ("clamp", "pieces"):
                 args = graph.meta_of(node).common.args
-                functions[node.name] = (op, {k: v for k, v in args.items() if k not in args.tensors})
+                functions[node.name] = (op, args.attributes)
             stored[node.name] = {source.name: name for name, source in parameters.items()}
         return graph, {"modified": False}
 

@@ -11,6 +11,7 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import once, twice
 from mase_hw.importers.tflite.step import Step, Value, stored_scales
@@ -117,7 +118,7 @@ def _sums(
     numbers = None if stored.bias is None else stored.bias * products
     kept = Stored(dequantize(stored.values.double(), fmt), fmt)
     made = sums_of(s.catalogue[op], x, kept, numbers, s.writer.shape(given))
-    layer = Quantized(s.catalogue[op], Arithmetic(made.formats, attributes=attributes), made.parameters)
+    layer = Quantized(s.catalogue[op], Arithmetic(made.formats, attributes=attributes_of(attributes)), made.parameters)
     have = made.formats["data_out_0"]
     assert isinstance(have, ScaledFormat)  # as the data is
     return s.put(layer, [given], shape, "sums"), have

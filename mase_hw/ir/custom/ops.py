@@ -19,6 +19,7 @@ from torch import nn
 
 from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params, parameter_names
 from mase_hw.ir.custom.files import locate_files
 from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
@@ -224,20 +225,22 @@ def _with_config(base: Hardware, config: tuple[str, ...], where: str) -> dict[st
 
     def build(request: Request) -> Any:
         plain = base.build(request)
+        given: Mapping[str, Any] = request.arithmetic.attributes
         values = {f: getattr(plain, f) for f in (plain.__struct_fields__ if of_record else known)}
-        return params(**values, **{name.upper(): int(request.arithmetic.attributes[name]) for name in config})
+        return params(**values, **{name.upper(): int(given[name]) for name in config})
 
     def arithmetic(p: Any) -> Arithmetic:
         read = base.arithmetic(p)
-        return dataclasses.replace(read, attributes={**read.attributes, **{n: getattr(p, n.upper()) for n in config}})
+        own = {n: getattr(p, n.upper()) for n in config}
+        return dataclasses.replace(read, attributes=attributes_of({**read.attributes, **own}))
 
     return {"params": params, "build": build, "arithmetic": arithmetic}
 
 
-def _check(config: tuple[str, ...], check: Facet) -> Callable[[str, Mapping[str, Any]], None]:
+def _check(config: tuple[str, ...], check: Facet) -> Callable[[str, Attributes], None]:
     """A SystemVerilog parameter is a whole number, so every ``config`` argument must be one."""
 
-    def refuse(node: str, attributes: Mapping[str, Any]) -> None:
+    def refuse(node: str, attributes: Attributes) -> None:
         for name in config:
             if not isinstance(attributes.get(name), int):
                 raise UnsupportedError(

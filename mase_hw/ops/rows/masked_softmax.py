@@ -21,6 +21,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledUse
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -166,11 +167,11 @@ class MaskedSoftmaxParams(Params, frozen=True):
         """The mask may be stored, or causal."""
         return () if self.has_mask else ("data_in_1",)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The mask that is not data, and what its memory depends on."""
-        own: dict[str, Any] = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
+        own: Attributes = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
         lanes = {"data_in_0": self.data_in_0.lanes}
-        return own | {"shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
+        return {**own, "shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
 
 
 def _build(r: Request) -> MaskedSoftmaxParams:
@@ -232,7 +233,9 @@ def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: i
     names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
     shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
     made = case(_build, name, shapes, lanes, formats, names, frames, **attributes)
-    return dataclasses.replace(made, attributes={k: v for k, v in attributes.items() if k in ("allowed", "scale")})
+    return dataclasses.replace(
+        made, attributes=attributes_of({k: v for k, v in attributes.items() if k in ("allowed", "scale")})
+    )
 
 
 def _cases() -> list[Case]:

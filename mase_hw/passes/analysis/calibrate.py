@@ -11,6 +11,7 @@ from rich.progress import Progress
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, GraphError
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
@@ -169,7 +170,7 @@ def _inner(graph: MaseGraph, node: fx.Node) -> tuple[str, ...]:
     op, module = graph.op_of(node), graph.meta_of(node).module
     if op is None or op.inner is None or module is None:
         return ()
-    return op.inner.names({name: getattr(module, name) for name in op.attributes})
+    return op.inner.names(attributes_of({name: getattr(module, name) for name in op.attributes}))
 
 
 def _check_state(graph: MaseGraph, state: CalibrationState) -> None:

@@ -20,6 +20,7 @@ from pydantic import Field
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.metadata import TensorMetadata
@@ -42,7 +43,7 @@ class Operands:
 
     args: Mapping[str, Shape]
     results: Mapping[str, Shape]
-    attributes: Mapping[str, Any]
+    attributes: Attributes
 
     @property
     def out(self) -> Shape:
@@ -255,7 +256,7 @@ def _macs(graph: MaseGraph, node: fx.Node, rules: Mapping[str, Rule]) -> tuple[i
         Operands(
             {name: tuple(t.shape) for name, t in common.args.tensors.items()},
             {name: tuple(t.shape) for name, t in common.results.tensors.items()},
-            {name: value for name, value in common.args.items() if name not in common.args.tensors},
+            common.args.attributes,
         )
     )
     if products is None:

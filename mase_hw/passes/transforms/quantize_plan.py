@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.numerics import carrier, magnitude
@@ -224,7 +225,7 @@ class Planner:
         self.formats[node.name] = formats["data_out_0"] if behind is None else behind
 
     def _plan_scaled(
-        self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Mapping[str, Any]
+        self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Attributes
     ) -> None:
         """The same with scaled integers."""
         for index, name in enumerate(operands.names):
@@ -455,9 +456,8 @@ class Planner:
             self.entries[node.name], _ = self._format(node, "data_out_0", config.entering())
             self.decisions.pop(node.name, None)
 
-    def _attributes(self, node: fx.Node) -> dict[str, Any]:
-        common = self.graph.meta_of(node).common
-        return {k: v for k, v in common.args.items() if k not in common.args.tensors}
+    def _attributes(self, node: fx.Node) -> Attributes:
+        return self.graph.meta_of(node).common.args.attributes
 
 
 def _only_truths(table: Tensor) -> bool:

@@ -26,6 +26,7 @@ from mase_hw.formats import (
     quantize_multiplier,
     steps_of,
 )
+from mase_hw.formats.attributes import Attributes
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
 from mase_hw.ops._binary import CONSTANT
@@ -136,7 +137,9 @@ def sum_of(
     """
     factors, exact = common_scale((x, y), step, bits, width)
     formats = {"data_in_0": x, CONSTANT if constant else "data_in_1": y, "data_out_0": exact}
-    attributes = {"multipliers": factors, **({"reversed": True} if reversed else {})}
+    attributes: Attributes = {"multipliers": factors}
+    if reversed:
+        attributes["reversed"] = True
     return Arithmetic(formats, attributes=attributes)
 
 
@@ -204,8 +207,8 @@ class Requantised(nn.Module):
 def _shifted(made: tuple[Arithmetic, dict[str, Tensor]], left: int) -> tuple[Arithmetic, dict[str, Tensor]]:
     """Two roundings of data that the source shifts to the left before, so that the first drops fewer bits."""
     a, parameters = made
-    less = {name: a.attributes[name] - left for name in ("shift", "first")}
-    return dataclasses.replace(a, attributes={**a.attributes, **less}), parameters
+    shift, first = a.attributes["shift"] - left, a.attributes["first"] - left
+    return dataclasses.replace(a, attributes={**a.attributes, "shift": shift, "first": first}), parameters
 
 
 class RoundedSum(nn.Module):

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -39,6 +38,7 @@ from mase_hw.formats import (
     refuse_scaled,
     steps_of,
 )
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.numerics import quantize
@@ -292,7 +292,7 @@ class GivenIntegers:
         assert op.scaled is not None  # the caller looked
         if op.scaled.kind == "pieces":
             op, made = in_pieces(self.graph.catalogue, op, attributes, data, result, how.rounding)
-            formats, attributes = dict(made.formats), dict(made.attributes)
+            formats, attributes = dict(made.formats), made.attributes
         self._plan(node, op, Arithmetic(formats, how.rounding, attributes=attributes), {}, operands, result, how)
 
     def table(
@@ -309,7 +309,7 @@ class GivenIntegers:
         """
         how = Requantizing() if how is None else how
         formats: dict[str, FixedFormat] = {"data_in_0": self.data(source), "data_out_0": result}
-        attributes = {CODES: tuple(quantize(values, result, how.rounding).long().tolist())}
+        attributes: Attributes = {CODES: tuple(quantize(values, result, how.rounding).long().tolist())}
         operands = dataclasses.replace(self._op(node)[1], inputs=[source], constant=None)
         op = self.graph.catalogue["table"]
         self._plan(node, op, Arithmetic(formats, how.rounding, attributes=attributes), {}, operands, result, how)
@@ -431,9 +431,8 @@ class GivenIntegers:
         assert op is not None  # the caller looked
         return op, operands_of(self.graph, node, op)
 
-    def _attributes(self, node: fx.Node, operands: Operands) -> dict[str, Any]:
-        common = self.graph.meta_of(node).common
-        found = operands.attributes({k: v for k, v in common.args.items() if k not in common.args.tensors})
+    def _attributes(self, node: fx.Node, operands: Operands) -> Attributes:
+        found = operands.attributes(self.graph.meta_of(node).common.args.attributes)
         op = self.graph.op_of(node)
         if op is not None and op.check is not None:
             op.check(node.name, found)

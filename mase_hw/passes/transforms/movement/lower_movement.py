@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
@@ -83,7 +84,7 @@ def _refuse_frames(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
 
 def _mean(graph: MaseGraph, node: fx.Node, source: fx.Node, args: dict[str, Any]) -> bool:
     rank = len(graph.tensor(source, "data_out_0").shape)
-    dims = dims_of(args, rank)
+    dims = dims_of(attributes_of(args), rank)
     if (rank == 4 and dims == (2, 3)) or 0 in dims or args.get("dtype") is not None:
         return False
     become(graph, node, mean_over, [source], [dims, bool(args.get("keepdim", False))])
