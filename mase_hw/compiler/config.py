@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
-from mase_hw.fit.target import Target
-from mase_hw.host.documents import parse_toml
+from mase_hw.fit.target import Target, TargetLike
+from mase_hw.host.documents import Json, parse_toml
 from mase_hw.options import commented_toml
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
@@ -112,7 +112,11 @@ class CompileConfig(BaseModel):
     )
 
 
-def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -> CompileConfig:
+ConfigLike = CompileConfig | Mapping[str, object] | str | Path | None
+"""A configuration, its keys and values, the path of its TOML file, or None for the defaults."""
+
+
+def load_config(config: ConfigLike) -> CompileConfig:
     """Read and check a configuration.
 
     Args:
@@ -139,7 +143,7 @@ def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -
     return _with_eight_bits(validate(where, CompileConfig, config))
 
 
-def with_target(config: CompileConfig, target: Target | Mapping[str, Any] | None) -> CompileConfig:
+def with_target(config: CompileConfig, target: TargetLike | None) -> CompileConfig:
     """A configuration with another target; the same if there is none.
 
     Raises:
@@ -160,7 +164,7 @@ def default_file() -> str:
     )
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Json:
     """JSON schema of a configuration, for editors and other programs.
 
     What the schema refuses is refused by :func:`load_config` as well; the reverse does not hold, since names of nodes

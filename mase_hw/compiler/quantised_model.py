@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.stages import COMMON, Calibration, Config, hardware_steps
+from mase_hw.compiler.config import ConfigLike
+from mase_hw.compiler.stages import COMMON, Calibration, hardware_steps
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
@@ -66,7 +67,7 @@ def decided_before(graph: MaseGraph) -> dict[str, Any]:
 def quantised_pipeline(
     model: nn.Module | MaseGraph,
     example: Mapping[str, Any],
-    config: Config,
+    config: ConfigLike,
     *,
     out: Path | str,
     calibration: Calibration = None,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
     emit_bram_transform_pass,
@@ -52,13 +52,12 @@ QUANTIZE, ROUNDING = "quantize", "rounding"
 """The steps after which the graph is as the model was traced, its channels are evened out, its values are observed, it
 is quantised, and its weights are rounded."""
 HARDWARE_STEPS = ("verify", "hardware", "top", "rtl", "memories", "choose", "vectors", "handoff")
-Config = CompileConfig | Mapping[str, Any] | str | Path | None
 Calibration = Iterable[Any] | CalibrationState | None
 """Batches from which value ranges are observed, or what was observed earlier."""
 
 
 def quantise_pipeline(
-    example_inputs: Mapping[str, Any], config: Config = None, *, calibration: Calibration = None
+    example_inputs: Mapping[str, Any], config: ConfigLike = None, *, calibration: Calibration = None
 ) -> Pipeline:
     """The passes of :func:`mase_hw.compile` up to the quantised graph, the first of :func:`compile_pipeline`.
 
@@ -168,7 +167,7 @@ def _equalization(settings: CompileConfig, data: Any) -> list[Step]:
 
 def compile_pipeline(
     example_inputs: Mapping[str, Any],
-    config: Config = None,
+    config: ConfigLike = None,
     *,
     out: Path | str,
     calibration: Calibration = None,
@@ -195,7 +194,7 @@ def compile_pipeline(
 
 
 def hardware_steps(
-    example_inputs: Mapping[str, Any], config: Config, *, out: Path | str, vectors: Inputs | None = None
+    example_inputs: Mapping[str, Any], config: ConfigLike, *, out: Path | str, vectors: Inputs | None = None
 ) -> list[Step]:
     """The passes behind the quantisation; arguments as for :func:`compile_pipeline`."""
     settings = load_config(config)

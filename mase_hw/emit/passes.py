@@ -33,7 +33,7 @@ from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
-from mase_hw.passes.base import PassArgs, graph_pass
+from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
@@ -102,7 +102,7 @@ def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
 
 
 @graph_pass(TOP, args=TopArgs, needs=(HARDWARE,))
-def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, Info]:
     """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv``, start the manifest.
 
     Raises:
@@ -159,7 +159,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
 
 
 @graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
-def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, Info]:
     """Copy the library and op modules the design instantiates, elaborate them, write the file list, draw the graph.
 
     Raises:
@@ -189,7 +189,7 @@ def _read(path: Path) -> bytes:
 
 
 @graph_pass("emit_bram_transform_pass", args=EmitArgs, needs=(TOP,))
-def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, Info]:
     """Write the memory files: every parameter of every node, quantised, in the order its module reads it."""
     bundle = bundle_of(graph)
     files = memory_files(graph, graph.meta["netlist"])
@@ -245,7 +245,7 @@ def memory_text(stream: Stream, tensor: IntArray) -> str:
     args=CocotbArgs,
     needs=(TOP, "emit_internal_rtl_transform_pass", "emit_bram_transform_pass"),
 )
-def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, Info]:
     """Write test vectors, given or chosen before, and the script that simulates the bundle against them.
 
     Raises:
@@ -265,7 +265,7 @@ def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[Mase
     stacks = args.inputs is None and chosen is not None and chosen.stacks
     stimulus, expected = Reference(graph).run(inputs, stacks=stacks)
     frames = len(next(iter(stimulus.values())))
-    streams = {entry["name"]: port_stream(entry) for entry in bundle.manifest["ports"]}
+    streams = {port.name: port_stream(port) for port in bundle.record.ports}
     for name, tensor in {**stimulus, **expected}.items():
         bundle.add(f"vectors/{name}.mem", memory_text(streams[name], tensor))
     bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}, **known}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mase_hw.errors import EmitError
+from mase_hw.host.documents import Json
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -312,6 +313,6 @@ def typed(manifest: Any, node: str = "") -> Manifest:
         ) from error
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Json:
     """The JSON schema of a manifest."""
     return msgspec.json.schema(Manifest)

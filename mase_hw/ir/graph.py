@@ -17,6 +17,7 @@ from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
 from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.draw import draw
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.by_export import followed, traced_by_export
@@ -68,7 +69,7 @@ class MaseGraph(AnnotatedGraph):
         self,
         model: nn.Module | fx.GraphModule | fx.Graph | ExportedProgram,
         cf_args: Mapping[str, Any] | None = None,
-        custom_ops: Mapping[str, Any] | None = None,
+        custom_ops: CustomOps | None = None,
         hf_input_names: Sequence[str] | None = None,
         skip_init_metadata: bool = False,
         add_metadata_args: Mapping[str, Any] | None = None,
@@ -126,7 +127,7 @@ class MaseGraph(AnnotatedGraph):
         cls,
         model: nn.Module,
         cf_args: Mapping[str, Any] | None = None,
-        custom_ops: Mapping[str, Any] | None = None,
+        custom_ops: CustomOps | None = None,
         catalogue: Catalogue | None = None,
         hf_input_names: Sequence[str] | None = None,
     ) -> MaseGraph:
@@ -138,7 +139,7 @@ class MaseGraph(AnnotatedGraph):
         cls,
         checkpoint: str | os.PathLike[str],
         propagate_missing_metadata: bool = True,
-        custom_ops: Mapping[str, Any] | None = None,
+        custom_ops: CustomOps | None = None,
         catalogue: Catalogue | None = None,
     ) -> MaseGraph:
         """Read a graph that :meth:`export` wrote; nothing in the files is executed.

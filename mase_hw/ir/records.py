@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 import torch
 
 from mase_hw.errors import MetadataKeyError, suggest
+from mase_hw.host.documents import Json
 
 R = TypeVar("R", bound="Record")
 TYPO = 0.85
@@ -76,7 +77,7 @@ class Branch(dict[str, Any]):
 
     __hash__ = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain nested dicts without what is empty; tensors and other leaves are shared, not copied."""
         shown: dict[str, Any] = plain(self)
         return shown

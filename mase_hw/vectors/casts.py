@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mase_hw.host.documents import Json
+
 
 @dataclass(frozen=True)
 class CastUse:
@@ -47,7 +49,7 @@ class CastUse:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> CastUse:
+    def from_json(cls, document: Json) -> CastUse:
         """Read what :meth:`to_json` gave.
 
         Raises:

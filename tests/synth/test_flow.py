@@ -75,7 +75,7 @@ def test_a_design_for_no_family_or_another_one_is_told(
     for name in ("xc7", "ecp5"):
         made = compiled(nn.Sequential(nn.Linear(4, 4)), (4,), tmp_path / name, max_parallelism=2, family=name)
         assert made.manifest["family"] == name
-        told = {target: check_family(made.manifest, TARGETS[target]) for target in TARGETS}
+        told = {target: check_family(made.record, TARGETS[target]) for target in TARGETS}
         assert not told[name] and not told["generic"]
         others = [told[target] for target in TARGETS if target not in (name, "generic")]
         assert len(others) == 4

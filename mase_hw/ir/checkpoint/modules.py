@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError, GraphError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir.records import same
 from mase_hw.ir.trace.derived import computes_as
 
@@ -59,13 +60,11 @@ _NOT_KEPT: dict[type[nn.Module], dict[str, Any]] = {
 class Rebuildable(Protocol):
     """A module class whose instances describe themselves; of the others, attributes are taken for arguments."""
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """All but the tensors: numbers, texts, formats, and lists, tuples and dicts of them."""
 
     @classmethod
-    def from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
-    ) -> nn.Module:
+    def from_document(cls, document: Json, tensors: Mapping[str, Tensor], catalogue: Catalogue) -> nn.Module:
         """Build the module; ``tensors`` are its own parameters and buffers.
 
         Raises:

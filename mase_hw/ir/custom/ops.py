@@ -22,7 +22,7 @@ from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, sugges
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params, parameter_names
 from mase_hw.ir.custom.files import locate_files
-from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
+from mase_hw.ir.custom.spec import CustomOp, CustomOps, Facet, read_entry
 from mase_hw.plugins import plugins
 
 _FACETS = ("params", "build", "ports", "arithmetic", "latency")
@@ -31,7 +31,7 @@ _OPTIONAL = ("cases", "work", "multipliers", "follows_input", "static", "tied")
 Target = type[nn.Module] | Callable[..., Any]
 
 
-def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] | None) -> Catalogue:
+def with_custom_ops(catalogue: Catalogue | None, custom_ops: CustomOps | None) -> Catalogue:
     """A catalogue with a user's ops.
 
     Args:
@@ -60,7 +60,7 @@ def _installed() -> Catalogue:
     return known
 
 
-def custom_targets(custom_ops: Mapping[str, Any] | None) -> list[tuple[str, Any, Any]]:
+def custom_targets(custom_ops: CustomOps | None) -> list[tuple[str, Any, Any]]:
     """The modules and functions that ``custom_ops`` names, with their entries: ``(kind, target, entry)``.
 
     Raises:

@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import CheckpointError, ConfigError
+from mase_hw.host.documents import Json
 from mase_hw.ir.trace import huggingface
 
 NAMES = "_mase_names"
@@ -70,7 +71,7 @@ class Nested:
         tensors = any(isinstance(leaf, Tensor | np.ndarray) for leaf in pytree.tree_leaves(values))
         return cls(model, example) if tensors and (held or collected or _is_argument(model, example)) else None
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """All of it as lists, tuples, dicts and the defaults of the signature.
 
         Raises:
@@ -88,7 +89,7 @@ class Nested:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Nested:
+    def from_document(cls, document: Json) -> Nested:
         """What :meth:`to_document` wrote."""
         made = cls.__new__(cls)
         parameters = []

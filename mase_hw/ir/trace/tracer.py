@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir.custom.ops import custom_targets
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results, open_states
 from mase_hw.ir.trace.derived import computes_as
@@ -94,7 +95,7 @@ class ShapeTracer(ShapeAware, MaseTracer):
 def trace_torch_module(
     model: nn.Module,
     cf_args: Mapping[str, Any] | None = None,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     hf_input_names: Sequence[str] | None = None,
     catalogue: Catalogue | None = None,
     share_weights: bool = False,

@@ -28,7 +28,7 @@ from mase_hw.passes.analysis.hardware_choices import asked_of, interface
 from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.analysis.hardware_orders import Orders, recorded, streamed
 from mase_hw.passes.analysis.shared_blocks import shared_blocks
-from mase_hw.passes.base import graph_pass
+from mase_hw.passes.base import Info, graph_pass
 from mase_hw.streams import Stream, turned
 
 DEFAULT_DEVICE = -1
@@ -359,7 +359,7 @@ def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
     args=HardwareArgs,
     needs=("add_common_metadata_analysis_pass", "quantize_transform_pass"),
 )
-def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) -> tuple[MaseGraph, Info]:
     """Choose module, parameters and lanes for every node.
 
     Returns:

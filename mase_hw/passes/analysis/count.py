@@ -265,7 +265,7 @@ def _macs(graph: MaseGraph, node: fx.Node, rules: Mapping[str, Rule]) -> tuple[i
     return sum(p.macs for p in products), bits
 
 
-def _report(info: Mapping[str, Any]) -> list[Table | str]:
+def _report(info: Info) -> list[Table | str]:
     rows = [[name, entry["op"], *(_cell(entry[key]) for key in COLUMNS)] for name, entry in info["nodes"].items()]
     heads = [
         "Node name",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat, Overflow, steps_of
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.trace.containers import contents
@@ -87,7 +88,7 @@ class Summary:
         """The three nodes that add most noise for their signal, the worst first."""
         return sorted((n for n in self.nodes if n.added > 0), key=lambda n: -n.added)[:NAMED]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """All of it as plain values."""
         return asdict(self)
 

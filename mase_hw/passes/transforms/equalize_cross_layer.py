@@ -7,8 +7,6 @@ each side, makes both ranges ``sqrt(r1_i * r2_i)``: one format of a whole tensor
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from pydantic import Field
 from torch import Tensor, fx, nn
@@ -83,7 +81,7 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         edit.changed(graph, [first, *path.between])
     if pairs:
         edit.finish(graph)
-    info: dict[str, Any] = {"modified": bool(pairs), "pairs": [], "skipped": skipped, "iterations": rounds}
+    info: Info = {"modified": bool(pairs), "pairs": [], "skipped": skipped, "iterations": rounds}
     for first, path in pairs:
         low, high = float(total[first].min()), float(total[first].max())
         info["pairs"].append({"first": first.name, "second": path.layer.name, "scale": [low, high]})

@@ -12,7 +12,7 @@ from mase_hw.formats import FixedFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
-from mase_hw.passes.base import graph_pass
+from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.transforms.integers.thresholds import Requantizing
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -36,7 +36,7 @@ Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, dict[str, Any]]
     needs=("add_common_metadata_analysis_pass",),
     invalidates=("add_hardware_metadata_analysis_pass",),
 )
-def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, Info]:
     """Replace float nodes by bit-true fixed-point ones.
 
     What is recorded at a node, by :func:`update_quantization_configs` or by hand, wins over all arguments but
@@ -118,7 +118,7 @@ def write_plans(
         module.label = name
         module.check_parameters()
     rewriter = Rewriter(graph)
-    info: dict[str, Any] = {"nodes": {}, "casts": [], "inputs": {}}
+    info: Info = {"nodes": {}, "casts": [], "inputs": {}}
     wanted: list[tuple[Plan, fx.Node, FixedFormat, FixedFormat]] = []
     for name, plan in planner.plans.items():
         formats = plan.arithmetic.formats

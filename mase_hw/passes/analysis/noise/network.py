@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import ConfigError, FormatError, GraphError
 from mase_hw.formats import FixedFormat, Overflow, any_scaled
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import evaluate
@@ -212,7 +213,7 @@ class NetworkNoise:
         """The groups, that by which most is lost first; equal ones in order of execution."""
         return sorted(self.noise, key=lambda name: -self.noise[name])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain values; an infinite ratio is a text, since JSON has none."""
         ratios = {name: self.sqnr_db(name) for name in self.noise}
         return {"method": self.method, "sqnr_db": {k: v if math.isfinite(v) else str(v) for k, v in ratios.items()}}
