@@ -22,7 +22,7 @@ from mase_hw.host.progress import counter
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.custom.spec import CustomOps
-from mase_hw.ir.evaluate import outputs
+from mase_hw.ir.evaluate import Values, outputs
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
@@ -204,7 +204,7 @@ def run_on_model(
     pipeline: Pipeline,
     graph: MaseGraph,
     model: nn.Module,
-    example: Mapping[str, Any],
+    example: Values,
     tell: Tell,
     reproduce: Path | str | None = None,
     before: Callable[[Step], object] | None = None,
@@ -276,7 +276,7 @@ def _given(inputs: Any) -> int | set[str]:
     return len(inputs)
 
 
-def _tensors(inputs: Inputs) -> dict[str, Any] | list[Any]:
+def _tensors(inputs: Inputs) -> dict[str, object] | list[Any]:
     """The example with tensors of zeros for arrays: tracing asks for shapes alone."""
 
     def tensor(value: Any) -> Any:
@@ -287,7 +287,7 @@ def _tensors(inputs: Inputs) -> dict[str, Any] | list[Any]:
     return [tensor(value) for value in ([inputs] if isinstance(inputs, Tensor | np.ndarray) else inputs)]
 
 
-def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Any]:
+def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Tensor]:
     """Example inputs by name of the model's input, arrays as tensors.
 
     Raises:

@@ -6,7 +6,7 @@ step by step as pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from mase_hw.emit.passes import (
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.choose import fit_hardware_analysis_pass
+from mase_hw.ir.evaluate import Values
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
@@ -57,7 +58,7 @@ Calibration = Iterable[Any] | CalibrationState | None
 
 
 def quantise_pipeline(
-    example_inputs: Mapping[str, Any], config: ConfigLike = None, *, calibration: Calibration = None
+    example_inputs: Values, config: ConfigLike = None, *, calibration: Calibration = None
 ) -> Pipeline:
     """The passes of :func:`mase_hw.compile` up to the quantised graph, the first of :func:`compile_pipeline`.
 
@@ -120,7 +121,7 @@ def _with_plugins(steps: list[Step], settings: CompileConfig) -> list[Step]:
     return made
 
 
-def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, Any]) -> dict[str, Any]:
+def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, object]) -> dict[str, object]:
     """Arguments of the calibration: batches, or the copy of a state, which the pass updates."""
     options = settings.calibrate.model_dump()
     if not isinstance(calibration, CalibrationState):
@@ -166,7 +167,7 @@ def _equalization(settings: CompileConfig, data: Any) -> list[Step]:
 
 
 def compile_pipeline(
-    example_inputs: Mapping[str, Any],
+    example_inputs: Values,
     config: ConfigLike = None,
     *,
     out: Path | str,
@@ -194,7 +195,7 @@ def compile_pipeline(
 
 
 def hardware_steps(
-    example_inputs: Mapping[str, Any], config: ConfigLike, *, out: Path | str, vectors: Inputs | None = None
+    example_inputs: Values, config: ConfigLike, *, out: Path | str, vectors: Inputs | None = None
 ) -> list[Step]:
     """The passes behind the quantisation; arguments as for :func:`compile_pipeline`."""
     settings = load_config(config)

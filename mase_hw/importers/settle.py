@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -358,7 +358,7 @@ class _Around:
                 node.replace_all_uses_with(again, lambda user, own=again: user is not own)
                 markers[again.name] = Marker(formats[node.name], Rounding.HALF_EVEN)
             module.recompile()
-            example = {name: self.values[name] for name in part.inputs}
+            example = {name: cast(Tensor, self.values[name]) for name in part.inputs}
             try:
                 graph = MaseGraph(module, share_weights=True)
                 made = settle(graph, example, markers, self.writer.weights, self.writer.sources, self.writer.integers)

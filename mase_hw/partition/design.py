@@ -20,6 +20,7 @@ from mase_hw.design.design import Design, Progress
 from mase_hw.design.simulation import Simulation
 from mase_hw.errors import EmitError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.parts import HARDWARE, Part
 from mase_hw.partition.passes import PARTS, partition_transform_pass
@@ -106,7 +107,7 @@ class PartitionedDesign:
             lines += [f"  {name}: {self.host[name]}" for name in part.nodes if name in self.host]
         return "\n".join(lines)
 
-    def _run(self, inputs: Any, named: Mapping[str, Any], hardware: Callable[[Part, list[Tensor]], Any]) -> Any:
+    def _run(self, inputs: Any, named: Values, hardware: Callable[[Part, list[Tensor]], Any]) -> Any:
         segments = {part.name: part for part in self.parts if part.where == HARDWARE}
 
         class Runner(fx.Interpreter):
@@ -195,7 +196,7 @@ def compile_partitioned(
     return PartitionedDesign(place, divided, {name: Design(place / name, g) for name, g in graphs.items()}, info)
 
 
-def _inputs_of(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, dict[str, Tensor]]:
+def _inputs_of(graph: MaseGraph, inputs: Values) -> dict[str, dict[str, Tensor]]:
     """What reaches every part of a divided float graph, by the names of its inputs."""
     found: dict[str, dict[str, Tensor]] = {}
     parts = {part.name: part for part in graph.meta[PARTS]}

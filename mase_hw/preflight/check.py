@@ -25,12 +25,12 @@ from mase_hw.errors import MaseHwError
 from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.spec import CustomOps
-from mase_hw.ir.evaluate import values_of
+from mase_hw.ir.evaluate import Values, values_of
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import unknown_error, unknown_nodes
 from mase_hw.passes.pipeline import Pipeline
 from mase_hw.preflight.budget import family_of, needs
-from mase_hw.preflight.cut import Values, without
+from mase_hw.preflight.cut import without
 from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
 from mase_hw.preflight.result import Check, Problem
 
@@ -152,9 +152,7 @@ class _Search:
                 self.complete = False
                 return
 
-    def _map(
-        self, model: nn.Module | MaseGraph, graph: MaseGraph, example: Mapping[str, Any], batches: list[Any] | None
-    ) -> None:
+    def _map(self, model: nn.Module | MaseGraph, graph: MaseGraph, example: Values, batches: list[Any] | None) -> None:
         nowhere = Path("nowhere")  # of steps that are not run
         if is_quantised(model):
             pipeline = _mapping(quantised_pipeline(model, example, self.settings, out=nowhere, calibration=batches))

@@ -15,6 +15,7 @@ from mase_hw.formats import FixedFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
+from mase_hw.ir.evaluate import Values
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -114,7 +115,7 @@ class TrainingModel(nn.Module):
         return self.body(*args, **kwargs)
 
     @torch.no_grad()
-    def begin(self, inputs: Mapping[str, Any]) -> None:
+    def begin(self, inputs: Values) -> None:
         """Start every step from a batch.
 
         Args:

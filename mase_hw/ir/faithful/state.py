@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.fingerprint import fingerprint
 from mase_hw.ir.faithful.randomness import random_calls
 from mase_hw.ir.faithful.same_function import call, describe, equal
@@ -32,7 +33,7 @@ _LEFT_ON = (
 )
 
 
-def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
+def check_stateless(model: nn.Module, example: Values) -> None:
     """Refuse a model that changes itself, or gives another result for the same input.
 
     Args:
@@ -84,7 +85,7 @@ def _random(model: str, calls: list[str], first: str, later: str) -> GraphError:
     )
 
 
-def with_random(error: UnsupportedError, model: nn.Module, example: Mapping[str, Any]) -> UnsupportedError:
+def with_random(error: UnsupportedError, model: nn.Module, example: Values) -> UnsupportedError:
     """An error about nodes of a model that also names its lines that are random: both are mended at once.
 
     Args:
@@ -120,13 +121,13 @@ def _changes(changed: Mapping[str, tuple[str, str]]) -> GraphError:
     )
 
 
-def _try(model: nn.Module, inputs: Mapping[str, Any]) -> None:
+def _try(model: nn.Module, inputs: Values) -> None:
     """Run a model on inputs that it may refuse, since nobody promised them."""
     with contextlib.suppress(GraphError):
         call(model, inputs)
 
 
-def _long(value: Any) -> bool:
+def _long(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.dim() > 0
 
 

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.errors import CheckpointError, ConfigError
 from mase_hw.host.documents import Json
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace import huggingface
 
 NAMES = "_mase_names"
@@ -102,7 +103,7 @@ class Nested:
         made.names = [str(c) for c, tensor in zip(made.constants, made._tensors, strict=True) if tensor]
         return made
 
-    def flat(self, inputs: Any, what: str = "inputs") -> dict[str, Any]:
+    def flat(self, inputs: Any, what: str = "inputs") -> dict[str, Tensor]:
         """Tensors by name.
 
         Args:
@@ -139,7 +140,7 @@ class Nested:
         given = [leaf for leaf, tensor in zip(leaves, self._tensors, strict=True) if tensor]
         return dict(zip(self.names, given, strict=True))
 
-    def rebuilt(self, tensors: Mapping[str, Any]) -> inspect.BoundArguments:
+    def rebuilt(self, tensors: Values) -> inspect.BoundArguments:
         """The arguments of ``forward`` from tensors by name."""
         leaves = [
             tensors[constant] if tensor else constant
@@ -157,7 +158,7 @@ class Nested:
             self, data
         )  # fmt: skip
 
-    def _bound(self, inputs: Any, what: str) -> dict[str, Any]:
+    def _bound(self, inputs: Any, what: str) -> dict[str, object]:
         """Arguments by name of the parameter."""
         args, kwargs = self._arguments(inputs)
         try:
@@ -170,7 +171,7 @@ class Nested:
                 expected=str(self.signature),
             ) from error
 
-    def _arguments(self, inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def _arguments(self, inputs: Any) -> tuple[Sequence[Any], Values]:
         if isinstance(inputs, Mapping):
             return ((inputs,), {}) if _is_one(self.signature, inputs) else ((), inputs)
         if isinstance(inputs, list | tuple) and not _is_one(self.signature, inputs):
@@ -187,13 +188,13 @@ class Nested:
         return ", ".join(self.names)
 
 
-class _Flat(Iterable[dict[str, Any]]):
+class _Flat(Iterable[dict[str, Tensor]]):
     """Batches with tensors by name, as often as they are asked for."""
 
     def __init__(self, nested: Nested, data: Iterable[Any]) -> None:
         self.nested, self.data = nested, data
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
         return (self.nested.flat(batch, f"data[{index}]") for index, batch in enumerate(self.data))
 
 
