@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,7 +39,7 @@ class PluginStep(BaseModel):
 
     name: str = Field(description="of an entry point of the group for passes")
     after: str = Field(description="the step of ``compile`` behind which it runs")
-    args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
+    args: dict[str, object] = Field(default_factory=dict, description="its arguments")
 
 
 class DecodeOptions(BaseModel):
@@ -186,7 +185,7 @@ def _with_eight_bits(config: CompileConfig) -> CompileConfig:
     keys = {} if given is None else {key: getattr(given.config, key) for key in given.config.model_fields_set}
     base = {key: getattr(standard.config, key) for key in standard.config.model_fields_set}
     rule = Rule(config=NodeConfig(**{**base, **keys}))
-    update: dict[str, Any] = {"default": rule}
+    update: dict[str, object] = {"default": rule}
     if "output_width" not in config.quantize.model_fields_set:
         update["output_width"] = LEAVING
     return config.model_copy(update={"quantize": config.quantize.model_copy(update=update)})

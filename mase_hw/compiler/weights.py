@@ -24,6 +24,7 @@ from mase_hw.formats import SignFormat
 from mase_hw.hardware.image import digest_of, loaded, make_image
 from mase_hw.hardware.manifest import Image
 from mase_hw.hardware.prefix import renamed
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized
@@ -60,7 +61,7 @@ class Weights:
         """What the design shows while it has them."""
         return digest_of(self.image)
 
-    def write(self, folder: Path, design: Design) -> dict[str, Any]:
+    def write(self, folder: Path, design: Design) -> Json:
         """Write the folder of the weights: the image, also for C, the memory files and the vectors.
 
         Returns:

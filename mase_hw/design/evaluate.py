@@ -120,7 +120,7 @@ def evaluate_design(
     data: Iterable[Any],
     criterion: CriterionLike,
     float_model: nn.Module | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> Evaluated:
     """The criterion of the float model, of the quantised model, and of what the hardware gives in simulation.
 

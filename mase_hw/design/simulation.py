@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from mase_hw.hardware.manifest import Manifest
+from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.result import SimResult, Timing
@@ -42,7 +43,7 @@ class Simulation(Shown):
 
     result: SimResult
     frames: int
-    predicted: dict[str, Any]
+    predicted: Json
     timings: dict[str, Timing]
     streams: Mapping[str, Stream] = field(repr=False)
     paths: Mapping[str, str] = field(default_factory=dict, repr=False)

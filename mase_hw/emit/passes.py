@@ -29,6 +29,7 @@ from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
 from mase_hw.hardware.keywords import KEYWORDS
 from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
@@ -56,7 +57,7 @@ class Vectors:
     """
 
     inputs: Mapping[str, Tensor]
-    entry: Mapping[str, Any]
+    entry: Json
     stacks: bool = False
 
 
@@ -93,7 +94,7 @@ def bundle_of(graph: MaseGraph) -> Bundle:
     return bundle
 
 
-def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
+def write_bundle(graph: MaseGraph, args: EmitArgs) -> Json:
     """Write the bundle if told where; what a pass says of it."""
     bundle = bundle_of(graph)
     if args.project_dir is not None:

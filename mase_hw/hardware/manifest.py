@@ -204,7 +204,7 @@ class AxisPort(Entry, frozen=True, kw_only=True):
 class Handoff(Entry, frozen=True, kw_only=True):
     """What is handed to other tools."""
 
-    options: dict[str, Any]
+    options: Json
     tops: tuple[Top, ...]
     axis_ports: tuple[AxisPort, ...]
     testbenches: tuple[str, ...]
@@ -216,8 +216,8 @@ class Vectors(Entry, frozen=True, kw_only=True):
     frames: Count
     files: dict[str, str]
     sources: dict[str, Whole] = {}
-    casts: dict[str, Any] = {}
-    faults: dict[str, Any] = {}
+    casts: Json = {}
+    faults: Json = {}
 
 
 class Reset(Entry, frozen=True, kw_only=True):

@@ -151,7 +151,7 @@ def _enter(module: fx.GraphModule, writer: Writer, formats: Mapping[str, FixedFo
     module.recompile()
 
 
-def _of_plugin(read: Any, path: Path, options: Mapping[str, Any], name: str | None) -> MaseGraph:
+def _of_plugin(read: Any, path: Path, options: Mapping[str, object], name: str | None) -> MaseGraph:
     """What an importer of another package makes of a file."""
     for option, value in options.items():
         if value is not None:

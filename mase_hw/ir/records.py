@@ -22,6 +22,10 @@ TYPO = 0.85
 """From this likeness on, a key is taken for a misspelt field and not for a key of the user's own."""
 
 
+Entries = dict[str, Any]
+"""A part of ``node.meta["mase"]`` under MASE's names, which users and their passes read and write."""
+
+
 class Branch(dict[str, Any]):
     """A dict in the tree of metadata; dicts that are put in become branches of their own."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -56,7 +55,7 @@ def cat_exactly(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return torch.cat(list(tensors), dim)
 
 
-def _inputs(names: Mapping[str, Any]) -> list[str]:
+def _inputs(names: Mapping[str, object]) -> list[str]:
     return [name for name in (f"data_in_{k}" for k in range(len(names))) if name in names]
 
 

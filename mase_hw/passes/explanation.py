@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +36,7 @@ class TensorExplanation:
     def to_dict(self) -> Json:
         """Plain values, for JSON."""
         choice = self.decision.choice
-        found: dict[str, Any] = {
+        found: Json = {
             "format": str(self.decision.fmt),
             "reason": self.decision.reason,
             "method": self.decision.method,
@@ -186,7 +185,7 @@ def _known(graph: MaseGraph, node: str | None) -> Decisions:
     return known
 
 
-def _carried(graph: MaseGraph, name: str, known: Mapping[str, Any]) -> Explanation:
+def _carried(graph: MaseGraph, name: str, known: Json) -> Explanation:
     """Of a node about which nothing was decided: where its format comes from."""
     nodes = {n.name: n for n in graph.nodes if n.op not in ("output", "get_attr")}
     if name not in nodes:

@@ -31,6 +31,7 @@ from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError, MaseHwError, SimulationError
 from mase_hw.hardware.library import write_module
 from mase_hw.host.disk import write_whole
+from mase_hw.host.documents import Json
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
 from mase_hw.nn.streaming import AFTER, BEFORE
@@ -159,7 +160,7 @@ class OpCase:
         return Limits(8 * quiet + 200, int(40 * (frames + 1) * quiet * slowdown) + 4000)
 
 
-Result = dict[str, Any]
+Result = Json
 """A job's result as JSON types: ``job``, ``status`` (passed, failed, error, lost), ``figures`` and the rest."""
 
 

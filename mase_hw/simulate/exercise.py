@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import EmitError
 from mase_hw.hardware.prefix import with_prefix
@@ -68,7 +67,7 @@ class Exercise:
     edges: Mapping[str, bool] = field(default_factory=dict)
     casts: Mapping[str, CastUse] | None = None
     frames: int = 0
-    vectors: Mapping[str, Any] | None = None
+    vectors: Json | None = None
     begins: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod

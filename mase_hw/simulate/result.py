@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -226,12 +226,12 @@ class SimResult:
         return min(found, key=lambda pair: pair[0])[1] if found else None
 
     @property
-    def presented(self) -> dict[str, Any]:
+    def presented(self) -> Json:
         """First valid cycle of every beat, by stream."""
         return {name: p.cycles.presented for name, p in self.ports.items()}
 
     @property
-    def accepted(self) -> dict[str, Any]:
+    def accepted(self) -> Json:
         """Handshake cycle of every beat, by stream."""
         return {name: p.cycles.accepted for name, p in self.ports.items()}
 
@@ -285,7 +285,7 @@ class SimResult:
 
     def to_json(self) -> Json:
         """The verdict as JSON types."""
-        failure: dict[str, Any] | None = None
+        failure: Json | None = None
         if self.failure is not None:
             failure = {"kind": type(self.failure).__name__, "message": str(self.failure)}
             if self.diagnosis is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mase_hw.design.design import Design
 from mase_hw.design.vectors import Played, Sides
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch
@@ -98,7 +98,7 @@ def model_files(target: Target) -> list[Path]:
 
 def replay(
     design: Design, netlist: Path, files: Sequence[Path], cells: set[str], folder: Path, cache: Path, tell: Tell
-) -> dict[str, Any]:
+) -> Json:
     """Simulate a netlist against the vectors of its bundle, at full rate and with random stalls.
 
     Args:

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -86,8 +85,8 @@ class Report(Shown):
     estimate: Counts
     memories: list[MappedMemory]
     warnings: list[str] = field(default_factory=list)
-    replay: dict[str, Any] | None = None
-    place: dict[str, Any] | None = None
+    replay: Json | None = None
+    place: Json | None = None
 
     @property
     def reached(self) -> bool:

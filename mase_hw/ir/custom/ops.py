@@ -105,7 +105,9 @@ def _added(known: Catalogue, op: OpDef) -> Catalogue:
     return known.extended([op])
 
 
-def custom_op(target: Target, entry: Mapping[str, Any], catalogue: Catalogue | None = None, where: str = "") -> OpDef:
+def custom_op(
+    target: Target, entry: Mapping[str, object], catalogue: Catalogue | None = None, where: str = ""
+) -> OpDef:
     """Make an op of an entry of ``custom_ops``.
 
     Args:
@@ -145,7 +147,7 @@ def custom_op(target: Target, entry: Mapping[str, Any], catalogue: Catalogue | N
     return op
 
 
-def _arguments(target: Target, spec: CustomOp, where: str) -> dict[str, Any]:
+def _arguments(target: Target, spec: CustomOp, where: str) -> Mapping[str, str | None]:
     """The kind of every argument, ``data_in`` in the order of the signature."""
     is_module = isinstance(target, type)
     called: Any = target

@@ -16,6 +16,7 @@ from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import frame_tensor
+from mase_hw.ir.records import Entries
 from mase_hw.passes.analysis.calibration import (
     OBSERVERS,
     CalibrationState,
@@ -252,7 +253,7 @@ def _observe(state: CalibrationState, node: fx.Node, value: Any, masked: Masked)
             state.observer(where).update(masked.others(node, result, where), where)
 
 
-def _record(branch: dict[str, Any], name: str, observed: Observer) -> None:
+def _record(branch: Entries, name: str, observed: Observer) -> None:
     if observed.count:
         entry = branch.setdefault(name, {})
         entry.setdefault("stat", {})[RangeMinMax.name] = observed.range()

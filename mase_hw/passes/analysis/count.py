@@ -195,7 +195,7 @@ def count_analysis_pass(graph: MaseGraph, args: CountArgs) -> tuple[MaseGraph, I
         if name not in graph.catalogue:
             known = graph.catalogue.names()
             raise ConfigError("a rule for an unknown op", field=f"rules.{name}", remedy=suggest(name, known))
-    nodes: dict[str, dict[str, Any]] = {}
+    nodes: dict[str, Info] = {}
     held: dict[int, tuple[int, int]] = {}
     for node in graph.nodes:
         common = graph.meta_of(node).common

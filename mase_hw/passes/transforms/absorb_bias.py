@@ -80,7 +80,7 @@ def absorb_bias_transform_pass(graph: MaseGraph, args: AbsorbBiasArgs) -> tuple[
     edit.refuse_quantised(graph, "bias absorption")
     found, skipped = _pairs(graph)
     seen = _observe(graph, [first for first, _ in found], args.data)
-    absorbed: dict[str, Any] = {}
+    absorbed: Info = {}
     for first, path in found:
         shift = seen[first].common()
         if not bool(shift.any()):

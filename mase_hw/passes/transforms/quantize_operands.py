@@ -14,6 +14,7 @@ from mase_hw.catalogue import OpDef
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
@@ -201,7 +202,7 @@ def hold_derived(graph: MaseGraph, node: fx.Node, op: OpDef, parameters: Mapping
     meta.software.args = {k: v for k, v in meta.software.args.items() if k not in op.parameters}
 
 
-def ends_of(value: Tensor, result: Mapping[str, Any] | None = None) -> tuple[float, float]:
+def ends_of(value: Tensor, result: Json | None = None) -> tuple[float, float]:
     """The smallest and the largest value of a tensor; zeros if it is empty.
 
     Args:

@@ -15,6 +15,7 @@ from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
 from mase_hw.formats.attributes import Attributes
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.numerics import carrier, magnitude
@@ -409,14 +410,14 @@ class Planner:
         self.decisions.setdefault(node.name, {})[name] = Decision(fmt, reason)
         return fmt, reason
 
-    def _observed(self, node: fx.Node, name: str) -> Mapping[str, Any] | None:
+    def _observed(self, node: fx.Node, name: str) -> Json | None:
         """What calibration recorded of a tensor."""
         name = self.observed.get((node.name, name), name)
         software = self.graph.meta_of(node).software
-        found: Mapping[str, Any] | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
+        found: Json | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
         return found
 
-    def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+    def statistics(self, node: fx.Node, name: str) -> Json:
         """What calibration recorded of a tensor.
 
         Raises:

@@ -18,6 +18,7 @@ from typing import Any
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
 from mase_hw.host.disk import not_written
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
 from mase_hw.simulate.build.simulator import Built, Flavour
@@ -378,7 +379,7 @@ def _placed(failure: SimulationError, place: str) -> SimulationError:
 
 def _merge(dut: Dut, whole: Plan, results: Sequence[SimResult]) -> None:
     """Write the records of all shares as those of one run, the outcome last."""
-    streams: dict[str, Any] = {}
+    streams: Json = {}
     starts = [sum(r.cycles for r in results[:i]) for i in range(len(results))]
     for stream in dut.streams:
         name, ports = stream.name, [r.ports[stream.name] for r in results]

@@ -8,9 +8,8 @@ layer. Ops that choose among numbers or move them keep the scale.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, fx
@@ -19,6 +18,7 @@ from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, FormatError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, as_scaled, steps_of
 from mase_hw.formats.attributes import Attributes
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ops._functions import TABLE_BITS
 from mase_hw.ops.requantize import requantization
@@ -59,7 +59,7 @@ class Surroundings(Protocol):
     args: QuantizeArgs
     formats: dict[str, FixedFormat]
 
-    def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+    def statistics(self, node: fx.Node, name: str) -> Json:
         """What calibration recorded of a tensor."""
 
 
@@ -255,7 +255,7 @@ class _Planner:
         else:
             step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
             width = max(x.width, y.width) if result is None else result.width
-            given: dict[str, Any] = {"bits": self.config.multiplier_width, "width": width, "constant": stored}
+            given: Json = {"bits": self.config.multiplier_width, "width": width, "constant": stored}
             made = sum_of(x, y, step, **given, reversed=operands.reversed)
         exact = self.decided("data_out_0", made.formats["data_out_0"], "exact, at a common scale")
         arithmetic = self._arithmetic(dict(made.formats), {**attributes, **made.attributes})

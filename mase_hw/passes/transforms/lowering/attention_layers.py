@@ -117,7 +117,7 @@ Parts = tuple[Callable[..., Any], dict[str, nn.Module]]
 
 
 def _multihead(
-    graph: MaseGraph, node: fx.Node, module: nn.MultiheadAttention, tensors: dict[str, fx.Node], rest: dict[str, Any]
+    graph: MaseGraph, node: fx.Node, module: nn.MultiheadAttention, tensors: dict[str, fx.Node], rest: dict[str, object]
 ) -> Parts:
     """``nn.MultiheadAttention``: the result, and the weights where they are read."""
     layers: dict[str, nn.Module] = dict(projections(module))
@@ -255,7 +255,7 @@ def _encoder(
     node: fx.Node,
     module: nn.TransformerEncoderLayer,
     tensors: dict[str, fx.Node],
-    rest: dict[str, Any],
+    rest: dict[str, object],
 ) -> Parts:
     """``nn.TransformerEncoderLayer``."""
     layers = _layers_of(module)
@@ -284,7 +284,7 @@ def _decoder(
     node: fx.Node,
     module: nn.TransformerDecoderLayer,
     tensors: dict[str, fx.Node],
-    rest: dict[str, Any],
+    rest: dict[str, object],
 ) -> Parts:
     """``nn.TransformerDecoderLayer``."""
     layers = _layers_of(module)
@@ -315,7 +315,7 @@ def _decoder(
 
 
 def _encoders(
-    graph: MaseGraph, node: fx.Node, module: nn.TransformerEncoder, tensors: dict[str, fx.Node], rest: dict[str, Any]
+    graph: MaseGraph, node: fx.Node, module: nn.TransformerEncoder, tensors: dict[str, fx.Node], rest: dict[str, object]
 ) -> Parts:
     """``nn.TransformerEncoder``."""
     layers, last = _stacked(module)
@@ -331,7 +331,7 @@ def _encoders(
 
 
 def _decoders(
-    graph: MaseGraph, node: fx.Node, module: nn.TransformerDecoder, tensors: dict[str, fx.Node], rest: dict[str, Any]
+    graph: MaseGraph, node: fx.Node, module: nn.TransformerDecoder, tensors: dict[str, fx.Node], rest: dict[str, object]
 ) -> Parts:
     """``nn.TransformerDecoder``."""
     layers, last = _stacked(module)
@@ -355,7 +355,7 @@ def _stacked(module: nn.Module) -> tuple[dict[str, nn.Module], list[str]]:
 
 
 def _transformer(
-    graph: MaseGraph, node: fx.Node, module: nn.Transformer, tensors: dict[str, fx.Node], rest: dict[str, Any]
+    graph: MaseGraph, node: fx.Node, module: nn.Transformer, tensors: dict[str, fx.Node], rest: dict[str, object]
 ) -> Parts:
     """``nn.Transformer``."""
     layers: dict[str, nn.Module] = {"encoder": copy.copy(module.encoder), "decoder": copy.copy(module.decoder)}
