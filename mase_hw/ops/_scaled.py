@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, steps_of, sum_format
 from mase_hw.formats.attributes import Attributes
 from mase_hw.formats.taken import Ends
-from mase_hw.numerics import magnitude
+from mase_hw.numerics.exact_sums import SumOfProducts
 from mase_hw.ops._conv import padded
 
 BLOCK = (25, 18)
@@ -76,15 +76,8 @@ def exact_sum(formats: Mapping[str, FixedFormat], count: int, axis: int) -> Fixe
         axis: Dimension of the result that has the channels of the weights.
     """
     fx, fw = formats["data_in_0"], formats["weight"]
-    product_frac = frac = fx.frac_width + fw.frac_width
-    bound = count * magnitude(fx) * magnitude(fw)
-    if "weight_shift" in formats:
-        bound <<= formats["weight_shift"].max_mantissa
-    if "bias" in formats:
-        fb = formats["bias"]
-        frac = max(product_frac, fb.frac_width)
-        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    return sum_format(bound.bit_length() + 1, frac, fx, fw, axis)
+    sums = SumOfProducts.of(formats, count)
+    return sum_format(sums.bound.bit_length() + 1, sums.frac, fx, fw, axis)
 
 
 def averages(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
