@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.errors import ConfigError, SearchError
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
@@ -25,7 +26,7 @@ from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_gra
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.exchange import exchange
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
-from mase_hw.passes.mixed_precision.plan import Fact, Plan, QuantizeLike, Settings, complete, compose, settings_of
+from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
 from mase_hw.passes.mixed_precision.prune import Pruned, Trials, lower_again
 from mase_hw.passes.mixed_precision.rank import Ranked, rank
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, Tell, binary_search
@@ -38,12 +39,12 @@ class MixedPrecisionConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    low: QuantizeLike = Field(
+    low: int | Json | QuantizeArgs = Field(
         default=8,
         description="what every node has at first: a width, or arguments of ``quantize_transform_pass`` with all "
         "widths",
     )
-    high: QuantizeLike = Field(default=16, description="what a raised node has, in the same form")
+    high: int | Json | QuantizeArgs = Field(default=16, description="what a raised node has, in the same form")
 
 
 @dataclass(frozen=True)
