@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from mase_hw.compiler.float_nodes import FloatNode, first_tensor
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import Values, evaluate
+from mase_hw.ir.evaluate import Values, evaluate, has_rows
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes.analysis.quantisation_summary import Seen
@@ -81,13 +81,13 @@ class Exact:
 
         A model may have the size of its example written in it. One that has taken more frames has not.
         """
-        rows = [min((len(v) for v in batch.values() if _has_rows(v)), default=self._frame) for batch in batches]
+        rows = [min((len(v) for v in batch.values() if has_rows(v)), default=self._frame) for batch in batches]
         if max(rows) <= self._frame:
             yield from map(dict, batches[: self._frames])
             return
         most = max(1, self._frames // len(batches)) * self._frame
         yield {
-            name: torch.cat([v[:most] for b in batches if _has_rows(v := b[name])]) if _has_rows(value) else value
+            name: torch.cat([v[:most] for b in batches if has_rows(v := b[name])]) if has_rows(value) else value
             for name, value in batches[0].items()
         }
 
@@ -177,10 +177,6 @@ def _different(batches: Sequence[Values]) -> list[Values]:
     """Each batch once: without calibration data the example is what was observed."""
     by_tensors = {tuple((name, id(value)) for name, value in batch.items()): batch for batch in batches}
     return list(by_tensors.values())
-
-
-def _has_rows(value: object) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor) and value.dim() > 0
 
 
 def _check_order(graph: MaseGraph, node: fx.Node, values: Values) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, fx, nn
@@ -214,6 +214,11 @@ def _shape(value: Any, typed: bool = False) -> str:
     if isinstance(value, list | tuple):
         return f"({', '.join(_shape(v, typed) for v in value)})"
     return repr(value)
+
+
+def has_rows(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor with a dimension."""
+    return isinstance(value, Tensor) and value.dim() > 0
 
 
 def values_of(model: fx.GraphModule, example: Values) -> dict[str, object]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
-from mase_hw.ir.evaluate import Values
+from mase_hw.ir.evaluate import Values, has_rows
 from mase_hw.ir.faithful.fingerprint import fingerprint
 from mase_hw.ir.faithful.randomness import random_calls
 from mase_hw.ir.faithful.same_function import call, describe, equal
@@ -46,7 +46,7 @@ def check_stateless(model: nn.Module, example: Values) -> None:
     twin = private_copy(model)
     with user_code("the model cannot be brought into evaluation mode"):
         twin.eval()
-    other = {name: value.flip(-1) if _long(value) else value for name, value in example.items()}
+    other = {name: value.flip(-1) if has_rows(value) else value for name, value in example.items()}
     results, states = [], []
     before = settings()
     # One state of the random numbers for all runs: what is drawn anew every time must show.
@@ -125,10 +125,6 @@ def _try(model: nn.Module, inputs: Values) -> None:
     """Run a model on inputs that it may refuse, since nobody promised them."""
     with contextlib.suppress(GraphError):
         call(model, inputs)
-
-
-def _long(value: object) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor) and value.dim() > 0
 
 
 def _kept(value: Any) -> Any:

@@ -338,9 +338,7 @@ def mapped(graph: MaseGraph, args: HardwareArgs) -> dict[str, Entries]:
         UnsupportedError: As the pass.
         ConfigError: As the pass.
     """
-    mapper = _Mapper(graph, args)
-    mapper.run()
-    return mapper.found
+    return _mapped(graph, args).found
 
 
 def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
@@ -350,9 +348,13 @@ def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
         UnsupportedError: As the pass.
         ConfigError: As the pass.
     """
+    return _mapped(graph, args).wanted
+
+
+def _mapped(graph: MaseGraph, args: HardwareArgs) -> _Mapper:
     mapper = _Mapper(graph, args)
     mapper.run()
-    return mapper.wanted
+    return mapper
 
 
 @graph_pass(
