@@ -74,7 +74,7 @@ def measure(file: Path, inputs: Mapping[str, FixedFormat], outputs: Sequence[str
     settings = {"hardware": {"max_parallelism": 1}, "vectors": {"frames": 1, "faults": 1}}
     with tempfile.TemporaryDirectory() as folder:
         design = mase_hw.compile(graph, graph.example, settings, out=Path(folder) / "design")
-        area, timing = estimate(design.manifest), design.timing
+        area, timing = estimate(design.record), design.timing
         line = f"whole, interval {timing['interval']:,}, {area['lut']:,} LUTs, {area['dsp']} DSP blocks"
         if frames:
             (example,) = graph.example.values()

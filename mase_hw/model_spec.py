@@ -186,7 +186,7 @@ def _checked(function: Callable[[], Any], spec: str) -> ModelSpec:
 class _FromText(SourceFileLoader):
     """Runs a file as it is now: bytecode is found by the time and the size of a file, which an edit need not change."""
 
-    def path_stats(self, path: str) -> Mapping[str, Any]:
+    def path_stats(self, path: str) -> Mapping[str, object]:
         """Nothing by which bytecode could be found, or kept."""
         raise OSError(path)
 

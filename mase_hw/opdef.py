@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import CatalogueError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scaled, read_format
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.latency import Cycles as Cycles
 from mase_hw.hardware.latency import Latency as Latency
 from mase_hw.hardware.library import with_dependences
@@ -46,7 +47,7 @@ class Arithmetic:
     formats: Mapping[str, FixedFormat]
     rounding: Rounding = Rounding.HALF_EVEN
     overflow: Overflow = Overflow.SATURATE
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Attributes = field(default_factory=Attributes)
 
     @property
     def modes(self) -> Cast:
@@ -60,7 +61,7 @@ class Arithmetic:
         return cls(params.formats(), modes.rounding, modes.overflow, params.attributes())
 
     @classmethod
-    def read(cls, text: str, names: Sequence[str] = ONE_INPUT, attributes: Mapping[str, Any] | None = None) -> Self:
+    def read(cls, text: str, names: Sequence[str] = ONE_INPUT, attributes: Mapping[str, object] | None = None) -> Self:
         """From a text such as ``s8.4 - u6.3 half_up wrap``.
 
         Args:
@@ -76,7 +77,9 @@ class Arithmetic:
         formats = {name: read_format(word) for name, word in named.items()}
         modes = words[len(names) :]
         overflow = modes.pop() if modes[-1:] in (["wrap"], ["saturate"]) else "saturate"
-        return cls(formats, Rounding.parse(*modes or ["half_even"]), Overflow.parse(overflow), attributes or {})
+        return cls(
+            formats, Rounding.parse(*modes or ["half_even"]), Overflow.parse(overflow), attributes_of(attributes or {})
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Case:
     params: Any
     frames: int = 4
     exhaustive: bool = False
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Attributes = field(default_factory=Attributes)
     given: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -275,7 +278,7 @@ class Hardware:
         made = self.file if self.generated is not None else ""
         return tuple(file for file in with_dependences(named, self.external) if file != made)
 
-    def record(self, values: Mapping[str, Any]) -> Any:
+    def record(self, values: Mapping[str, int | str]) -> Any:
         """The record of these SystemVerilog parameters; :func:`~mase_hw.hardware.params.read_params` has the errors."""
         return read_params(self.params, values)
 
@@ -312,7 +315,7 @@ class Inner:
         width: Their bits where the configuration leaves them open, from the name and the bits of the result.
     """
 
-    names: Callable[[Mapping[str, Any]], tuple[str, ...]]
+    names: Callable[[Attributes], tuple[str, ...]]
     observe: Callable[[nn.Module, Sequence[Tensor]], dict[str, Tensor]]
     width: Callable[[str, int], int]
 
@@ -391,12 +394,12 @@ class OpDef:
     methods: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
-    derive: Callable[[str, Mapping[str, Tensor], Mapping[str, Any], int], dict[str, Tensor]] | None = None
+    derive: Callable[[str, Mapping[str, Tensor], Attributes, int], dict[str, Tensor]] | None = None
     constant: str = ""
     lowered: tuple[str, ...] = ()
     implicit: bool = False
-    relayout: Callable[[Layout, Sequence[int], Mapping[str, Any]], Layout | None] | None = None
-    arranged: Callable[[Layout, Sequence[int], Mapping[str, Any], Sequence[Layout]], Layout] | None = None
+    relayout: Callable[[Layout, Sequence[int], Attributes], Layout | None] | None = None
+    arranged: Callable[[Layout, Sequence[int], Attributes, Sequence[Layout]], Layout] | None = None
     golden: Golden | None = None
     oracle: Callable[..., Fraction] | None = None
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None
@@ -405,18 +408,18 @@ class OpDef:
     formats: tuple[str, ...] = ("data_in_0", "data_out_0")
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
     rounds: bool = False
-    exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Mapping[str, Any]], FixedFormat | None] | None = None
+    exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Attributes], FixedFormat | None] | None = None
     places: Callable[[Mapping[str, tuple[int, ...]]], int] | None = None
     non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
     refused: str = ""
-    check: Callable[[str, Mapping[str, Any]], None] | None = None
+    check: Callable[[str, Attributes], None] | None = None
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     scaled: ScaledUse | None = None
     ternary: tuple[str, ...] = ()
     exact_inputs: tuple[str, ...] = ()
     inner: Inner | None = None
-    stateful: Callable[[Mapping[str, Any]], bool] | None = None
+    stateful: Callable[[Attributes], bool] | None = None
     hardware: Hardware | None = None
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,31 @@ from mase_hw.errors import CatalogueError
 
 Counts = npt.NDArray[np.int64]
 """Numbers of beats, or of steps."""
+
+
+class Buffers(TypedDict):
+    """What a module holds at its inputs and outputs, and how fast it notices.
+
+    Args:
+        delay: Of every input: cycles from accepting a beat to the first step that can use it.
+        pipe: Cycles from a step to its output beat being valid; one for all outputs, or one each.
+        room: Of every input: beats the module holds, accepted and not yet freed. 0 means wires: a beat is
+            accepted in the very cycle of the step that frees it.
+        queue: Output beats that may be complete and not yet taken, those in the pipeline included: the step that
+            completes beat ``j`` waits until beat ``j - queue`` was taken. 0 means wires: the step happens in the very
+            cycle in which its beat is taken, and ``pipe`` is 0. One for all outputs, or one each.
+        room_lag: Cycles from the step that frees a place to the first in which a beat is accepted for it: 1 if ready
+            comes from registers, 0 if it is combinational.
+        queue_lag: The same for outputs: cycles from taking beat ``j - queue`` to the step that completes ``j``; 1 for
+            credits and counters in registers, 0 for a chain of register slices.
+    """
+
+    delay: Sequence[int]
+    pipe: int | Sequence[int]
+    room: Sequence[int]
+    queue: int | Sequence[int]
+    room_lag: NotRequired[int]
+    queue_lag: NotRequired[int]
 
 
 class Steps:
@@ -31,17 +57,7 @@ class Steps:
             is the number of beats of the frame.
         emits: Output beats of the frame complete with step ``k``, rising by 0 or 1; a tuple for several outputs. The
             last one is the number of beats of the frame.
-        delay: Of every input: cycles from accepting a beat to the first step that can use it.
-        pipe: Cycles from a step to its output beat being valid; one for all outputs, or one each.
-        room: Of every input: beats the module holds, accepted and not yet freed. 0 means wires: a beat is
-            accepted in the very cycle of the step that frees it.
-        queue: Output beats that may be complete and not yet taken, those in the pipeline included: the step that
-            completes beat ``j`` waits until beat ``j - queue`` was taken. 0 means wires: the step happens in the very
-            cycle in which its beat is taken, and ``pipe`` is 0. One for all outputs, or one each.
-        room_lag: Cycles from the step that frees a place to the first in which a beat is accepted for it: 1 if ready
-            comes from registers, 0 if it is combinational.
-        queue_lag: The same for outputs: cycles from taking beat ``j - queue`` to the step that completes ``j``; 1 for
-            credits and counters in registers, 0 for a chain of register slices.
+        **buffers: Fields of :class:`Buffers`.
 
     The first step of a frame should need a beat: one that needs none may happen at any time before.
 
@@ -54,12 +70,7 @@ class Steps:
         needs: Sequence[Counts],
         frees: Sequence[Counts],
         emits: Counts | tuple[Counts, ...],
-        delay: Sequence[int],
-        pipe: int | Sequence[int],
-        room: Sequence[int],
-        queue: int | Sequence[int],
-        room_lag: int = 1,
-        queue_lag: int = 1,
+        **buffers: Unpack[Buffers],
     ) -> None:
         outs = emits if isinstance(emits, tuple) else (emits,)
         counts = (*needs, *frees, *outs)
@@ -70,7 +81,7 @@ class Steps:
         if any(c[0] > 1 or (np.diff(c) > 1).any() for c in outs):
             _fail("a step completes one output beat at most", "a jump in emits")
         self._set(len(counts[0]), *([_firsts(c) for c in of] for of in (needs, frees, outs)))
-        self._rates(delay, pipe, room, queue, room_lag, queue_lag)
+        self._hold(**buffers)
 
     @classmethod
     def at(
@@ -80,12 +91,7 @@ class Steps:
         needed: Sequence[Counts],
         freed: Sequence[Counts],
         emitted: Counts | tuple[Counts, ...],
-        delay: Sequence[int],
-        room: Sequence[int],
-        pipe: int | Sequence[int],
-        queue: int | Sequence[int],
-        room_lag: int = 1,
-        queue_lag: int = 1,
+        **buffers: Unpack[Buffers],
     ) -> Steps:
         """The same from the steps at which something happens, for frames of very many steps.
 
@@ -94,16 +100,11 @@ class Steps:
             needed: Of every data input: the first step that needs beat ``n``, for the beats that are needed at all.
             freed: Of every data input: the step that frees beat ``n``.
             emitted: The step that completes output beat ``j``; a tuple for several outputs.
-            delay: See the class, as for all that follow.
-            room: See the class.
-            pipe: See the class.
-            queue: See the class.
-            room_lag: See the class.
-            queue_lag: See the class.
+            **buffers: Fields of :class:`Buffers`.
         """
         self = cls.__new__(cls)
         self._set(steps, needed, freed, emitted if isinstance(emitted, tuple) else (emitted,))
-        self._rates(delay, pipe, room, queue, room_lag, queue_lag)
+        self._hold(**buffers)
         return self
 
     def _set(self, steps: int, needed: Sequence[Counts], freed: Sequence[Counts], emitted: Sequence[Counts]) -> None:
@@ -112,20 +113,12 @@ class Steps:
             tuple(np.asarray(of, dtype=np.int64) for of in many) for many in (needed, freed, emitted)
         )
 
-    def _rates(
-        self,
-        delay: Sequence[int],
-        pipe: int | Sequence[int],
-        room: Sequence[int],
-        queue: int | Sequence[int],
-        room_lag: int,
-        queue_lag: int,
-    ) -> None:
-        outs = len(self.emit_steps)
-        self.delay, self.room = tuple(delay), tuple(room)
+    def _hold(self, **buffers: Unpack[Buffers]) -> None:
+        outs, pipe, queue = len(self.emit_steps), buffers["pipe"], buffers["queue"]
+        self.delay, self.room = tuple(buffers["delay"]), tuple(buffers["room"])
         self.pipe = (pipe,) * outs if isinstance(pipe, int) else tuple(pipe)
         self.queue = (queue,) * outs if isinstance(queue, int) else tuple(queue)
-        self.room_lag, self.queue_lag = room_lag, queue_lag
+        self.room_lag, self.queue_lag = buffers.get("room_lag", 1), buffers.get("queue_lag", 1)
         self._check()
 
     def _check(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ from mase_hw.layouts import Layout
 Direction = Literal["in", "out"]
 IntArray = npt.NDArray[Any]
 """Integers: ``int64`` where the format fits, Python integers (``object``) beyond 63 bits."""
+Beats = Mapping[str, IntArray]
+"""Mantissas of shape ``(beats, lanes)`` by the name of a stream, as :meth:`Stream.pack` makes them."""
 
 
 SIDES: tuple[Direction, Direction] = ("in", "out")

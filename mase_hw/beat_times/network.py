@@ -394,7 +394,7 @@ class BeatNetwork:
             shifted = [low - queue for low in cuts[:-1]], [high - queue for high in cuts[1:]]
             taken.append(None if takes is None else self._reading(takes, *shifted).before(cuts[:-1]))
         ready = Times(range(len(blocks.blocks) + 1))
-        self._nodes.append(Run(steps, blocks, ready, entered, freed, raw, taken, stage.name))
+        self._nodes.append(Run(steps, blocks, ready, entered, [*freed, *raw], taken, stage.name))
         for index, edge in enumerate(stage.outputs):
             if self.edges[edge].offers is not raw[index]:
                 self._offer(edge, raw[index])

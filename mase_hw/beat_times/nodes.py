@@ -267,8 +267,8 @@ class Run:
         plan: The schedule in blocks.
         ready: When the block before lets the first step happen; written as well.
         entered: Of every input: when its beats are there.
-        freed: Of every input: when places are free.
-        offered: Of every output: when beats are offered if the ones before are gone.
+        made: When places of every input are free, and then when beats of every output are offered if the ones before
+            are gone.
         taken: Of every output: when beats were taken that steps wait for; None if nobody takes any.
         name: What it is in the network.
     """
@@ -279,8 +279,7 @@ class Run:
         plan: Plan,
         ready: Times,
         entered: Sequence[Reading],
-        freed: Sequence[Times],
-        offered: Sequence[Times],
+        made: Sequence[Times],
         taken: Sequence[Reading | None],
         name: object = None,
     ) -> None:
@@ -296,7 +295,7 @@ class Run:
         any step waits for it."""
         self._ready = ready.chunks
         self._read = [*entered, *taken]
-        self.outs = [*freed, *offered, ready]
+        self.outs = [*made, ready]
 
     def evaluate(self, frame: int, block: int, force: bool, solved: Solved) -> list[Chunk | None]:
         """The events of a block; see :meth:`Reading.pieces` for what is raised."""

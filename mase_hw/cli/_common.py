@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
     from mase_hw.cli.progress import Voice
@@ -95,7 +96,7 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def target_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
+def target_of(arguments: argparse.Namespace) -> Json | None:
     """The target that the options say, in place of the configuration's; None if they say none.
 
     Raises:
@@ -257,7 +258,7 @@ def simulation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=path, metavar="FOLDER", help="where to build and run (BUNDLE.work)")
 
 
-def simulation_options(arguments: argparse.Namespace) -> dict[str, Any]:
+def simulation_options(arguments: argparse.Namespace) -> Json:
     """The options of a simulation as arguments of ``Design.simulate``."""
     return {
         "engine": arguments.engine,
@@ -281,7 +282,7 @@ def refuse_options(bundle: Path, arguments: argparse.Namespace) -> None:
     check(bundle, **simulation_options(arguments))
 
 
-def judge(design: Design, arguments: argparse.Namespace, say: Voice) -> tuple[int, dict[str, Any]]:
+def judge(design: Design, arguments: argparse.Namespace, say: Voice) -> tuple[int, Json]:
     """Simulate, report, and say with the exit code whether every bit was equal.
 
     Args:

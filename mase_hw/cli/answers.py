@@ -16,12 +16,13 @@ from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.errors import MaseHwError
+from mase_hw.host.documents import Json
 
 HEAD = ("command", "mase_hw", "exit_code")
 """Keys of every object."""
 
 
-def answer(arguments: argparse.Namespace, code: int, found: Mapping[str, Any], text: str | Callable[[], object]) -> int:
+def answer(arguments: argparse.Namespace, code: int, found: Json, text: str | Callable[[], object]) -> int:
     """Print what a command found.
 
     Args:
@@ -42,7 +43,7 @@ def answer(arguments: argparse.Namespace, code: int, found: Mapping[str, Any], t
     return code
 
 
-def document(command: str, code: int, found: Mapping[str, Any]) -> str:
+def document(command: str, code: int, found: Json) -> str:
     """The JSON object of a command."""
     taken = [key for key in HEAD if key in found]
     assert not taken, taken

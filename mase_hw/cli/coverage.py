@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+
+from mase_hw.host.documents import Json
 
 LIST = Path(__file__).with_suffix(".json")
 HARDWARE, LOWERED, ANALYSIS, MISSING, NO_SENSE = "hardware", "lowered", "analysis only", "missing", "no sense"
@@ -54,7 +56,7 @@ def sentence(kind: str, found: Iterable[Row]) -> str:
     )
 
 
-def counted() -> dict[str, Any]:
+def counted() -> Json:
     """The list and the share of each kind, for programs."""
     listed = {}
     for kind, found in rows().items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mase_hw.cli._common import FAILED, OK, simulation_options
 from mase_hw.cli.answers import answer
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
     from mase_hw.cli.progress import Voice
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace, settings: CompileConfig, spec: ModelSpec,
             say(f"{name}: {simulation.report()}")
         code = OK if found.passed else FAILED
         verdict = {name: {**each.result.to_json(), "frames": each.frames} for name, each in found.segments.items()}
-    answered: dict[str, Any] = {
+    answered: Json = {
         "partition": design.path,
         "parts": design.info["parts"],
         "host": design.host,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from mase_hw.compiler.config import CompileConfig, load_config, with_target
+from mase_hw.compiler.config import ConfigLike, load_config, with_target
 from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
@@ -24,10 +23,11 @@ from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.choose import NOT_ESTIMATED
-from mase_hw.fit.target import Target, goal
+from mase_hw.fit.target import TargetLike, goal
 from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import OF_SOURCE
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
@@ -38,13 +38,13 @@ from mase_hw.vectors.casts import fault_coverage
 def compile(
     model: nn.Module | MaseGraph | ExportedProgram,
     example_inputs: Inputs,
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     *,
     out: Path | str,
-    target: Target | Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
     calibration: Calibration = None,
     vectors: Inputs | None = None,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     progress: Progress | None = None,
     reproduce: Path | str | None = None,
 ) -> Design:

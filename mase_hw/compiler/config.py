@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
-from mase_hw.fit.target import Target
-from mase_hw.host.documents import parse_toml
+from mase_hw.fit.target import Target, TargetLike
+from mase_hw.host.documents import Json, parse_toml
 from mase_hw.options import commented_toml
 from mase_hw.options.decode import DecodeOptions
 from mase_hw.passes.analysis.calibrate import CalibrateOptions
@@ -41,7 +40,7 @@ class PluginStep(BaseModel):
 
     name: str = Field(description="of an entry point of the group for passes")
     after: str = Field(description="the step of ``compile`` behind which it runs")
-    args: dict[str, Any] = Field(default_factory=dict, description="its arguments")
+    args: dict[str, object] = Field(default_factory=dict, description="its arguments")
 
 
 class CompileConfig(BaseModel):
@@ -100,7 +99,11 @@ class CompileConfig(BaseModel):
     )
 
 
-def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -> CompileConfig:
+ConfigLike = CompileConfig | Mapping[str, object] | str | Path | None
+"""A configuration, its keys and values, the path of its TOML file, or None for the defaults."""
+
+
+def load_config(config: ConfigLike) -> CompileConfig:
     """Read and check a configuration.
 
     Args:
@@ -127,7 +130,7 @@ def load_config(config: CompileConfig | Mapping[str, Any] | str | Path | None) -
     return _with_eight_bits(validate(where, CompileConfig, config))
 
 
-def with_target(config: CompileConfig, target: Target | Mapping[str, Any] | None) -> CompileConfig:
+def with_target(config: CompileConfig, target: TargetLike | None) -> CompileConfig:
     """A configuration with another target; the same if there is none.
 
     Raises:
@@ -148,7 +151,7 @@ def default_file() -> str:
     )
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Json:
     """JSON schema of a configuration, for editors and other programs.
 
     What the schema refuses is refused by :func:`load_config` as well; the reverse does not hold, since names of nodes
@@ -170,7 +173,7 @@ def _with_eight_bits(config: CompileConfig) -> CompileConfig:
     keys = {} if given is None else {key: getattr(given.config, key) for key in given.config.model_fields_set}
     base = {key: getattr(standard.config, key) for key in standard.config.model_fields_set}
     rule = Rule(config=NodeConfig(**{**base, **keys}))
-    update: dict[str, Any] = {"default": rule}
+    update: dict[str, object] = {"default": rule}
     if "output_width" not in config.quantize.model_fields_set:
         update["output_width"] = LEAVING
     return config.model_copy(update={"quantize": config.quantize.model_copy(update=update)})

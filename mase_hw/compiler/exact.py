@@ -8,7 +8,7 @@ of the hardware all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from mase_hw.compiler.float_nodes import FloatNode, first_tensor
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate, has_rows
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes.analysis.quantisation_summary import Seen
@@ -49,7 +49,7 @@ class Exact:
         elements = max(1, sum(math.prod(t.shape) for found in tensors.values() for t in found))
         self._frames = max(1, min(MOST_FRAMES, MOST_ELEMENTS // elements))
 
-    def check(self, graph: MaseGraph, batches: Sequence[Mapping[str, Any]]) -> list[Seen]:
+    def check(self, graph: MaseGraph, batches: Sequence[Values]) -> list[Seen]:
         """Compare the quantised graph with the float nodes.
 
         Args:
@@ -65,9 +65,9 @@ class Exact:
         found = {node.name: node for node in graph.nodes}
         seen: list[Seen] = []
         for inputs in self._some(_different(batches)):
-            values: dict[str, Any] = {}
+            values: dict[str, object] = {}
 
-            def keep(node: fx.Node, value: Any, values: dict[str, Any] = values) -> None:
+            def keep(node: fx.Node, value: Any, values: dict[str, object] = values) -> None:
                 values[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
 
             evaluate(graph.model, inputs, keep)
@@ -76,39 +76,40 @@ class Exact:
             seen.append((inputs, values))
         return seen
 
-    def _some(self, batches: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _some(self, batches: Sequence[Values]) -> Iterator[dict[str, object]]:
         """The first frames of all batches together; one batch after the other if none has more frames than the example.
 
         A model may have the size of its example written in it. One that has taken more frames has not.
         """
-        rows = [min((len(v) for v in batch.values() if _has_rows(v)), default=self._frame) for batch in batches]
+        rows = [min((len(v) for v in batch.values() if has_rows(v)), default=self._frame) for batch in batches]
         if max(rows) <= self._frame:
             yield from map(dict, batches[: self._frames])
             return
         most = max(1, self._frames // len(batches)) * self._frame
         yield {
-            name: torch.cat([batch[name][:most] for batch in batches]) if _has_rows(value) else value
+            name: torch.cat([v[:most] for b in batches if has_rows(v := b[name])]) if has_rows(value) else value
             for name, value in batches[0].items()
         }
 
-    def _check(self, graph: MaseGraph, each: FloatNode, node: fx.Node | None, values: dict[str, Any]) -> None:
+    def _check(self, graph: MaseGraph, each: FloatNode, node: fx.Node | None, values: dict[str, object]) -> None:
         if node is None:  # it only made a constant, which another node holds now
             values[each.name] = each.run(values)
             return
         module = graph.meta_of(node).module
         if isinstance(module, Quantized):
             sources = [arg for arg in node.args if isinstance(arg, fx.Node)]
+            given = [value for s in sources if isinstance(value := values[s.name], Tensor)]
             kept: Kept = {}
-            self._alike(each, module, sources, [values[source.name] for source in sources], values, kept)
+            self._alike(each, module, sources, given, values, kept)
             if known(module):
                 formats = [module.arithmetic.formats[f"data_in_{index}"] for index in range(len(sources))]
                 generator = torch.Generator().manual_seed(0)
-                shapes = {source: values[source.name].shape for source in sources}
+                shapes = {source: value.shape for source, value in zip(sources, given, strict=True)}
                 small = {source: _corner(shape) for source, shape in shapes.items()}
                 for sizes in (small, shapes) if small != shapes else (shapes,):
                     drawn = {
-                        s: _anything(values[s.name], sizes[s], fmt, generator)
-                        for s, fmt in zip(sources, formats, strict=True)
+                        s: _anything(like, sizes[s], fmt, generator)
+                        for s, like, fmt in zip(sources, given, formats, strict=True)
                     }
                     try:
                         self._alike(each, module, sources, [drawn[source] for source in sources], values, kept)
@@ -125,7 +126,7 @@ class Exact:
         module: Quantized,
         sources: Sequence[fx.Node],
         given: Sequence[Tensor],
-        values: Mapping[str, Any],
+        values: Values,
         kept: Kept,
     ) -> None:
         """Compare a node for certain inputs."""
@@ -172,21 +173,17 @@ def _anything(like: Tensor, shape: torch.Size, fmt: FixedFormat, generator: torc
     return values.to(like.device)
 
 
-def _different(batches: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _different(batches: Sequence[Values]) -> list[Values]:
     """Each batch once: without calibration data the example is what was observed."""
     by_tensors = {tuple((name, id(value)) for name, value in batch.items()): batch for batch in batches}
     return list(by_tensors.values())
 
 
-def _has_rows(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0
-
-
-def _check_order(graph: MaseGraph, node: fx.Node, values: Mapping[str, Any]) -> None:
+def _check_order(graph: MaseGraph, node: fx.Node, values: Values) -> None:
     """Refuse a node without hardware that changes numbers: all it may do is to put them in another order."""
     sources = [n for n in node.all_input_nodes if isinstance(values.get(n.name), Tensor)]
     before, after = values[sources[0].name] if sources else None, first_tensor(values[node.name])
-    if before is None or after is None:
+    if not isinstance(before, Tensor) or after is None:
         return
     a, b = (value.flatten().double().cpu() for value in (before, after))
     # Most only have another shape; NumPy sorts the numbers of the others many times faster than torch.

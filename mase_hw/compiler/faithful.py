@@ -12,6 +12,7 @@ from mase_hw.compiler.original import Original
 from mase_hw.compiler.sequences import OriginalOfStream
 from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE, ROUNDING
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import check_trace, run
 from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.inputs import check_inputs
@@ -23,7 +24,7 @@ from mase_hw.passes.transforms.streaming import STREAMING
 _UNCHANGED: Info = {"modified": False}
 
 
-def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any]) -> Pipeline:
+def beside_model(pipeline: Pipeline, model: nn.Module, example: Values) -> Pipeline:
     """Steps of ``compile``, with comparisons between them.
 
     As soon as the graph can be run: the model leaves itself as it is, and its trace gives what it gives. While value
@@ -52,7 +53,7 @@ def beside_model(pipeline: Pipeline, model: nn.Module, example: Mapping[str, Any
 class _Beside:
     """What is kept from one comparison to the next."""
 
-    def __init__(self, model: nn.Module, example: Mapping[str, Any]) -> None:
+    def __init__(self, model: nn.Module, example: Values) -> None:
         self.model = model
         self.example = example
         self._batches = self._rows = 0
@@ -74,7 +75,7 @@ class _Beside:
         self.watch(example, run(graph.model, self.example))
         return graph, _UNCHANGED
 
-    def observe(self, inputs: Mapping[str, Any], found: Any) -> None:
+    def observe(self, inputs: Values, found: Any) -> None:
         """Take in a batch of the calibration."""
         self._batches += 1
         self._rows += rows_of(inputs)
@@ -82,7 +83,7 @@ class _Beside:
         self._calibrated |= any(isinstance(value, Tensor) and id(value) not in given for value in inputs.values())
         self.watch(inputs, found)
 
-    def watch(self, inputs: Mapping[str, Any], found: Any) -> None:
+    def watch(self, inputs: Values, found: Any) -> None:
         self._original.watch(inputs, found)
 
     def observed(self, graph: MaseGraph, _: Any) -> tuple[MaseGraph, Info]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import in_evaluation
 from mase_hw.ir.paths import module_at
 
@@ -41,7 +42,7 @@ class FloatNode:
     call: Callable[..., Any] | None
     value: Any
     args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    kwargs: Values
     dtype: torch.dtype | None
     module: nn.Module | None
 
@@ -66,7 +67,7 @@ class FloatNode:
             call = node.target
         return cls(node.name, call, value, args, kwargs, dtype, module)
 
-    def run(self, values: Mapping[str, Any]) -> Any:
+    def run(self, values: Values) -> Any:
         """Its result, in evaluation mode, for values of its arguments by name; floats are brought into its type."""
         if self.call is None:
             return self.value

@@ -7,7 +7,7 @@ that way, or whatever a model does that a graph cannot show, makes the two give 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from mase_hw.compiler.ample_bits import TINY
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.ir.faithful.same_function import describe, run
 from mase_hw.ir.trace.containers import contents
 from mase_hw.ops.arithmetic.where import beyond, stood_for
@@ -77,14 +77,14 @@ class Original:
     def __init__(self, model: nn.Module, graph: MaseGraph) -> None:
         self.model = model
         self.graph = graph
-        self.batches: list[dict[str, Any]] = []
+        self.batches: list[dict[str, object]] = []
         """The first batches, by name of the graph's input."""
         self._names = {n.name: str(n.target) for n in graph.nodes if n.op == "placeholder"}
         self._frames = 0
         self._worst: dict[int, _Worst] = {}
-        self._bad: tuple[float, dict[str, Any]] = (-1.0, {})
+        self._bad: tuple[float, dict[str, object]] = (-1.0, {})
 
-    def watch(self, inputs: Mapping[str, Any], found: Any) -> None:
+    def watch(self, inputs: Values, found: Any) -> None:
         """Take in a batch and what the graph made of it.
 
         Args:
@@ -109,15 +109,15 @@ class Original:
             if isinstance(x, Tensor) and x.numel():
                 self._compare(index, x.detach(), y.detach(), inputs)
 
-    def wanted(self, inputs: Mapping[str, Any]) -> Any:
+    def wanted(self, inputs: Values) -> Any:
         """What the model gives for a batch, by name of the graph's input."""
         with _Sorted():
             return run(self.model, self._arguments(inputs), "the calibration data")
 
-    def _arguments(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(self, inputs: Values) -> dict[str, object]:
         return {self._names[name]: value for name, value in inputs.items() if not self._names[name].startswith("*")}
 
-    def _compare(self, index: int, wanted: Tensor, found: Tensor, inputs: Mapping[str, Any]) -> None:
+    def _compare(self, index: int, wanted: Tensor, found: Tensor, inputs: Values) -> None:
         worst = self._worst.setdefault(index, _Worst())
         if wanted.is_floating_point():  # what a mask leaves out is another number in the graph, and as far
             far = beyond(found) & (wanted.abs() >= stood_for(found).abs() / 2)
@@ -162,7 +162,7 @@ class Original:
 
         Folding puts two nodes into one, so that a node of the graph may stand for a later one of the trace.
         """
-        inputs, theirs = self._bad[1], dict[str, Any]()
+        inputs, theirs = self._bad[1], dict[str, object]()
         with _recorded(self.model, theirs):
             run(self.model, self._arguments(inputs), "the calibration data")
         traced = MaseGraph(
@@ -188,10 +188,10 @@ class _Sorted(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _values(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _values(graph: MaseGraph, inputs: Values) -> dict[str, object]:
     """What every node gives."""
-    found: dict[str, Any] = {}
-    evaluate(graph.model, inputs, lambda node, value: found.setdefault(node.name, _copy(value)))
+    found: dict[str, object] = {}
+    evaluate(graph.model, inputs, lambda node, value: found.update({node.name: _copy(value)}))
     return found
 
 
@@ -202,7 +202,7 @@ def _close(a: Any, b: Any) -> bool:
 
 
 @contextmanager
-def _recorded(model: nn.Module, results: dict[str, Any]) -> Iterator[None]:
+def _recorded(model: nn.Module, results: dict[str, object]) -> Iterator[None]:
     """The result of the first call of every module, by its path, while the block runs."""
 
     def keep(path: str) -> Any:

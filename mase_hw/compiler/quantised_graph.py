@@ -12,16 +12,17 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.faithful import beside_model
 from mase_hw.compiler.quantised_model import TAKEN, decided_before, is_quantised, quantised_pipeline, refuse_quantised
-from mase_hw.compiler.stages import CALIBRATE, Calibration, Config, quantise_pipeline
+from mase_hw.compiler.stages import CALIBRATE, Calibration, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError, GraphError, MaseHwError
 from mase_hw.host.progress import counter
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.ops import with_custom_ops
-from mase_hw.ir.evaluate import outputs
+from mase_hw.ir.custom.spec import CustomOps
+from mase_hw.ir.evaluate import Values, outputs
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.faithful.models import check_model, check_tensors
@@ -32,6 +33,7 @@ from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import as_tensor, frame_tensor, unknown_error, unknown_nodes
 from mase_hw.ir.trace.nested import Nested, flat_model
 from mase_hw.passes.analysis.calibration import CalibrationState
+from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.transforms.quantize import DECISIONS
 
@@ -43,7 +45,7 @@ def quantised_graph(
     example_inputs: Inputs,
     settings: CompileConfig,
     calibration: Calibration,
-    custom_ops: Mapping[str, Any] | None,
+    custom_ops: CustomOps | None,
     tell: Tell,
 ) -> MaseGraph:
     """Trace, simplify, calibrate and quantise a model; one that is quantised is taken as it is.
@@ -76,11 +78,11 @@ def quantised_graph(
 def calibrated_graph(
     model: nn.Module,
     example_inputs: Inputs,
-    config: Config = None,
+    config: ConfigLike = None,
     *,
     calibration: Calibration,
     state: CalibrationState | None = None,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     progress: Tell | None = None,
 ) -> MaseGraph:
     """Run the steps of ``compile`` up to the calibration: the float graph, in which formats can be chosen.
@@ -113,7 +115,7 @@ def calibrated_graph(
 
 
 def as_module(
-    model: nn.Module | ExportedProgram, custom_ops: Mapping[str, Any] | None, catalogue: Catalogue | None = None
+    model: nn.Module | ExportedProgram, custom_ops: CustomOps | None, catalogue: Catalogue | None = None
 ) -> nn.Module:
     """What ``torch.export`` made as the module of its graph; any other model as it is."""
     if is_program(model):
@@ -125,7 +127,7 @@ def as_module(
 def entered(
     model: nn.Module | ExportedProgram,
     example_inputs: Any,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
 ) -> tuple[nn.Module, Any, Nested | None]:
     """A model as one of tensors by name, the example so, and what its tensors were held in; None if in nothing."""
     if is_program(model):
@@ -154,10 +156,10 @@ def entered(
 def traced(
     model: nn.Module,
     example_inputs: Inputs,
-    custom_ops: Mapping[str, Any] | None,
+    custom_ops: CustomOps | None,
     tell: Tell,
     catalogue: Catalogue | None = None,
-) -> tuple[MaseGraph, dict[str, Any]]:
+) -> tuple[MaseGraph, Info]:
     """The graph of a model, and the example by name of the model's input."""
     tell("tracing the model")
     check_model(model)
@@ -202,7 +204,7 @@ def run_on_model(
     pipeline: Pipeline,
     graph: MaseGraph,
     model: nn.Module,
-    example: Mapping[str, Any],
+    example: Values,
     tell: Tell,
     reproduce: Path | str | None = None,
     before: Callable[[Step], object] | None = None,
@@ -274,7 +276,7 @@ def _given(inputs: Any) -> int | set[str]:
     return len(inputs)
 
 
-def _tensors(inputs: Inputs) -> dict[str, Any] | list[Any]:
+def _tensors(inputs: Inputs) -> dict[str, object] | list[Any]:
     """The example with tensors of zeros for arrays: tracing asks for shapes alone."""
 
     def tensor(value: Any) -> Any:
@@ -285,7 +287,7 @@ def _tensors(inputs: Inputs) -> dict[str, Any] | list[Any]:
     return [tensor(value) for value in ([inputs] if isinstance(inputs, Tensor | np.ndarray) else inputs)]
 
 
-def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Any]:
+def name_inputs(graph: MaseGraph, inputs: Inputs) -> dict[str, Tensor]:
     """Example inputs by name of the model's input, arrays as tensors.
 
     Raises:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.stages import COMMON, Calibration, Config, hardware_steps
+from mase_hw.compiler.config import ConfigLike
+from mase_hw.compiler.stages import COMMON, Calibration, hardware_steps
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import check_trace
 from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.graph import COMMON_PASS
@@ -52,9 +53,9 @@ def refuse_quantised(model: Any) -> None:
         )
 
 
-def decided_before(graph: MaseGraph) -> dict[str, Any]:
+def decided_before(graph: MaseGraph) -> dict[str, object]:
     """The formats of a graph that came quantised, as :data:`DECISIONS` has them."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for node in graph.nodes:
         module = graph.meta_of(node).module
         if isinstance(module, Quantized):
@@ -65,8 +66,8 @@ def decided_before(graph: MaseGraph) -> dict[str, Any]:
 
 def quantised_pipeline(
     model: nn.Module | MaseGraph,
-    example: Mapping[str, Any],
-    config: Config,
+    example: Values,
+    config: ConfigLike,
     *,
     out: Path | str,
     calibration: Calibration = None,

@@ -9,6 +9,7 @@ from torch import fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat, format_of_places
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.nn import Quantized
 from mase_hw.opdef import Arithmetic
@@ -76,7 +77,7 @@ def _append(
 ) -> fx.Node:
     """A quantised op before the output."""
     named = {f"data_in_{index}": fmt for index, fmt in enumerate(formats)} | {"data_out_0": result}
-    module = Quantized(graph.catalogue[op], Arithmetic(named, attributes=dict(attributes)))
+    module = Quantized(graph.catalogue[op], Arithmetic(named, attributes=attributes_of(attributes)))
     name = module.label = f"sample_{op}"
     graph.model.add_submodule(name, module)
     (output,) = (node for node in graph.nodes if node.op == "output")

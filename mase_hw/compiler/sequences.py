@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.compiler.original import Original
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import run
 from mase_hw.passes.transforms.streaming import STREAMING
 
@@ -35,14 +35,14 @@ class OriginalOfStream(Original):
         super().__init__(model, graph)
         self._dims = graph.meta[STREAMING]
 
-    def wanted(self, inputs: Mapping[str, Any]) -> Any:
+    def wanted(self, inputs: Values) -> Any:
         """What the model gives for the sequence of which these are the hops, as hops."""
-        whole = {}
+        whole: dict[str, object] = {}
         hops = 1
         for name, value in inputs.items():
-            if name in self._dims["inputs"]:
+            if name in self._dims["inputs"] and isinstance(value, Tensor):
                 hops = len(value)
-                whole[name] = torch.cat(value.split(1), self._dims["inputs"][name])
+                whole[name] = torch.cat(torch.split(value, 1), self._dims["inputs"][name])
             else:
                 whole[name] = value
         found = run(self.model, self._arguments(whole), f"{hops} hops one after the other")
@@ -55,7 +55,7 @@ class OriginalOfStream(Original):
             leaves[index] = torch.cat(leaf.chunk(hops, dim), 0)
         return pytree.tree_unflatten(leaves, structure)
 
-    def check_hops(self, example: Mapping[str, Any]) -> None:
+    def check_hops(self, example: Values) -> None:
         """Compare random hops, as many as the convolutions reach back.
 
         Args:
@@ -65,10 +65,13 @@ class OriginalOfStream(Original):
             GraphError: If a hop behind others gives something else than the model gives for all of them.
         """
         dims = self._dims["inputs"]
-        length = max(example[name].shape[dim] for name, dim in dims.items())
+        length = max(v.shape[dim] for name, dim in dims.items() if isinstance(v := example[name], Tensor))
         hops = max(HOPS, min(2 * (self._dims["columns"] // length + 1), COLUMNS // length))
         generator = torch.Generator().manual_seed(0)
-        inputs = {name: _random(value, hops, generator) if name in dims else value for name, value in example.items()}
+        inputs = {
+            name: _random(value, hops, generator) if name in dims and isinstance(value, Tensor) else value
+            for name, value in example.items()
+        }
         called = {str(node.target): inputs[node.name] for node in self.graph.nodes if node.op == "placeholder"}
         wanted = [t for t in pytree.tree_leaves(self.wanted(inputs)) if isinstance(t, Tensor)]
         found = [t for t in pytree.tree_leaves(run(self.graph.model, called)) if isinstance(t, Tensor)]

@@ -6,11 +6,11 @@ step by step as pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.sampling import append_sampling
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
@@ -22,6 +22,7 @@ from mase_hw.emit.passes import (
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.choose import fit_hardware_analysis_pass
+from mase_hw.ir.evaluate import Values
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
@@ -53,13 +54,12 @@ QUANTIZE, ROUNDING = "quantize", "rounding"
 """The steps after which the graph is as the model was traced, its channels are evened out, its values are observed, it
 is quantised, and its weights are rounded."""
 HARDWARE_STEPS = ("verify", "hardware", "top", "rtl", "memories", "choose", "vectors", "handoff")
-Config = CompileConfig | Mapping[str, Any] | str | Path | None
 Calibration = Iterable[Any] | CalibrationState | None
 """Batches from which value ranges are observed, or what was observed earlier."""
 
 
 def quantise_pipeline(
-    example_inputs: Mapping[str, Any], config: Config = None, *, calibration: Calibration = None
+    example_inputs: Values, config: ConfigLike = None, *, calibration: Calibration = None
 ) -> Pipeline:
     """The passes of :func:`mase_hw.compile` up to the quantised graph, the first of :func:`compile_pipeline`.
 
@@ -122,7 +122,7 @@ def _with_plugins(steps: list[Step], settings: CompileConfig) -> list[Step]:
     return made
 
 
-def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, Any]) -> dict[str, Any]:
+def _observed(settings: CompileConfig, calibration: Calibration, dummy: dict[str, object]) -> dict[str, object]:
     """Arguments of the calibration: batches, or the copy of a state, which the pass updates."""
     options = settings.calibrate.model_dump()
     if not isinstance(calibration, CalibrationState):
@@ -168,8 +168,8 @@ def _equalization(settings: CompileConfig, data: Any) -> list[Step]:
 
 
 def compile_pipeline(
-    example_inputs: Mapping[str, Any],
-    config: Config = None,
+    example_inputs: Values,
+    config: ConfigLike = None,
     *,
     out: Path | str,
     calibration: Calibration = None,
@@ -196,7 +196,7 @@ def compile_pipeline(
 
 
 def hardware_steps(
-    example_inputs: Mapping[str, Any], config: Config, *, out: Path | str, vectors: Inputs | None = None
+    example_inputs: Values, config: ConfigLike, *, out: Path | str, vectors: Inputs | None = None
 ) -> list[Step]:
     """The passes behind the quantisation; arguments as for :func:`compile_pipeline`."""
     settings = load_config(config)

@@ -22,8 +22,9 @@ from mase_hw.emit.reference import Reference
 from mase_hw.errors import ConfigError
 from mase_hw.formats import SignFormat
 from mase_hw.hardware.image import digest_of, loaded, make_image
-from mase_hw.hardware.manifest import Image, typed
+from mase_hw.hardware.manifest import Image
 from mase_hw.hardware.prefix import renamed
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized
@@ -60,7 +61,7 @@ class Weights:
         """What the design shows while it has them."""
         return digest_of(self.image)
 
-    def write(self, folder: Path, design: Design) -> dict[str, Any]:
+    def write(self, folder: Path, design: Design) -> Json:
         """Write the folder of the weights: the image, also for C, the memory files and the vectors.
 
         Returns:
@@ -100,7 +101,7 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
             parameter differs that is not loaded.
         EmitError: If a code occurs that the multipliers were chosen without.
     """
-    manifest = typed(design.manifest, str(design.path))
+    manifest = design.record
     parts, image = loaded(manifest), image_of(manifest.image, str(design.path))
     if design.graph is None:
         raise ConfigError(
@@ -113,7 +114,7 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
     netlist = design.graph.meta.get("netlist") or build_netlist(graph, manifest.top)
     named = memory_files(graph, netlist)
     made = {renamed(file, manifest.prefix): text for file, text in named.items()}
-    before = {file: read_file(design.path, design.manifest, file).decode("ascii") for file in made}
+    before = {file: read_file(design.path, manifest.files, file).decode("ascii") for file in made}
     changed = tuple(file for file in sorted(made) if made[file] != before[file])
     fixed = sorted(set(changed) - {part.file for part in parts})
     if fixed:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.memories import FAMILIES, UNNAMED
+from mase_hw.host.documents import Json
 from mase_hw.plugins import plugins
 
 RESOURCES = ("lut", "ff", "dsp", "bram")
@@ -50,7 +50,7 @@ class Resources:
         """By the names of :data:`RESOURCES`."""
         return {"lut": self.lut, "ff": self.ff, "dsp": self.dsp, "bram": self.bram}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The same with the number of instances that are not estimated, by module."""
         return {**self.as_dict(), "not_estimated": dict(sorted(Counter(self.not_estimated).items()))}
 

@@ -6,9 +6,9 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from mase_hw.cost.casts import Structure, Terms
+from mase_hw.cost.casts import Parameters, Structure, Terms
 from mase_hw.cost.connectors import (
     binary,
     elementwise,
@@ -92,7 +92,7 @@ def find_family(family: str) -> str:
     return family
 
 
-def structure_of(module: str, parameters: Mapping[str, Any], family: str) -> Terms:
+def structure_of(module: str, parameters: Mapping[str, int | str], family: str) -> Terms:
     """What a module is built of.
 
     Args:
@@ -101,13 +101,13 @@ def structure_of(module: str, parameters: Mapping[str, Any], family: str) -> Ter
         family: A family with a model.
     """
     terms = Terms(family)
-    STRUCTURES[module](terms, parameters)
+    STRUCTURES[module](terms, cast(Parameters, parameters))
     return terms
 
 
 def cost_of(
     module: str,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, int | str],
     family: str,
     *,
     multipliers: int = 0,
@@ -140,10 +140,10 @@ def cost_of(
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> Resources:
+def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: str) -> Resources:
     find_family(family)
     if "ADDER_BITS" in dict(parameters):
-        return _made(dict(parameters), FITTED[family])
+        return _made(cast(Parameters, dict(parameters)), FITTED[family])
     terms = structure_of(module, dict(parameters), family)
     units = constants(FITTED[family]).get(module)
     if units is None:
@@ -156,7 +156,7 @@ def _cost(module: str, parameters: tuple[tuple[str, Any], ...], family: str) -> 
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 
-def _made(p: Mapping[str, Any], fitted: str) -> Resources:
+def _made(p: Parameters, fitted: str) -> Resources:
     """A module that is made for its constants; what a bit of a result takes is that of three layers mapped."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
     # Carries alone take look-up tables where these are part of the chain.

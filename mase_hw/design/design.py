@@ -16,6 +16,8 @@ from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.hardware.manifest import typed
+from mase_hw.host.documents import Json
 from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import Asked, When
 from mase_hw.simulate.arguments import check as check_arguments
@@ -59,22 +61,23 @@ class Design:
         self.path = Path(path).resolve()
         self.graph = graph
         self.verify = verify
-        self.manifest: dict[str, Any] = read_manifest(self.path, verify=verify)
-        self._digest: str = self.manifest["digest"]
+        self.manifest: Json = read_manifest(self.path, verify=verify)
+        self.record = typed(self.manifest, str(self.path))
+        self._digest = self.record.digest
         emitted = None if graph is None else graph.meta.get("bundle")
         if verify and emitted is not None and emitted.digest != self._digest:
             raise _another(self.path, self._digest, emitted.digest)
-        self.streams: dict[str, Stream] = {e["name"]: port_stream(e) for e in self.manifest["ports"]}
+        self.streams: dict[str, Stream] = {port.name: port_stream(port) for port in self.record.ports}
 
     def __repr__(self) -> str:
         ports = ", ".join(f"{s.name} {'x'.join(map(str, s.tensor_shape))} {s.fmt}" for s in self.streams.values())
-        return f"Design({self.manifest['top']} at {self.path}: {ports})"
+        return f"Design({self.record.top} at {self.path}: {ports})"
 
     def _repr_html_(self) -> str:
         """What it is, its modules with what they cost, and its drawing."""
         rows = "".join(
-            f"<tr><td>{entry['name']}</td><td>{entry['module']}</td><td>{entry.get('multipliers') or 0}</td></tr>"
-            for entry in self.manifest["instances"]
+            f"<tr><td>{entry.name}</td><td>{entry.module}</td><td>{entry.multipliers}</td></tr>"
+            for entry in self.record.instances
         )
         table = f"<table><tr><th>instance</th><th>module</th><th>multipliers</th></tr>{rows}</table>"
         picture = self.path / PICTURE
@@ -100,22 +103,22 @@ class Design:
         return self.graph.note(SUMMARY, Summary)
 
     @property
-    def timing(self) -> dict[str, Any]:
+    def timing(self) -> Json:
         """Predicted timing: ``fill``, ``last``, ``interval`` in cycles, and ``bottleneck``."""
-        timing: dict[str, Any] = self.manifest["timing"]
+        timing: Json = self.manifest["timing"]
         return timing
 
     def dut(self) -> Dut:
         """The top level, for the simulation engine, which takes no other content than that of the manifest."""
-        hashes = self.manifest["files"] if self.verify else {}
+        hashes = self.record.files if self.verify else {}
         return Dut(
-            top=self.manifest["top"],
-            sources=tuple(self.path / file for file in self.manifest["rtl"]),
+            top=self.record.top,
+            sources=tuple(self.path / file for file in self.record.rtl),
             streams=tuple(self.streams.values()),
-            memory=self.path / "mem" if self.manifest["memories"] else None,
+            memory=self.path / "mem" if self.record.memories else None,
             digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},
-            edges=tuple(self.manifest["edges"]),
-            prefix=self.manifest.get("prefix", ""),
+            edges=self.record.edges,
+            prefix=self.record.prefix,
         )
 
     def simulate(
@@ -177,7 +180,7 @@ class Design:
             inner_stalls=inner_stalls, threads=threads,
         )  # fmt: skip
         self.reopen()
-        if jobs > 1 and self.manifest.get("streaming"):
+        if jobs > 1 and self.record.streaming:
             raise ConfigError(
                 "the frames of a stream cannot be shared out: each one depends on those before it",
                 field="jobs",
@@ -188,16 +191,16 @@ class Design:
         self._complete()
         played = self._prepared(inputs, tell)
         limits = Limits.of(self.timing, played.frames, options.stalls, options.inner)
-        cycles, shown = options.cycles(self.timing, played.frames), shown_streams(self.manifest)
+        cycles, shown = options.cycles(self.timing, played.frames), shown_streams(self.record)
         attempts = Attempts(self.dut(), options, limits, cycles, played.frames, tell, shown)
-        result = with_casts(attempts.run(played), self.manifest, self.graph, inputs)
+        result = with_casts(attempts.run(played), self.record, self.graph, inputs)
         if result.failure is None:
-            result = kept(result, self.manifest, played.frames, jobs) if options.at_full_rate else result
+            result = kept(result, self.record, played.frames, jobs) if options.at_full_rate else result
         else:
-            changed = [] if self.verify else changed_files(self.path, self.manifest)
+            changed = [] if self.verify else changed_files(self.path, self.record.files)
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)
-        timed, drained = timings(result, self.manifest)
-        paths = {entry["name"]: entry["path"] for entry in self.manifest["ports"]}
+        timed, drained = timings(result, self.record)
+        paths = {port.name: port.path for port in self.record.ports}
         found = Simulation(result, played.frames, self.timing, timed, self.streams, paths, drained)
         measured = {"fill": found.fill, "interval": found.interval}
         record(self._digest, options, result, played.frames, inputs is None, measured)
@@ -329,14 +332,14 @@ class Design:
         manifest = read_manifest(self.path, verify=self.verify)
         if self.verify and manifest["digest"] != self._digest:
             raise _another(self.path, manifest["digest"], self._digest)
-        self.manifest = manifest
+        self.manifest, self.record = manifest, typed(manifest, str(self.path))
 
     def _complete(self) -> None:
         """Build the netlist anew for a graph that was loaded: a checkpoint keeps what decides it, not the netlist."""
         if self.graph is not None and "netlist" not in self.graph.meta:
             from mase_hw.emit.build import build_netlist
 
-            self.graph.meta["netlist"] = build_netlist(self.graph, self.manifest["top"])
+            self.graph.meta["netlist"] = build_netlist(self.graph, self.record.top)
 
     def vectors(self) -> Sides:
         """The bundle's own vectors: mantissas of shape ``(frames, *tensor_shape)``, of the inputs and the outputs.
@@ -346,7 +349,7 @@ class Design:
             EmitError: If a file was changed or is missing.
             ResultsError: If the files do not hold the frames that the manifest says.
         """
-        return bundle_vectors(self.path, self.manifest, self.streams, verify=self.verify)
+        return bundle_vectors(self.path, self.record, self.streams, verify=self.verify)
 
     def _prepared(self, inputs: Inputs | None, tell: Progress) -> Played:
         """What is played and expected: the bundle's vectors, or what the quantised model makes of the inputs."""
@@ -425,5 +428,5 @@ def attach_model(design: Design, compile_into: Callable[[Path], Design]) -> None
 
 
 def _hashes(design: Design) -> dict[str, str]:
-    files: dict[str, str] = design.manifest["files"]
+    files = design.record.files
     return {name: digest for name, digest in files.items() if name.startswith(HARDWARE)}

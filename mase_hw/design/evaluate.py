@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.design.simulation import Simulation
 from mase_hw.errors import ConfigError, SimulationError
+from mase_hw.host.documents import Json
 from mase_hw.host.progress import counter
 from mase_hw.ir import MaseGraph
 from mase_hw.nn.streaming import streaming
@@ -54,7 +55,7 @@ class Evaluated:
         """Whether the hardware, if it was simulated, gave every bit of the quantised model."""
         return self.failure is None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """JSON types; a statistic that is no number is a text."""
         return {
             "criterion": self.criterion,
@@ -119,7 +120,7 @@ def evaluate_design(
     data: Iterable[Any],
     criterion: CriterionLike,
     float_model: nn.Module | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> Evaluated:
     """The criterion of the float model, of the quantised model, and of what the hardware gives in simulation.
 

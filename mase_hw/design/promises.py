@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.errors import SimulationError
+from mase_hw.hardware.manifest import Instance, Manifest
 from mase_hw.simulate.result import SimResult, Timing
 
 SOURCE, SINK = "data_in_0", "data_out_0"
@@ -36,7 +36,7 @@ class Missed:
         return f"{self.field}: promised {self.promised} cycles, measured {self.measured}"
 
 
-def kept(result: SimResult, manifest: Mapping[str, Any], frames: int, jobs: int = 1) -> SimResult:
+def kept(result: SimResult, manifest: Manifest, frames: int, jobs: int = 1) -> SimResult:
     """The same result; a failure if all bits are right, but something came in another cycle than promised.
 
     Args:
@@ -51,12 +51,12 @@ def kept(result: SimResult, manifest: Mapping[str, Any], frames: int, jobs: int 
     if not found:
         return result
     culprit = _culprit(found, manifest)
-    users = culprit is not None and "custom_op" in culprit
+    users = culprit is not None and bool(culprit.custom_op)
     more = f"\n    and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     failure = SimulationError(
         "every bit is right, but the design does not take the cycles that its manifest calls exact",
-        node=SINK if culprit is None else f"{culprit['node']} ({_kind(culprit)})",
-        field=f"custom_ops.{culprit['custom_op']}.latency" if culprit is not None and users else found[0].field,
+        node=SINK if culprit is None else f"{culprit.node} ({_kind(culprit)})",
+        field=f"custom_ops.{culprit.custom_op}.latency" if culprit is not None and users else found[0].field,
         got="".join(f"\n    {each}" for each in found[:_SHOWN]) + more,
         expected="the promised cycles in a run at full rate",
         remedy=_CUSTOM if users else _OURS,
@@ -71,7 +71,7 @@ _CUSTOM = (
 _OURS = "compile the model again; if nobody edited the manifest, please report this with the bundle"
 
 
-def missed(result: SimResult, manifest: Mapping[str, Any], frames: int) -> Iterator[Missed]:
+def missed(result: SimResult, manifest: Manifest, frames: int) -> Iterator[Missed]:
     """Every promise of an exact timing that a run at full rate did not keep.
 
     Args:
@@ -79,30 +79,31 @@ def missed(result: SimResult, manifest: Mapping[str, Any], frames: int) -> Itera
         manifest: Of the bundle.
         frames: Of the last process that took part.
     """
-    timing = manifest["timing"]
+    timing = manifest.timing
     measured = result.timing(SOURCE, SINK)
-    if not timing["exact"] or measured is None:
+    if not timing.exact or measured is None:
         return
     yield from _stages(result, manifest)
     outputs = [name for name in result.outputs if result.ports[name].beats]
     last = max(_last(result, name) for name in outputs)
     interval = measured_interval(result, manifest)
-    steady = timing.get("steady")
+    steady = timing.steady
     for name, value in (("fill", measured.fill), ("last", last), ("interval", interval)):
         if value is None or (name == "interval" and (steady is None or frames <= steady)):
             continue
-        if value != timing[name]:
-            yield Missed(f"timing.{name}", timing[name], value)
+        promised = getattr(timing, name)
+        if value != promised:
+            yield Missed(f"timing.{name}", promised, value)
 
 
-def timings(result: SimResult, manifest: Mapping[str, Any]) -> tuple[dict[str, Timing], dict[str, Timing]]:
+def timings(result: SimResult, manifest: Manifest) -> tuple[dict[str, Timing], dict[str, Timing]]:
     """Of every output that moved, from the first input on, and of every input that nothing reads, by port name."""
     outputs = {name: t for name in result.outputs if (t := result.timing(SOURCE, name)) is not None}
-    unread = [name for name in result.ports if f"{name} to drain.{name}" in manifest["edges"]]
+    unread = [name for name in result.ports if f"{name} to drain.{name}" in manifest.edges]
     return outputs, {name: t for name in unread if (t := result.timing(name, name)) is not None}
 
 
-def measured_interval(result: SimResult, manifest: Mapping[str, Any]) -> int | None:
+def measured_interval(result: SimResult, manifest: Manifest) -> int | None:
     """Cycles between the last two frames at the slowest of these ports; None if no port had two."""
     outputs, unread = timings(result, manifest)
     found = [t.interval for t in (*outputs.values(), *unread.values()) if t.interval is not None]
@@ -116,7 +117,7 @@ def _last(result: SimResult, name: str) -> int:
     return int(port.cycles.presented[at]) - int(result.ports[SOURCE].cycles.accepted[0])
 
 
-def _stages(result: SimResult, manifest: Mapping[str, Any]) -> Iterator[Missed]:
+def _stages(result: SimResult, manifest: Manifest) -> Iterator[Missed]:
     """Of every instance the cycle of its first result, where its own delay is another one than promised."""
     begins = {} if result.exercise is None else result.exercise.begins
     source = next((name for name in begins if name.partition(" to ")[0] == SOURCE), None)
@@ -126,30 +127,30 @@ def _stages(result: SimResult, manifest: Mapping[str, Any]) -> Iterator[Missed]:
     start = begins[source] + int(port.accepted[0] - port.presented[0])
     given = {end: begins[name] - start for name in begins for end in [name.partition(" to ")[0]]}
     taken = {end: begins[name] - start for name in begins for end in [name.partition(" to ")[2]]}
-    for entry in manifest["instances"]:
-        timing, name = entry.get("timing"), entry["name"]
+    for entry in manifest.instances:
+        timing, name = entry.timing, entry.name
         first_in = _first(taken, name, ("data_in_0", "in_data"))
         first_out = _first(given, name, ("data_out_0", "out_data", "out_data[0]"))
         if timing is None or first_in is None or first_out is None:
             continue
-        if first_out - first_in != timing["first_out"] - timing["first_in"]:
-            yield Missed(f"instances.{name}.timing.first_out", timing["first_out"], first_out, name)
+        if first_out - first_in != timing.first_out - timing.first_in:
+            yield Missed(f"instances.{name}.timing.first_out", timing.first_out, first_out, name)
 
 
 def _first(cycles: Mapping[str, int], instance: str, ports: tuple[str, ...]) -> int | None:
     return next((cycles[end] for port in ports if (end := f"{instance}.{port}") in cycles), None)
 
 
-def _culprit(found: list[Missed], manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _culprit(found: list[Missed], manifest: Manifest) -> Instance | None:
     """The instance at fault: the first with another delay, or a custom op if only the interval tells."""
     named = [each.instance for each in found if each.instance is not None]
-    entries = {entry["name"]: entry for entry in manifest["instances"]}
+    entries = {entry.name: entry for entry in manifest.instances}
     if named:
-        return dict(entries[named[0]])
-    users = [entry for entry in entries.values() if "custom_op" in entry]
-    slowest = [entry for entry in users if entry["name"] == manifest["timing"]["bottleneck"]]
+        return entries[named[0]]
+    users = [entry for entry in entries.values() if entry.custom_op]
+    slowest = [entry for entry in users if entry.name == manifest.timing.bottleneck]
     return next(iter(slowest or users), None)
 
 
-def _kind(entry: Mapping[str, Any]) -> str:
-    return f"custom op {entry['custom_op']}" if "custom_op" in entry else f"instance {entry['name']}"
+def _kind(entry: Instance) -> str:
+    return f"custom op {entry.custom_op}" if entry.custom_op else f"instance {entry.name}"

@@ -6,10 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from mase_hw.hardware.manifest import Manifest
+from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.result import SimResult, Timing
@@ -40,7 +43,7 @@ class Simulation(Shown):
 
     result: SimResult
     frames: int
-    predicted: dict[str, Any]
+    predicted: Json
     timings: dict[str, Timing]
     streams: Mapping[str, Stream] = field(repr=False)
     paths: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -116,9 +119,7 @@ FRAMES = 256
 """Most frames of a run over which casts are counted."""
 
 
-def with_casts(
-    result: SimResult, manifest: Mapping[str, Any], graph: MaseGraph | None, inputs: Inputs | None
-) -> SimResult:
+def with_casts(result: SimResult, manifest: Manifest, graph: MaseGraph | None, inputs: Inputs | None) -> SimResult:
     """The same result with what its frames exercised of the casts, if it says what was exercised at all.
 
     Args:
@@ -131,11 +132,11 @@ def with_casts(
     if exercise is None:
         return result
     if inputs is None:
-        vectors = manifest.get("vectors", {})
-        if "casts" in vectors:
-            found = {node: CastUse.from_json(use) for node, use in vectors["casts"].items()}
-            frames = int(vectors["faults"]["frames"])
-            exercise = dataclasses.replace(exercise, casts=found, frames=frames, vectors=vectors)
+        vectors = manifest.vectors
+        if vectors is not None and vectors.casts:
+            found = {node: CastUse.from_json(use) for node, use in vectors.casts.items()}
+            frames, said = int(vectors.faults["frames"]), msgspec.to_builtins(vectors)
+            exercise = dataclasses.replace(exercise, casts=found, frames=frames, vectors=said)
     elif graph is not None:
         exercise = _counted(exercise, graph, inputs)
     return dataclasses.replace(result, exercise=exercise)

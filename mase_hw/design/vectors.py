@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mase_hw.emit.read_bundle import read_file
 from mase_hw.errors import ConfigError, ResultsError
 from mase_hw.hardware.beats import from_words
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.streams import IntArray, Stream
 
 Sides = tuple[dict[str, IntArray], dict[str, IntArray]]
 """Mantissas of shape ``(frames, *tensor_shape)`` by port: stimulus of the inputs, what is expected of the outputs."""
 
 
-def bundle_vectors(
-    folder: Path, manifest: Mapping[str, Any], streams: Mapping[str, Stream], *, verify: bool = True
-) -> Sides:
+def bundle_vectors(folder: Path, manifest: Manifest, streams: Mapping[str, Stream], *, verify: bool = True) -> Sides:
     """Read the bundle's own vectors.
 
     Args:
@@ -34,16 +32,16 @@ def bundle_vectors(
         EmitError: If a file was changed or is missing.
         ResultsError: If a file is not what vectors are, or the number of frames is not that of the manifest.
     """
-    if "vectors" not in manifest:
+    if manifest.vectors is None:
         raise ConfigError("the bundle has no vectors", node=str(folder), remedy="pass inputs, or emit it with vectors")
-    files, frames = manifest["vectors"]["files"], manifest["vectors"]["frames"]
+    files, frames = manifest.vectors.files, manifest.vectors.frames
     if set(files) != set(streams):
         raise ResultsError(
             "the vectors are not those of the ports", node=str(folder), got=sorted(files), expected=sorted(streams)
         )
     sides: Sides = ({}, {})
     for name, stream in streams.items():
-        content = read_file(folder, manifest, files[name]) if verify else None
+        content = read_file(folder, manifest.files, files[name]) if verify else None
         values = read_vectors(folder / files[name], stream, content)
         sides[0 if stream.direction == "in" else 1][name] = values
     found = {name: len(values) for side in sides for name, values in side.items()}

@@ -8,12 +8,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import EmitError
-from mase_hw.host.documents import parse_json
+from mase_hw.hardware.manifest import Manifest, typed
+from mase_hw.host.documents import Json, parse_json
 
 FORMAT_VERSION = 1
 """Version of the manifest's layout."""
@@ -32,7 +32,7 @@ class Bundle:
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
-        self.manifest: dict[str, Any] = {"format_version": FORMAT_VERSION}
+        self.manifest: Json = {"format_version": FORMAT_VERSION}
 
     def add(self, path: str, content: str | bytes) -> None:
         """Add or replace a file."""
@@ -62,7 +62,12 @@ class Bundle:
         """What the manifest will say of itself: it changes with every byte of the bundle."""
         return own_digest(self._whole())
 
-    def _whole(self) -> dict[str, Any]:
+    @property
+    def record(self) -> Manifest:
+        """The manifest as records."""
+        return typed({**self._whole(), "digest": ""})
+
+    def _whole(self) -> Json:
         return {**self.manifest, "files": {path: digest(self._files[path]) for path in self}}
 
     def write(self, folder: Path) -> None:
@@ -238,7 +243,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def own_digest(manifest: Mapping[str, Any]) -> str:
+def own_digest(manifest: Json) -> str:
     """Hash of what a manifest says, but for the hash itself; no secret is in it, so it shows mistakes, not forgery."""
     said = {key: value for key, value in manifest.items() if key != "digest"}
     # As it is read back: JSON knows neither tuples nor keys that are numbers.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic, Hardware, Memory
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
@@ -33,7 +34,7 @@ def arithmetic_of(
     if not isinstance(module, Quantized):
         return None
     tensors = {**meta.common.args.tensors, **meta.common.results.tensors}
-    streamed = {
+    streamed: Attributes = {
         "shapes": {name: tuple(tensor.shape) for name, tensor in tensors.items()},
         "layouts": dict(layouts),
         "parallelism": {port.name: port.lane_dims for port in ports},

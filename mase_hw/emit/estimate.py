@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from mase_hw.cost import Resources, cost_of
 from mase_hw.cost.model import FITTED
 from mase_hw.emit.yosys import MAPPERS
+from mase_hw.hardware.manifest import Fifo, Instance, Manifest, Memory
 from mase_hw.hardware.memories import UNNAMED
+from mase_hw.host.documents import Json
 
 FAMILY = "xc7"
 """Estimated for where nothing else is said."""
@@ -26,7 +28,15 @@ def basis(family: str = FAMILY) -> str:
     return BASIS.format(title=MAPPERS[FITTED[family]].title)
 
 
-def estimate(manifest: Mapping[str, Any], family: str = FAMILY) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Part:
+    """Some instances of a design, and their memories."""
+
+    instances: Sequence[Instance]
+    memories: Sequence[Memory]
+
+
+def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
     """Estimate look-up tables, flip-flops, DSP blocks and block RAMs (of 18 Kbit).
 
     Args:
@@ -39,28 +49,28 @@ def estimate(manifest: Mapping[str, Any], family: str = FAMILY) -> dict[str, Any
         and memories that it declares.
     """
     memories: dict[str, list[tuple[int, int]]] = {}
-    for each in manifest["memories"]:
-        memories.setdefault(each["instance"], []).append((int(each["words"]), int(each["bits"])))
+    for each in manifest.memories:
+        memories.setdefault(each.instance, []).append((each.words, each.bits))
     found = (
         cost_of(
-            entry["module"],
-            entry["parameters"],
+            entry.module,
+            entry.parameters,
             family,
-            multipliers=entry.get("multipliers") or 0,
-            memories=memories.get(entry["name"], ()),
+            multipliers=entry.multipliers,
+            memories=memories.get(entry.name, ()),
         )
-        for entry in manifest["instances"]
+        for entry in manifest.instances
     )
     return sum(found, Resources()).to_json()
 
 
-def of_one(estimated: Mapping[str, Any]) -> dict[str, Any]:
+def of_one(estimated: Json) -> Json:
     """An estimate of a part in which what is not known is None: nothing is known of logic where a module is missing."""
     unknown = {"lut": None, "ff": None} if estimated["not_estimated"] else {}
     return {**estimated, **unknown}
 
 
-def counted(estimated: Mapping[str, Any], name: str) -> str:
+def counted(estimated: Json, name: str) -> str:
     """A count of an estimate, for people."""
     number = estimated[name]
     if number is None:
@@ -68,20 +78,17 @@ def counted(estimated: Mapping[str, Any], name: str) -> str:
     return f"at least {number:,}" if estimated["not_estimated"] else f"{number:,}"
 
 
-def memory_blocks(memory: Mapping[str, Any]) -> int:
+def memory_blocks(memory: Memory) -> int:
     """Block RAMs of 18 Kbit that an entry ``memories`` of a manifest is estimated to take, where it is to be."""
-    words, bits = int(memory["words"]), int(memory["bits"])
-    if "place" not in memory:
-        return block_rams(words, bits)
-    return UNNAMED.block.count(words, bits) if memory["place"] == "block" else 0
+    if not memory.place:
+        return block_rams(memory.words, memory.bits)
+    return UNNAMED.block.count(memory.words, memory.bits) if memory.place == "block" else 0
 
 
-def filled(manifest: Mapping[str, Any]) -> float | None:
+def filled(memories: Iterable[Memory], fifos: Iterable[Fifo]) -> float | None:
     """The share of the estimated block RAMs' bits that parameters, tables and FIFOs use; None if there are none."""
-    found = [(memory_blocks(m), int(m["words"]) * int(m["bits"])) for m in manifest["memories"]]
-    for fifo in manifest["fifos"]:
-        words, bits = int(fifo["depth"]), int(fifo["bits"])
-        found.append((block_rams(words, bits), words * bits))
+    found = [(memory_blocks(m), m.words * m.bits) for m in memories]
+    found += [(block_rams(fifo.depth, fifo.bits), fifo.depth * fifo.bits) for fifo in fifos]
     blocks = sum(number for number, _ in found)
     return sum(bits for number, bits in found if number) / (blocks * BLOCK_BITS) if blocks else None
 

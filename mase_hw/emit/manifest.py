@@ -16,6 +16,7 @@ from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
+from mase_hw.host.documents import Json
 from mase_hw.nn.streaming import streaming
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
@@ -26,7 +27,7 @@ CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
 
 def describe_design(
     netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue, steady: int | None
-) -> dict[str, Any]:
+) -> Json:
     """The manifest, all but the file hashes.
 
     Args:
@@ -42,7 +43,7 @@ def describe_design(
     device = max((each.device_id for each in found if each.module and each.device_id is not None), default=-1)
     for instance in netlist.instances:
         op = catalogue.get(instance.op)
-        entry: dict[str, Any] = {"name": instance.name, "node": instance.node, "module": instance.module}
+        entry: Json = {"name": instance.name, "node": instance.node, "module": instance.module}
         entry["parameters"] = dict(instance.parameters)
         if instance.op not in CONNECTORS and instance.node in netlist.twins:
             entry["shared_by"] = list(netlist.twins[instance.node])
@@ -93,7 +94,7 @@ def describe_design(
     return {"generator": {"mase_hw": __version__}, **described, **_image(netlist, described)}
 
 
-def _image(netlist: Netlist, described: Mapping[str, Any]) -> dict[str, Any]:
+def _image(netlist: Netlist, described: Json) -> Json:
     """What the design takes that loads its parameters, if it does."""
     loaded = netlist.loaded
     if not loaded:
@@ -110,14 +111,14 @@ def custom_name(op: OpDef) -> str | None:
     return str(targets[0].__name__) if targets else op.name
 
 
-def _chosen(parameters: Mapping[str, int | str]) -> dict[str, Any]:
+def _chosen(parameters: Mapping[str, int | str]) -> Json:
     """Where a ROM is to be and how many registers lie behind it, if that was chosen."""
     if "REGISTERS" not in parameters:
         return {}
     return {"place": "block" if "block" in str(parameters["STYLE"]) else "lut", "registers": parameters["REGISTERS"]}
 
 
-def _table_entry(instance: Instance, file: str, memory: Memory) -> dict[str, Any]:
+def _table_entry(instance: Instance, file: str, memory: Memory) -> Json:
     """A memory inside a module."""
     entry = {"file": f"mem/{file}", "instance": instance.name, "words": len(memory.words), "bits": memory.bits}
     return entry | ({"note": memory.note} if memory.note else {})

@@ -29,12 +29,13 @@ from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
 from mase_hw.hardware.keywords import KEYWORDS
 from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.ops._slots import slots_of
 from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
-from mase_hw.passes.base import PassArgs, graph_pass
+from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
@@ -57,7 +58,7 @@ class Vectors:
     """
 
     inputs: Mapping[str, Tensor]
-    entry: Mapping[str, Any]
+    entry: Json
     stacks: bool = False
 
 
@@ -98,7 +99,7 @@ def bundle_of(graph: MaseGraph) -> Bundle:
     return bundle
 
 
-def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
+def write_bundle(graph: MaseGraph, args: EmitArgs) -> Json:
     """Write the bundle if told where; what a pass says of it."""
     bundle = bundle_of(graph)
     if args.project_dir is not None:
@@ -107,7 +108,7 @@ def write_bundle(graph: MaseGraph, args: EmitArgs) -> dict[str, Any]:
 
 
 @graph_pass(TOP, args=TopArgs, needs=(HARDWARE,))
-def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[MaseGraph, Info]:
     """Build and verify the netlist, predict its timing, render ``rtl/<top>.sv``, start the manifest.
 
     Raises:
@@ -175,7 +176,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
 
 
 @graph_pass("emit_internal_rtl_transform_pass", args=EmitArgs, needs=(TOP,))
-def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, Info]:
     """Copy the library and op modules the design instantiates, elaborate them, write the file list, draw the graph.
 
     Raises:
@@ -205,7 +206,7 @@ def _read(path: Path) -> bytes:
 
 
 @graph_pass("emit_bram_transform_pass", args=EmitArgs, needs=(TOP,))
-def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, Info]:
     """Write the memory files: every parameter of every node, quantised, in the order its module reads it."""
     bundle = bundle_of(graph)
     files = memory_files(graph, graph.meta["netlist"])
@@ -261,7 +262,7 @@ def memory_text(stream: Stream, tensor: IntArray) -> str:
     args=CocotbArgs,
     needs=(TOP, "emit_internal_rtl_transform_pass", "emit_bram_transform_pass"),
 )
-def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[MaseGraph, Info]:
     """Write test vectors, given or chosen before, and the script that simulates the bundle against them.
 
     Raises:
@@ -281,7 +282,7 @@ def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[Mase
     stacks = args.inputs is None and chosen is not None and chosen.stacks
     stimulus, expected = Reference(graph).run(inputs, stacks=stacks)
     frames = len(next(iter(stimulus.values())))
-    streams = {entry["name"]: port_stream(entry) for entry in bundle.manifest["ports"]}
+    streams = {port.name: port_stream(port) for port in bundle.record.ports}
     for name, tensor in {**stimulus, **expected}.items():
         bundle.add(f"vectors/{name}.mem", memory_text(streams[name], tensor))
     bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}, **known}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
-
-import msgspec
 
 from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.hardware.manifest import Fixed, Order, Port, Scaled
@@ -71,9 +67,8 @@ def format_of(record: Fixed | Scaled) -> FixedFormat:
     return dataclasses.replace(fmt, odd_ties=record.odd_ties)
 
 
-def port_stream(entry: Port | Mapping[str, Any]) -> Stream:
+def port_stream(port: Port) -> Stream:
     """The stream of a port of the manifest; the inverse of :func:`port_record`."""
-    port = entry if isinstance(entry, Port) else msgspec.convert(entry, Port)
     layout = port.layout
     return Stream(
         port.name,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from mase_hw.emit.bundle import FORMAT_VERSION, MANIFEST, digest, own_digest
 from mase_hw.emit.checks.contradictions import contradicted, contradictions, named_files
 from mase_hw.errors import EmitError
 from mase_hw.hardware.manifest import Manifest, typed
-from mase_hw.host.documents import parse_json
+from mase_hw.host.documents import Json, parse_json
 
 _AGAIN = "emit the bundle again; do not edit generated files"
 _FIELDS = {"generator", "top", "ports", "timing", "memories", "rtl", "edges", "files", "digest"}
 
 
-def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
+def read_manifest(folder: Path, *, verify: bool = True) -> Json:
     """Read a bundle's manifest and check every file against it.
 
     Args:
@@ -29,7 +28,7 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
-        manifest: dict[str, Any] = parse_json(path.read_text())
+        manifest: Json = parse_json(path.read_text())
     except (OSError, ValueError) as error:
         raise EmitError(
             "this is not a bundle", node=str(folder), got=str(error), expected=f"a folder with {MANIFEST}"
@@ -54,21 +53,26 @@ def read_manifest(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         )
     read = _checked(path, manifest) if verify else None
     gone = [name for name in manifest["files"] if not (Path(folder) / name).is_file()]
-    changed = [name for name in changed_files(folder, manifest) if name not in gone] if verify else []
+    changed = [name for name in changed_files(folder, manifest["files"]) if name not in gone] if verify else []
     if gone or changed:
-        raise _refused(Path(folder), manifest, changed, gone)
+        raise _refused(Path(folder), manifest["files"], changed, gone)
     if read is not None and (found := contradicted(read, Path(folder))):
         raise _contradictory(path, found, "the hardware of the bundle, as its top level and its memory files are")
     return manifest
 
 
-def changed_files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+def changed_files(folder: Path, files: Mapping[str, str]) -> list[str]:
     """The files whose content is not what the manifest says, or that cannot be read, in the order of the manifest."""
-    return [name for name, expected in manifest["files"].items() if _hash(Path(folder) / name) != expected]
+    return [name for name, expected in files.items() if _hash(Path(folder) / name) != expected]
 
 
-def read_file(folder: Path, manifest: Mapping[str, Any], name: str) -> bytes:
+def read_file(folder: Path, files: Mapping[str, str], name: str) -> bytes:
     """Content of one file, which is surely what the manifest says: the bytes that are returned were hashed.
+
+    Args:
+        folder: The bundle.
+        files: The hashes of its manifest.
+        name: The file.
 
     Raises:
         EmitError: If the file is missing or was changed since emission.
@@ -76,9 +80,9 @@ def read_file(folder: Path, manifest: Mapping[str, Any], name: str) -> bytes:
     try:
         content = (Path(folder) / name).read_bytes()
     except OSError as error:
-        raise _refused(Path(folder), manifest, [], [name]) from error
-    if digest(content) != manifest["files"].get(name):
-        raise _refused(Path(folder), manifest, [name], [])
+        raise _refused(Path(folder), files, [], [name]) from error
+    if digest(content) != files.get(name):
+        raise _refused(Path(folder), files, [name], [])
     return content
 
 
@@ -89,7 +93,7 @@ def _hash(path: Path) -> str | None:
         return None
 
 
-def _refused(folder: Path, manifest: Mapping[str, Any], changed: list[str], gone: list[str]) -> EmitError:
+def _refused(folder: Path, files: Mapping[str, str], changed: list[str], gone: list[str]) -> EmitError:
     """The error that names every file that is not what was emitted."""
     if len(changed) + len(gone) > 1:
         lists = (("changed", changed), ("missing", gone))
@@ -107,12 +111,12 @@ def _refused(folder: Path, manifest: Mapping[str, Any], changed: list[str], gone
         "a file of the bundle was changed after emission",
         node=str(folder / name),
         got=f"sha256 {str(_hash(folder / name))[:16]}...",
-        expected=f"sha256 {str(manifest['files'].get(name))[:16]}...",
+        expected=f"sha256 {str(files.get(name))[:16]}...",
         remedy=_AGAIN,
     )
 
 
-def _checked(path: Path, manifest: dict[str, Any]) -> Manifest:
+def _checked(path: Path, manifest: Json) -> Manifest:
     """The records of a manifest that was not edited, has a hash of every file, and says nothing that cannot be."""
     if manifest["digest"] != (got := own_digest(manifest)):
         raise EmitError(

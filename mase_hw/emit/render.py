@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
@@ -36,7 +35,7 @@ def render_top(
     netlist: Netlist,
     schedule: Schedule,
     needs: Iterable[tuple[str, str, int]],
-    image: Mapping[str, Any] | None = None,
+    image: Mapping[str, object] | None = None,
 ) -> str:
     """Render the top level.
 
@@ -84,7 +83,7 @@ def render_top(
     )
 
 
-def _loading(netlist: Netlist, image: Mapping[str, Any]) -> dict[str, Any]:
+def _loading(netlist: Netlist, image: Mapping[str, object]) -> dict[str, object]:
     """What the parameters are loaded by."""
     gated = [stream for stream in netlist.inputs if stream.name not in netlist.drained]
 
@@ -101,12 +100,12 @@ def _loading(netlist: Netlist, image: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _joined(ports: Sequence[Mapping[str, Any]], signal: str) -> str:
+def _joined(ports: Sequence[Mapping[str, object]], signal: str) -> str:
     """A signal of several ports as the elements of a vector, that of the first one lowest."""
-    return ", ".join(signal.replace("%s", port["name"]) for port in reversed(ports))
+    return ", ".join(signal.replace("%s", str(port["name"])) for port in reversed(ports))
 
 
-def _frames(netlist: Netlist, out: str, into: str, need: int) -> dict[str, Any]:
+def _frames(netlist: Netlist, out: str, into: str, need: int) -> dict[str, object]:
     """A monitor that no frame of an output leaves before it came at an input."""
     beats = {s.name: s.frame_beats for s in (*netlist.inputs, *netlist.outputs)}
     name = netlist.free(f"frames_{out}_of_{into}")
@@ -143,7 +142,7 @@ def _frame(netlist: Netlist, net: Net) -> int:
     return 0 if root.source.instance in netlist.memories else net.stream.frame_beats
 
 
-def _port(stream: Stream) -> dict[str, Any]:
+def _port(stream: Stream) -> dict[str, object]:
     into = stream.direction == "in"
     return {
         "name": stream.name,
@@ -179,13 +178,13 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
     return [{"left": left, "right": right} for left, right in lines]
 
 
-def _instances(netlist: Netlist) -> list[dict[str, Any]]:
+def _instances(netlist: Netlist) -> list[dict[str, object]]:
     ends = {n.source: n for n in netlist.nets} | {n.sink: n for n in netlist.nets}
     turns = {instance.name: turn for turn, (instance, _) in enumerate(netlist.loaded)}
     return [_instance(ends, i, turns) for i in netlist.instances]
 
 
-def _instance(ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int]) -> dict[str, Any]:
+def _instance(ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int]) -> dict[str, object]:
     connections: list[tuple[str, str]] = []
     for port in instance.ports:
         many = instance.branches and port.direction == "out"

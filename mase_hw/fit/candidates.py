@@ -20,6 +20,7 @@ from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.fit.problem import Use, module_price
 from mase_hw.hardware.latency import timing_of
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import Wanted
 from mase_hw.passes.analysis.hardware_args import KERNEL, UNROLLED, HardwareArgs, lane_dims
@@ -74,9 +75,9 @@ class Candidate:
         return int(came[0][-1]) - last
 
     @property
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> Json:
         """For people and JSON."""
-        chosen: dict[str, Any] = {"lanes": dict(self.lanes)}
+        chosen: Json = {"lanes": dict(self.lanes)}
         if self.kernel is not None and self.kernel != (1, 1):
             chosen[KERNEL] = list(self.kernel)
         if self.implementation:
@@ -300,7 +301,7 @@ class Options:
             return None
         return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
 
-    def _as_unrolled(self) -> tuple[Hardware, dict[str, Any]]:
+    def _as_unrolled(self) -> tuple[Hardware, Json]:
         """The facets of the unrolled layer, and what they are asked for."""
         other = self._graph.catalogue[self.wanted.hardware.delegates[UNROLLED]].hardware
         assert other is not None
@@ -317,7 +318,7 @@ class Options:
         if kernel is not None:
             parallelism["weight"] = (1, kernel[1], kernel[0], 1)
             chosen.add(KERNEL)
-        more: dict[str, Any] = {
+        more: Json = {
             "implementation": implementation or request.implementation,
             "order": order or request.order,
         }

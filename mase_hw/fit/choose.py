@@ -9,7 +9,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -24,10 +23,11 @@ from mase_hw.fit.latency import Latency
 from mase_hw.fit.problem import Numbers, named
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal, Target, goal
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, Lanes
-from mase_hw.passes.base import PassArgs, graph_pass
+from mase_hw.passes.base import Info, PassArgs, graph_pass
 
 SPREAD = 4.0
 """Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""
@@ -60,7 +60,7 @@ class Choice:
     chosen: Mapping[str, Candidate]
     solution: Solution
     args: HardwareArgs
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     use: Mapping[str, int]
     not_estimated: Mapping[str, int]
     open_interval: int | None = None
@@ -75,7 +75,7 @@ class Choice:
         """By how much a better choice could be better at most, as a share of the bound."""
         if self.open_interval is None:
             return self.solution.gap
-        return float(self.manifest["timing"]["interval"]) / self.open_interval - 1
+        return self.manifest.timing.interval / self.open_interval - 1
 
 
 class Chooser:
@@ -237,7 +237,7 @@ class Chooser:
         args = arguments(self.args, chosen)
         add_hardware_metadata_analysis_pass(self.graph, args)
         emit_verilog_top_transform_pass(self.graph, {"steady": False})
-        manifest = bundle_of(self.graph).manifest
+        manifest = bundle_of(self.graph).record
         use = estimate(manifest, self.goal.family)
         left = use.pop("not_estimated")
         open_interval = self._open if self.goal.minimise == "interval" else None
@@ -364,7 +364,7 @@ class FitArgs(PassArgs):
     needs=("add_common_metadata_analysis_pass", "quantize_transform_pass"),
     gives=(HARDWARE,),
 )
-def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGraph, Info]:
     """Choose lanes and implementations for a target, and with them module and parameters of every node.
 
     Returns:

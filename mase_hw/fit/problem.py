@@ -94,8 +94,8 @@ def named(use: Use) -> dict[str, int]:
 
 def module_price(
     module: str,
-    parameters: Mapping[str, Any],
-    memories: Mapping[str, tuple[Stream, Mapping[str, Any]]],
+    parameters: Mapping[str, int | str],
+    memories: Mapping[str, tuple[Stream, Mapping[str, int | str]]],
     family: str,
     multipliers: int,
 ) -> Use:
@@ -128,6 +128,6 @@ def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
     return _cost("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
 
 
-def _cost(module: str, parameters: Mapping[str, Any], family: str, multipliers: int = 0) -> Use:
+def _cost(module: str, parameters: Mapping[str, int | str], family: str, multipliers: int = 0) -> Use:
     found = cost_of(module, parameters, family, multipliers=multipliers).as_dict()
     return np.array([found[name] for name in RESOURCES], dtype=np.int64)

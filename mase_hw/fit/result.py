@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.table import Table
 
 from mase_hw.cost.devices import RESOURCES, missing
-from mase_hw.emit.estimate import estimate, of_one
+from mase_hw.emit.estimate import Part, estimate, of_one
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import Choice
 from mase_hw.fit.target import Goal
+from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
 
 CONNECTORS = "(between layers)"
@@ -53,7 +53,7 @@ class Fit(Shown):
     @property
     def interval(self) -> int:
         """Cycles per frame of the design."""
-        return int(self.choice.manifest["timing"]["interval"])
+        return self.choice.manifest.timing.interval
 
     @property
     def proven(self) -> bool:
@@ -70,20 +70,20 @@ class Fit(Shown):
         limited = [name for name in RESOURCES if name in self.goal.budgets] or list(RESOURCES)
         return max(limited, key=lambda name: self.goal.share(name, use[name]))
 
-    def layers(self) -> list[dict[str, Any]]:
+    def layers(self) -> list[Json]:
         """What was chosen for every node, and last what stands between them; None for what is not estimated."""
         uses = {name: self._use(name) for name in self.choice.chosen}
         rest = {n: self.choice.use[n] - sum(int(use[n]) for use in uses.values()) for n in RESOURCES}
         found = [self._layer(name, each, uses[name]) for name, each in self.choice.chosen.items()]
         return [*found, {"node": CONNECTORS, **rest}]
 
-    def _use(self, name: str) -> dict[str, Any]:
+    def _use(self, name: str) -> Json:
         """What a node takes, its memories included."""
         manifest = self.choice.manifest
-        own = [i for i in manifest["instances"] if i["node"] == name and not i["module"].startswith("stream_")]
-        return estimate({"instances": own, "memories": manifest["memories"]}, self.goal.family)
+        own = [i for i in manifest.instances if i.node == name and not i.module.startswith("stream_")]
+        return estimate(Part(own, manifest.memories), self.goal.family)
 
-    def _layer(self, name: str, each: Candidate, use: Mapping[str, Any]) -> dict[str, Any]:
+    def _layer(self, name: str, each: Candidate, use: Json) -> Json:
         chosen = each.choice
         return {
             "node": name,
@@ -94,9 +94,9 @@ class Fit(Shown):
             **of_one(use),
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """JSON types; the same model and target give the same."""
-        timing = self.choice.manifest["timing"]
+        timing = self.choice.manifest.timing
         return {
             "device": self.goal.device,
             "family": self.goal.family,
@@ -105,8 +105,8 @@ class Fit(Shown):
             "asked_interval": self.goal.interval,
             "interval": self.interval,
             "fps": self.goal.fps(self.interval),
-            "latency": timing["last"] + 1,
-            "bottleneck": timing["bottleneck"],
+            "latency": timing.last + 1,
+            "bottleneck": timing.bottleneck,
             "layers": self.layers(),
             "use": dict(self.choice.use),
             "not_estimated": dict(self.choice.not_estimated),
@@ -160,12 +160,12 @@ class Fit(Shown):
         return table
 
     def _sentences(self) -> list[str]:
-        timing = self.choice.manifest["timing"]
+        timing = self.choice.manifest.timing
         said = [
             "",
             f"{self.interval} cycles per frame, {self.goal.fps(self.interval):.6g} frames per second at "
-            f"{self.goal.mhz:g} MHz; the last result of one frame after {timing['last'] + 1} cycles; "
-            f"{timing['bottleneck']} needs most",
+            f"{self.goal.mhz:g} MHz; the last result of one frame after {timing.last + 1} cycles; "
+            f"{timing.bottleneck} needs most",
         ]
         left = missing(self.choice.not_estimated)
         for name in RESOURCES:

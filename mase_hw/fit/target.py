@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
@@ -66,6 +66,10 @@ class Target(BaseModel):
         return any(getattr(self, name) is not None for name in type(self).model_fields if name not in NEVER_ASKED)
 
 
+TargetLike = Target | Mapping[str, object]
+"""A target, or its fields."""
+
+
 @dataclass(frozen=True)
 class Goal:
     """A target in cycles and numbers.
@@ -99,7 +103,7 @@ class Goal:
         return number / self.budgets.get(resource, NOMINAL[resource])
 
 
-def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
+def goal(target: TargetLike, family: str) -> Goal:
     """Check a target.
 
     Args:
@@ -109,7 +113,7 @@ def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
     Raises:
         ConfigError: If a number cannot be, a device is unknown or cannot be estimated, or families contradict.
     """
-    asked = target if isinstance(target, Target) else _validated(target)
+    asked = target if isinstance(target, Target) else validate("target", Target, target)
     _check_numbers(asked)
     budgets = {name: number for name in RESOURCES if (number := getattr(asked, name)) is not None}
     wanted, device = family or ESTIMATED[0], None
@@ -150,10 +154,6 @@ def goal(target: Target | Mapping[str, Any], family: str) -> Goal:
     default: Minimise = "interval" if interval is None else "area"
     least = asked.minimise or default
     return Goal(interval, budgets, wanted, least, asked.mhz, device, asked.unrolled, asked.logic)
-
-
-def _validated(target: Mapping[str, Any]) -> Target:
-    return validate("target", Target, target)
 
 
 def _check_numbers(asked: Target) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.formats.fixed import FixedFormat, Overflow
 from mase_hw.formats.scaled import ScaledFormat
 
@@ -59,14 +60,14 @@ class ScaledUse:
     """
 
     kind: Kind
-    wrong: Callable[[Formats, Mapping[str, Any]], str]
+    wrong: Callable[[Formats, Attributes], str]
     sums: Callable[[Formats, Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
-    ends: Callable[[Mapping[str, Any]], Ends] | None = None
-    count: Callable[[tuple[int, ...], Mapping[str, Any]], int] | None = None
+    ends: Callable[[Attributes], Ends] | None = None
+    count: Callable[[tuple[int, ...], Attributes], int] | None = None
     border: bool = False
-    at_zero: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    at_zero: Callable[[Attributes], bool] = lambda _: False
 
-    def exact(self, attributes: Mapping[str, Any]) -> bool:
+    def exact(self, attributes: Attributes) -> bool:
         """Whether results are exact, so that a requantisation follows."""
         divided = self.count is not None and bool(attributes.get("divisor_override"))
         return self.kind in ("sums", "sum", "product", "total", "pieces", "slopes") or divided
@@ -83,7 +84,7 @@ def refuse_scaled(
     use: ScaledUse | None,
     formats: Formats,
     overflow: Overflow,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Attributes | None = None,
 ) -> None:
     """Refuse formats of scaled integers that an op does not take.
 

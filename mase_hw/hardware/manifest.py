@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mase_hw.errors import EmitError
+from mase_hw.host.documents import Json
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -203,7 +204,7 @@ class AxisPort(Entry, frozen=True, kw_only=True):
 class Handoff(Entry, frozen=True, kw_only=True):
     """What is handed to other tools."""
 
-    options: dict[str, Any]
+    options: Json
     tops: tuple[Top, ...]
     axis_ports: tuple[AxisPort, ...]
     testbenches: tuple[str, ...]
@@ -215,8 +216,8 @@ class Vectors(Entry, frozen=True, kw_only=True):
     frames: Count
     files: dict[str, str]
     sources: dict[str, Whole] = {}
-    casts: dict[str, Any] = {}
-    faults: dict[str, Any] = {}
+    casts: Json = {}
+    faults: Json = {}
 
 
 class Reset(Entry, frozen=True, kw_only=True):
@@ -318,6 +319,6 @@ def typed(manifest: Any, node: str = "") -> Manifest:
         ) from error
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Json:
     """The JSON schema of a manifest."""
     return msgspec.json.schema(Manifest)

@@ -24,6 +24,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.layouts import Layout
 from mase_hw.streams import Stream, ceil_div
 
@@ -216,7 +217,7 @@ class Params(msgspec.Struct, frozen=True):
         """How the results are cast."""
         return getattr(self, "cast", Cast())
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The attributes of the arithmetic that are among the parameters."""
         return {}
 

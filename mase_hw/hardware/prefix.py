@@ -14,6 +14,7 @@ import pyslang  # the module, not its classes: those that are still named when P
 
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.keywords import KEYWORDS
+from mase_hw.host.documents import Json
 
 PATTERN = r"^([A-Za-z][A-Za-z0-9_]{0,31})?$"
 """Prefixes that every language of a bundle takes; none is a prefix too."""
@@ -25,9 +26,7 @@ def renamed(path: str, prefix: str) -> str:
     return str(PurePosixPath(path).with_name(f"{prefix}{PurePosixPath(path).name}"))
 
 
-def prefixed(
-    manifest: Mapping[str, Any], files: Mapping[str, bytes], prefix: str
-) -> tuple[dict[str, Any], dict[str, bytes]]:
+def prefixed(manifest: Json, files: Mapping[str, bytes], prefix: str) -> tuple[Json, dict[str, bytes]]:
     """What a manifest says, and the RTL and memory files of its design, under a prefix.
 
     Args:

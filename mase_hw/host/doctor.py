@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from mase_hw.host.documents import Json
 from mase_hw.host.tool_checks import Env, Tool
 from mase_hw.host.toolchain import TOOLS, find_all
 
@@ -37,7 +36,7 @@ def healthy(tools: list[Tool]) -> bool:
     return not any(tool.problem and TOOLS[tool.name].required for tool in tools)
 
 
-def recorded(tools: list[Tool]) -> dict[str, Any]:
+def recorded(tools: list[Tool]) -> Json:
     """What was found, as JSON types."""
     return {"ok": healthy(tools), "tools": [_record(tool) for tool in tools]}
 

@@ -6,6 +6,9 @@ import json
 import tomllib
 from typing import Any
 
+Json = dict[str, Any]
+"""A JSON object or a TOML table, as it is read from a file or written to one: at the border of the package only."""
+
 
 def parse_json(text: str | bytes) -> Any:
     """The value of a JSON document.
@@ -19,7 +22,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> Json:
     """The table of a TOML document.
 
     Raises:

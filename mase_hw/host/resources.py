@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import MaseHwError
 
@@ -29,7 +28,7 @@ class Generated:
 
     module: str
     template: str
-    context: Mapping[str, Any]
+    context: Mapping[str, object]
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_progra
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME, SOURCE_NAMES, SOURCE_OUTPUTS
 from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.export import is_program
 from mase_hw.ops.cast import passed_on
 from mase_hw.plugins import plugins
@@ -56,7 +57,7 @@ def import_model(
     model: Any,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     outputs: Sequence[str] | None = None,
     host: bool = False,
     name: str | None = None,
@@ -150,7 +151,7 @@ def _enter(module: fx.GraphModule, writer: Writer, formats: Mapping[str, FixedFo
     module.recompile()
 
 
-def _of_plugin(read: Any, path: Path, options: Mapping[str, Any], name: str | None) -> MaseGraph:
+def _of_plugin(read: Any, path: Path, options: Mapping[str, object], name: str | None) -> MaseGraph:
     """What an importer of another package makes of a file."""
     for option, value in options.items():
         if value is not None:
@@ -167,7 +168,7 @@ def _of_plugin(read: Any, path: Path, options: Mapping[str, Any], name: str | No
     return graph
 
 
-def _quantised_program(model: Any, custom_ops: Mapping[str, Any] | None) -> MaseGraph:
+def _quantised_program(model: Any, custom_ops: CustomOps | None) -> MaseGraph:
     """A program of ``torch.export`` that was quantised."""
     made = QuantisedProgram(model, with_custom_ops(None, custom_ops))
     module = made.run()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -245,7 +245,7 @@ class _Settled:
             return exact(formats, shapes)
         if op.exact_out is not None:
             args = self.graph.meta_of(node).common.args
-            found = op.exact_out(formats, shapes["data_in_0"], {k: v for k, v in args.items() if k not in args.tensors})
+            found = op.exact_out(formats, shapes["data_in_0"], args.attributes)
             if found is not None:
                 return found
         if op.name in _EXACT:
@@ -271,7 +271,7 @@ class _Settled:
     def _clamped(self, node: fx.Node, ends_of: Callable[..., Ends], fmt: FixedFormat) -> FixedFormat | None:
         """The format of what a clamp gives; None if an end of it is no number of its input's step."""
         args = self.graph.meta_of(node).common.args
-        low, high = ends_of({k: v for k, v in args.items() if k not in args.tensors})
+        low, high = ends_of(args.attributes)
         held = {"data_in_0": fmt}
         for end, outside in ((low, fmt.max_value.__lt__), (high, fmt.min_value.__gt__)):
             if end is None or math.isinf(end):
@@ -358,7 +358,7 @@ class _Around:
                 node.replace_all_uses_with(again, lambda user, own=again: user is not own)
                 markers[again.name] = Marker(formats[node.name], Rounding.HALF_EVEN)
             module.recompile()
-            example = {name: self.values[name] for name in part.inputs}
+            example = {name: cast(Tensor, self.values[name]) for name in part.inputs}
             try:
                 graph = MaseGraph(module, share_weights=True)
                 made = settle(graph, example, markers, self.writer.weights, self.writer.sources, self.writer.integers)

@@ -161,7 +161,7 @@ class Integers:
         elif op.scaled.kind == "clamp":
             assert op.scaled.ends is not None  # it clamps
             common = self.graph.meta_of(node).common.args
-            ends = op.scaled.ends({k: v for k, v in common.items() if k not in common.tensors})
+            ends = op.scaled.ends(common.attributes)
             have = self.given.data(operands.inputs[0])
             rounding = Rounding.HALF_EVEN if marker is None else marker.rounding
             self.given.requantize(node, _limited(want or _on_grid(have, ends), ends, rounding), how)

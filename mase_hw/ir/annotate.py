@@ -13,7 +13,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import ConfigError
 from mase_hw.ir import binding
 from mase_hw.ir.annotated import AnnotatedGraph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.ir.inputs import STRUCTURAL, check_inputs, refuse_unknown
 from mase_hw.ir.metadata import CommonMetadata, MaseMetadata, TensorDict, TensorMetadata
 from mase_hw.ir.paths import module_at
@@ -54,7 +54,7 @@ def named_results(value: Any) -> list[tuple[str, Any]]:
 
 
 def add_common_metadata(
-    graph: AnnotatedGraph, dummy_in: Mapping[str, Any] | None, add_value: bool | None, force_device_meta: bool
+    graph: AnnotatedGraph, dummy_in: Values | None, add_value: bool | None, force_device_meta: bool
 ) -> None:
     """Evaluate the graph once and write the common metadata of all nodes; on an error nothing is written.
 

@@ -15,6 +15,7 @@ from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
 from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import binding
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.metadata import MaseGraphMetadata, MaseMetadata, TensorMetadata
 from mase_hw.ir.trace.nested import Nested
 from mase_hw.nn import Quantized
@@ -57,6 +58,8 @@ _SEEN: Mapping[str, Callable[[AnnotatedGraph], bool | None]] = {
     "quantize_transform_pass": _is_quantised,
 }
 """Passes whose results show in the graph: whether they are there; None if only a record can tell."""
+Meta = dict[str, Any]
+"""What passes leave at a graph for other passes and for users, by name; see :meth:`AnnotatedGraph.note`."""
 
 
 class AnnotatedGraph:
@@ -71,13 +74,13 @@ class AnnotatedGraph:
     implicit_nodes = _ImplicitOps()
     """Names of the ops that have no hardware of their own (flatten, dropout, ...)."""
 
-    def __init__(self, model: fx.GraphModule, catalogue: Catalogue, cf_args: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, model: fx.GraphModule, catalogue: Catalogue, cf_args: Values | None = None) -> None:
         self.model = model
         self.catalogue = catalogue
         self.cf_args = dict(cf_args or {})
         for node in self.model.graph.nodes:
             node.meta.pop("mase", None)  # fx copies share metadata objects with the graph they came from
-        self.meta: dict[str, Any] = {"mase": MaseGraphMetadata(), "passes": []}
+        self.meta: Meta = {"mase": MaseGraphMetadata(), "passes": []}
         self.example: Any = None
         """Inputs of the model, by name or in order, with which it was traced; None if it was traced without."""
         self.nested: Nested | None = None
@@ -122,7 +125,7 @@ class AnnotatedGraph:
         return [name for name in self.completed if not name.startswith(("emit_", "choose_vectors_"))]
 
     @property
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Meta:
         """What passes left at the graph besides metadata, by its key in :attr:`meta`, without what emission made."""
         return {key: value for key, value in self.meta.items() if key not in EMITTED | {"mase", "passes"}}
 

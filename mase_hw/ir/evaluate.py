@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, fx, nn
@@ -17,9 +17,11 @@ from mase_hw.ir.paths import module_at
 from mase_hw.user_code import first_line, place, reason
 
 OnNode = Callable[[fx.Node, Any], None]
+Values = Mapping[str, object]
+"""By the name of an input, an argument or a node: tensors, and what else models take and give."""
 
 
-def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, symbolic: bool = False) -> None:
+def evaluate(model: fx.GraphModule, inputs: Values, on_node: OnNode, symbolic: bool = False) -> None:
     """Run a model in evaluation mode and show every node's value to ``on_node``, in order of execution.
 
     Training flags, buffers and random states are as before afterwards, and ``inputs`` are never written. A
@@ -65,7 +67,7 @@ def evaluate(model: fx.GraphModule, inputs: Mapping[str, Any], on_node: OnNode, 
                 del env[node]
 
 
-def outputs(model: fx.GraphModule, inputs: Mapping[str, Any]) -> list[Tensor]:
+def outputs(model: fx.GraphModule, inputs: Values) -> list[Tensor]:
     """The tensors that a model gives, in float64, in the order of its output's leaves.
 
     Args:
@@ -106,7 +108,7 @@ def _value(
     model: fx.GraphModule,
     node: fx.Node,
     env: dict[fx.Node, Any],
-    inputs: Mapping[str, Any],
+    inputs: Values,
     shadow: _Shadow | None,
 ) -> Any:
     def private(value: Any) -> Any:
@@ -174,9 +176,7 @@ def _overwritten(node: fx.Node, reader: fx.Node) -> GraphError:
     )
 
 
-def _failed(
-    node: fx.Node, env: dict[fx.Node, Any], inputs: Mapping[str, Any], error: BaseException, symbolic: bool
-) -> GraphError:
+def _failed(node: fx.Node, env: dict[fx.Node, Any], inputs: Values, error: BaseException, symbolic: bool) -> GraphError:
     operands = {n.name: env[n] for n in node.all_input_nodes}
     stored = {n.name: env[n] for n in node.all_input_nodes if n.op == "get_attr"}
     module = node.graph.owning_module
@@ -198,7 +198,7 @@ def _failed(
     )
 
 
-def _other_type(types: set[torch.dtype], stored: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:
+def _other_type(types: set[torch.dtype], stored: Values, inputs: Values) -> str | None:
     """What to do about inputs whose type is not that of the parameters of a node that failed; None if none is so."""
     wanted = {value.dtype for value in stored.values() if isinstance(value, Tensor)}
     for name, value in inputs.items():
@@ -216,13 +216,18 @@ def _shape(value: Any, typed: bool = False) -> str:
     return repr(value)
 
 
-def values_of(model: fx.GraphModule, example: Mapping[str, Any]) -> dict[str, Any]:
+def has_rows(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor with a dimension."""
+    return isinstance(value, Tensor) and value.dim() > 0
+
+
+def values_of(model: fx.GraphModule, example: Values) -> dict[str, object]:
     """The value of every node on an example, by its name.
 
     Raises:
         GraphError: If a node cannot be evaluated.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
 
     def keep(node: fx.Node, value: Any) -> None:
         found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value

@@ -17,7 +17,9 @@ from mase_hw.ir import annotate, propagate
 from mase_hw.ir.annotated import INIT_PASS, AnnotatedGraph
 from mase_hw.ir.checkpoint import export, load
 from mase_hw.ir.custom.ops import with_custom_ops
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.draw import draw
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.export import is_program
 from mase_hw.ir.export.by_export import followed, traced_by_export
 from mase_hw.ir.export.convert import import_program
@@ -67,14 +69,14 @@ class MaseGraph(AnnotatedGraph):
     def __init__(
         self,
         model: nn.Module | fx.GraphModule | fx.Graph | ExportedProgram,
-        cf_args: Mapping[str, Any] | None = None,
-        custom_ops: Mapping[str, Any] | None = None,
+        cf_args: Values | None = None,
+        custom_ops: CustomOps | None = None,
         hf_input_names: Sequence[str] | None = None,
         skip_init_metadata: bool = False,
         add_metadata_args: Mapping[str, Any] | None = None,
         catalogue: Catalogue | None = None,
         share_weights: bool = False,
-        example: Mapping[str, Any] | Sequence[Any] | None = None,
+        example: Values | Sequence[Any] | None = None,
         root: nn.Module | None = None,
     ) -> None:
         known = with_custom_ops(catalogue, custom_ops)
@@ -125,8 +127,8 @@ class MaseGraph(AnnotatedGraph):
     def from_module(
         cls,
         model: nn.Module,
-        cf_args: Mapping[str, Any] | None = None,
-        custom_ops: Mapping[str, Any] | None = None,
+        cf_args: Values | None = None,
+        custom_ops: CustomOps | None = None,
         catalogue: Catalogue | None = None,
         hf_input_names: Sequence[str] | None = None,
     ) -> MaseGraph:
@@ -138,7 +140,7 @@ class MaseGraph(AnnotatedGraph):
         cls,
         checkpoint: str | os.PathLike[str],
         propagate_missing_metadata: bool = True,
-        custom_ops: Mapping[str, Any] | None = None,
+        custom_ops: CustomOps | None = None,
         catalogue: Catalogue | None = None,
     ) -> MaseGraph:
         """Read a graph that :meth:`export` wrote; nothing in the files is executed.
@@ -192,7 +194,7 @@ class MaseGraph(AnnotatedGraph):
 
     def add_common_metadata(
         self,
-        dummy_in: Mapping[str, Any] | None = None,
+        dummy_in: Values | None = None,
         add_value: bool | None = None,
         force_device_meta: bool = False,
     ) -> None:

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, NoReturn
 
 from mase_hw.errors import ConfigError
-from mase_hw.ir.records import Branch, Record, place, record, refuse_key
+from mase_hw.ir.records import Branch, Entries, Record, place, record, refuse_key
 from mase_hw.ir.tensors import KNOWN_STORAGE, KNOWN_TOOLCHAIN
 
 Check = Callable[[Any], Any]
@@ -82,7 +82,7 @@ class FixedList(list[Any]):
 class Setting(Branch):
     """A dict inside the branch, which hands on what is set in it. Copies of it are plain dicts."""
 
-    def __init__(self, owner: HardwareMetadata, path: Path, items: Mapping[str, Any]) -> None:
+    def __init__(self, owner: HardwareMetadata, path: Path, items: Mapping[str, object]) -> None:
         super().__init__()
         self._owner, self._path = owner, path
         for key, value in items.items():
@@ -119,28 +119,28 @@ class HardwareMetadata(Record):
     """
 
     is_implicit: bool | None = None
-    interface: dict[str, Any] = field(default_factory=dict)
+    interface: Entries = field(default_factory=dict)
     toolchain: str | None = None
     module: str | None = None
     implementation: str | None = None
     device_id: int | None = None
     dependence_files: list[str] = field(default_factory=list)
-    verilog_param: dict[str, Any] = field(default_factory=dict)
+    verilog_param: Entries = field(default_factory=dict)
     max_parallelism: Any = None
-    parallelism: dict[str, Any] = field(default_factory=dict)
+    parallelism: Entries = field(default_factory=dict)
     latency: Any = None
     fifo_depth: dict[str, int] = field(default_factory=dict)
-    layouts: dict[str, Any] = field(default_factory=dict)
-    given: dict[str, Any] = field(default_factory=dict)
+    layouts: Entries = field(default_factory=dict)
+    given: Entries = field(default_factory=dict)
 
     @classmethod
-    def filled(cls, found: Mapping[str, Any]) -> HardwareMetadata:
+    def filled(cls, found: Entries) -> HardwareMetadata:
         """A branch with these fields, see :meth:`fill`."""
         made = cls()
         made.fill(found)
         return made
 
-    def fill(self, found: Mapping[str, Any]) -> None:
+    def fill(self, found: Entries) -> None:
         """Replace all results by others; what was set by hand stays."""
         given = {**self.get("given", {}), **found.get("given", {})}
         unknown = found.keys() - self.__dataclass_fields__.keys()

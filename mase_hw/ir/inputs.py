@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.paths import module_at
 from mase_hw.nn.on_host import OnHost
 from mase_hw.ops._no_hardware import reasons
@@ -156,14 +157,14 @@ def input_dtype(graph: AnnotatedGraph, node: fx.Node) -> torch.dtype | None:
     return None if found is None else found.torch_dtype
 
 
-def check_inputs(graph: AnnotatedGraph, dummy_in: Mapping[str, Any] | None, what: str = "dummy_in") -> dict[str, Any]:
+def check_inputs(graph: AnnotatedGraph, dummy_in: Values | None, what: str = "dummy_in") -> dict[str, object]:
     """A value for every placeholder, defaults of the model's ``forward`` filled in.
 
     Raises:
         ConfigError: If an input is missing, unexpected, or not a tensor or number; names all of them.
     """
     given = dict(dummy_in or {})
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     problems = []
     places = [n for n in graph.nodes if n.op == "placeholder"]
     for node in places:

@@ -16,7 +16,7 @@ from torch import fx, nn
 
 from mase_hw.ir.hardware_branch import HardwareMetadata
 from mase_hw.ir.paths import module_at
-from mase_hw.ir.records import Branch, Record, record
+from mase_hw.ir.records import Branch, Entries, Record, record
 from mase_hw.ir.tensors import KNOWN_STORAGE, KNOWN_TOOLCHAIN, KNOWN_TYPES, TensorDict, TensorMetadata
 
 __all__ = [
@@ -63,9 +63,9 @@ class SoftwareMetadata(Record):
 
     free: ClassVar[bool] = True
 
-    args: dict[str, Any] = field(default_factory=Branch)
-    results: dict[str, Any] = field(default_factory=Branch)
-    quantization: dict[str, Any] = field(default_factory=Branch)
+    args: Entries = field(default_factory=Branch)
+    results: Entries = field(default_factory=Branch)
+    quantization: Entries = field(default_factory=Branch)
 
 
 @record
@@ -99,7 +99,7 @@ class Tree(Record):
         else:
             super().__setitem__(key, value)
 
-    def fill(self, branches: Mapping[str, Any]) -> None:
+    def fill(self, branches: Entries) -> None:
         """Put back branches as they were, results of the hardware pass included."""
         for name, value in branches.items():
             if name == "hardware" and not isinstance(value, HardwareMetadata):
@@ -112,7 +112,7 @@ class Tree(Record):
         return self
 
     @parameters.setter
-    def parameters(self, value: Mapping[str, Any]) -> None:
+    def parameters(self, value: Entries) -> None:
         self.update(value)
 
     # Metadata belongs to one node, so it is hashed by identity although its content can be compared.

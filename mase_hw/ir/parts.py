@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from mase_hw.formats import FixedFormat
+from mase_hw.ir.evaluate import Values
 from mase_hw.nn import Quantized, QuantizeInput
 
 HARDWARE, HOST = "hardware", "host"
@@ -54,7 +55,7 @@ class PartModule(nn.Module):
         return self.__dict__["computed"](*inputs)
 
 
-def places(model: fx.GraphModule, values: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
+def places(model: fx.GraphModule, values: Values, reasons: Mapping[str, str]) -> dict[str, str]:
     """Why each node of the host runs there, with those that must stay with others.
 
     Only tensors of floats cross between host and hardware: a node that gives anything else, and a node that takes it,
@@ -70,7 +71,8 @@ def places(model: fx.GraphModule, values: Mapping[str, Any], reasons: Mapping[st
     while changed:
         changed = False
         for node in _computing(model):
-            if isinstance(values.get(node.name), Tensor) and values[node.name].is_floating_point():
+            value = values.get(node.name)
+            if isinstance(value, Tensor) and value.is_floating_point():
                 continue
             group = [node, *(user for user in node.users if user.op != "output")]
             there = [n.name for n in group if n.name in host]
@@ -216,7 +218,7 @@ def joined(model: fx.GraphModule, parts: list[Part]) -> fx.GraphModule:
         for index, name in enumerate(part.outputs):
             made[name] = graph.call_function(_taken, (call, index))
     graph.output(fx.node.map_arg(_output(model).args[0], lambda n: made[n.name]))
-    root: dict[str, Any] = {part.name: PartModule(part.module) for part in parts}
+    root: dict[str, object] = {part.name: PartModule(part.module) for part in parts}
     return fx.GraphModule(root, graph, "Partitioned").eval()
 
 

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from mase_hw.errors import MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir.annotated import AnnotatedGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.paths import module_at
 from mase_hw.nn.quantized import Quantized, QuantizeInput, Snapshot, plain
 from mase_hw.nn.values import OnValues, enter
@@ -72,7 +73,7 @@ class Program:
         self._kinds = [(module, type(module)) for module in self.modules.values()]
         self._prepared: tuple[list[Watched], list[_Step], list[Callable[[], bool]]] | None = None
 
-    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: Values) -> Any:
         """The result of the graph; None if it must be computed in another way."""
         given = args if not kwargs else self._positional(args, kwargs)
         if given is None or len(given) != len(self.inputs) or not all(map(plain, given)):
@@ -97,7 +98,7 @@ class Program:
         """Look at all parameters again in the next call."""
         self._prepared = None
 
-    def _positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def _positional(self, args: tuple[Any, ...], kwargs: Values) -> tuple[Any, ...] | None:
         names = [str(node.target) for node in self.inputs[len(args) :]]
         return (*args, *(kwargs[name] for name in names)) if set(names) == set(kwargs) else None
 
@@ -217,7 +218,7 @@ def _check(graph: AnnotatedGraph, node: fx.Node) -> None:
     if op is not None and op.implicit:
         try:
             if op.check is not None:
-                op.check(node.name, graph.meta_of(node).common.args)
+                op.check(node.name, graph.meta_of(node).common.args.attributes)
         except MaseHwError:
             raise NotStraight from None
         return
@@ -241,9 +242,11 @@ def _only(node: fx.Node) -> fx.Node | None:
     return one if isinstance(one, fx.Node) else None
 
 
-def _places(model: nn.Module, modules: Mapping[str, nn.Module]) -> list[tuple[dict[str, Any], str, nn.Module]]:
+def _places(
+    model: nn.Module, modules: Mapping[str, nn.Module]
+) -> list[tuple[dict[str, nn.Module | None], str, nn.Module]]:
     """Where every module, and every container on the way to it, is looked up."""
-    found: dict[tuple[int, str], tuple[dict[str, Any], str, nn.Module]] = {}
+    found: dict[tuple[int, str], tuple[dict[str, nn.Module | None], str, nn.Module]] = {}
     for path in modules:
         owner = model
         for name in path.split("."):

@@ -15,10 +15,15 @@ from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 import torch
 
 from mase_hw.errors import MetadataKeyError, suggest
+from mase_hw.host.documents import Json
 
 R = TypeVar("R", bound="Record")
 TYPO = 0.85
 """From this likeness on, a key is taken for a misspelt field and not for a key of the user's own."""
+
+
+Entries = dict[str, Any]
+"""A part of ``node.meta["mase"]`` under MASE's names, which users and their passes read and write."""
 
 
 class Branch(dict[str, Any]):
@@ -76,7 +81,7 @@ class Branch(dict[str, Any]):
 
     __hash__ = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain nested dicts without what is empty; tensors and other leaves are shared, not copied."""
         shown: dict[str, Any] = plain(self)
         return shown

@@ -8,6 +8,7 @@ import torch
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.formats import FixedFormat, ScaledFormat, SignFormat
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir.records import Branch, Record, record
 
 KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "float", "NA")
@@ -137,3 +138,9 @@ class TensorDict(Branch):
     def tensors(self) -> dict[str, TensorMetadata]:
         """Only the tensors, in order."""
         return {k: v for k, v in self.items() if isinstance(v, TensorMetadata) and v.is_tensor}
+
+    @property
+    def attributes(self) -> Attributes:
+        """What is no tensor."""
+        tensors = self.tensors
+        return attributes_of({name: value for name, value in self.items() if name not in tensors})

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, refuse_signs
+from mase_hw.formats.attributes import attributes_of
+from mase_hw.host.documents import Json
 from mase_hw.nn.change_detector import KEPT, ChangeDetector
 from mase_hw.nn.streaming import CONTINUED, keep, resumed
 from mase_hw.nn.values import OnValues, enter
@@ -217,7 +219,7 @@ class Quantized(nn.Module):
         for parameter in self.parameter_names:
             self.mantissa(parameter)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """All but the parameters, for a checkpoint."""
         return {
             "op": self.op.name,
@@ -230,9 +232,7 @@ class Quantized(nn.Module):
         }
 
     @classmethod
-    def from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: KnownOps
-    ) -> Quantized:
+    def from_document(cls, document: Json, tensors: Mapping[str, Tensor], catalogue: KnownOps) -> Quantized:
         """Build the module that :meth:`to_document` describes; see :class:`mase_hw.ir.checkpoint.modules.Rebuildable`.
 
         Raises:
@@ -254,7 +254,7 @@ class Quantized(nn.Module):
         missing = set(document["parameters"]) - (set(tensors) & set(op.parameters))
         if missing:
             raise GraphError("a parameter of a quantised op is missing", node=op.name, got=", ".join(sorted(missing)))
-        arithmetic = Arithmetic(formats, rounding, overflow, dict(document["attributes"]))
+        arithmetic = Arithmetic(formats, rounding, overflow, attributes_of(document["attributes"]))
         made = cls(op, arithmetic, {name: tensors[name] for name in document["parameters"]})
         made.label = str(document["label"])
         return made
@@ -333,15 +333,13 @@ class QuantizeInput(nn.Module):
         """The format, for ``print(model)``."""
         return f"{self.input_name} -> {self.arithmetic.formats['data_out_0']}"
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """The constructor's arguments, for a checkpoint."""
         places = {} if self.places is None else {"places": self.places}
         return {"fmt": self.arithmetic.formats["data_out_0"], "name": self.input_name, **places}
 
     @classmethod
-    def from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: KnownOps
-    ) -> QuantizeInput:
+    def from_document(cls, document: Json, tensors: Mapping[str, Tensor], catalogue: KnownOps) -> QuantizeInput:
         """Build the module that :meth:`to_document` describes."""
         if not isinstance(document["fmt"], FixedFormat):
             raise GraphError("an input is described by values of the wrong kind", node=str(document["name"]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -120,7 +119,7 @@ def resumed(module: nn.Module) -> dict[str, Tensor]:
     return dict(found)
 
 
-def keep(module: nn.Module, results: Mapping[str, Any]) -> None:
+def keep(module: nn.Module, results: Mapping[str, Tensor]) -> None:
     """Keep what a golden hands on to the next hop, within :func:`continuing`."""
     if module.__dict__.get(CONTINUED) is not None and AFTER in results:
         module.__dict__[CONTINUED] = {BEFORE: results[AFTER].detach()}

@@ -6,14 +6,16 @@ float64 is computed in limbs, pieces of few enough bits that float64 holds the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from mase_hw.numerics import as_carrier, carrier
+from mase_hw.formats import FixedFormat
+from mase_hw.numerics import as_carrier, carrier, magnitude, wider
 from mase_hw.numerics.wide import WIDE
 
 
@@ -163,3 +165,56 @@ def _limbs(value: Tensor, bits: int) -> list[Tensor]:
             return [*parts, value.to(torch.float64)]
         parts.append((value & ((1 << bits) - 1)).to(torch.float64))
         value = value >> bits
+
+
+@dataclass(frozen=True)
+class SumOfProducts:
+    """Sums of products, shifted channel by channel, and a bias: how they are aligned, and what they reach.
+
+    Args:
+        product_frac: Fraction width of a product.
+        bias_frac: That of the bias.
+        products: Largest magnitude of a sum of products.
+        bound: Largest magnitude of everything together, at the fraction width :attr:`frac`.
+    """
+
+    product_frac: int
+    bias_frac: int
+    products: int
+    bound: int
+
+    @classmethod
+    def of(cls, formats: Mapping[str, FixedFormat], terms: int) -> SumOfProducts:
+        """What these formats allow.
+
+        Args:
+            formats: Of ``data_in_0``, ``weight``, and ``bias`` and ``weight_shift`` if there are any.
+            terms: Products of a sum.
+        """
+        fx, fw, fb = formats["data_in_0"], formats["weight"], formats.get("bias")
+        frac, products = fx.frac_width + fw.frac_width, terms * magnitude(fx) * magnitude(fw)
+        bound = products << formats["weight_shift"].max_mantissa if "weight_shift" in formats else products
+        if fb is None:
+            return cls(frac, frac, products, bound)
+        finest = max(frac, fb.frac_width)
+        bound = (bound << (finest - frac)) + (magnitude(fb) << (finest - fb.frac_width))
+        return cls(frac, fb.frac_width, products, bound)
+
+    @property
+    def frac(self) -> int:
+        """Fraction width of the result."""
+        return max(self.product_frac, self.bias_frac)
+
+    def finish(
+        self, acc: Tensor, bias: Tensor | None, shift: Tensor | None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """Shift sums of products and add the bias, which broadcast to them; in a carrier as wide as ``dtype``."""
+        acc = acc if dtype is None else as_carrier(acc, wider(acc.dtype, dtype))
+        acc = acc if shift is None else shift_left(acc, shift)
+        if bias is None:
+            return acc
+        bias = as_carrier(bias, acc.dtype)
+        # Passes over memory that would multiply by 1 are left out.
+        up, bias_up = self.frac - self.product_frac, self.frac - self.bias_frac
+        acc = acc * (1 << up) if up else acc
+        return acc + (bias * (1 << bias_up) if bias_up else bias)

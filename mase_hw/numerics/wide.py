@@ -92,7 +92,7 @@ class Wide:
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         if func.__name__ in _FUNCTIONS:
             return _FUNCTIONS[func.__name__](*args)
@@ -160,7 +160,7 @@ class Wide:
         """As of a tensor."""
         return self._summed(Tensor.cumsum, given, named)
 
-    def _summed(self, function: Callable[..., Tensor], given: Sequence[Any], named: dict[str, Any]) -> Wide:
+    def _summed(self, function: Callable[..., Tensor], given: Sequence[Any], named: dict[str, object]) -> Wide:
         high, low, middle = (function(x, *given, **named) for x in (self.high, self.low & _HALF_MASK, self.low >> HALF))
         return _carried(high, low) + (Wide.of(middle) << HALF)
 
@@ -197,7 +197,7 @@ def _either(where: Tensor, x: Any, y: Any) -> Wide:
     return Wide(torch.where(where, x.high, y.high), torch.where(where, x.low, y.low))
 
 
-def _on_parts(function: Callable[..., Any], given: Sequence[Any], named: dict[str, Any]) -> Any:
+def _on_parts(function: Callable[..., Any], given: Sequence[Any], named: dict[str, object]) -> Any:
     """A function that moves elements, on both tensors of each argument."""
 
     def part(x: Any, name: str) -> Any:

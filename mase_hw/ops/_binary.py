@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import DIMS, Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
@@ -85,7 +86,7 @@ class BinaryParams(OperandParams, frozen=True):
     operation: int
     cast: Cast
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """Which way round a difference is."""
         return {"reversed": True} if self.operation == SUB_FROM else {}
 
@@ -103,7 +104,7 @@ class CombinedParams(BinaryParams, frozen=True):
         """Whether an operand is brought to another scale."""
         return self.data_in_0_multiplier != 1 or self.data_in_1_multiplier != 1
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The multipliers besides."""
         factors = (self.data_in_0_multiplier, self.data_in_1_multiplier)
         return super().attributes() | ({"multipliers": factors} if self.multiplied else {})
@@ -349,4 +350,4 @@ def request(
     second = "data_in_1" if constant is None else CONSTANT
     named = {"data_in_0": formats[0], second: formats[1], "data_out_0": formats[2]}
     shapes = {"data_in_0": tuple(shape), second: tuple(shape if constant is None else constant)}
-    return Request(name, Arithmetic(named, *modes, attributes), shapes, {"data_in_0": (lanes,)})
+    return Request(name, Arithmetic(named, *modes, attributes_of(attributes)), shapes, {"data_in_0": (lanes,)})

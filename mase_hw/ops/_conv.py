@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
@@ -67,7 +67,7 @@ def _pair(value: Any, dims: int) -> Pair:
     return (int(values[0]), int(values[1])) if len(values) == 2 else (0, int(values[-1]))
 
 
-def geometry_of(attributes: Mapping[str, Any], kernel: tuple[int, ...]) -> Geometry:
+def geometry_of(attributes: Attributes, kernel: tuple[int, ...]) -> Geometry:
     """The geometry from the attributes of a module or a call, for a kernel of one or two dimensions.
 
     ``padding`` may be a number, a tuple, ``"valid"`` or ``"same"`` (an odd number of zeros has the odd one at the end).
@@ -91,7 +91,7 @@ def geometry_of(attributes: Mapping[str, Any], kernel: tuple[int, ...]) -> Geome
     return Geometry(stride, before, after, dilation, int(attributes.get("groups", 1)))
 
 
-def padded(attributes: Mapping[str, Any]) -> bool:
+def padded(attributes: Attributes) -> bool:
     """Whether anything but the image is in a window."""
     padding = attributes.get("padding", 0)
     if isinstance(padding, str):
@@ -99,7 +99,7 @@ def padded(attributes: Mapping[str, Any]) -> bool:
     return any(padding) if isinstance(padding, tuple | list) else bool(padding)
 
 
-def check(node: str, attributes: Mapping[str, Any]) -> None:
+def check(node: str, attributes: Attributes) -> None:
     """Refuse what the arithmetic does not cover.
 
     Raises:
@@ -300,10 +300,15 @@ class ConvParams(ProductParams, frozen=True):
         shifts = positions * (self.run if self.inputs_first else 1)
         return {"weight": positions, "bias": positions, "weight_shift": shifts}
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The geometry."""
         window, padding = self.window, self.window.padding
-        given = {"stride": window.stride, "padding": padding, "dilation": window.dilation, "groups": self.groups}
+        given: Attributes = {
+            "stride": window.stride,
+            "padding": padding,
+            "dilation": window.dilation,
+            "groups": self.groups,
+        }
         if geometry_of(given, window.kernel).out(window.size, window.kernel) != window.out:
             given["padding"] = (*padding, *window.after)
         return given

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast
 from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
 from mase_hw.numerics.observing import CastObserver, cast_observer
 from mase_hw.numerics.wide import LOW, WIDE, Wide
@@ -64,14 +65,16 @@ class _Divide(torch.autograd.Function):
         return grad, None, None, None
 
 
+NEAREST = Cast()
+
+
 def divide_cast(
     mantissa: Tensor,
     divisor: Tensor,
     limits: tuple[int, int],
     frac: int,
     fmt: FixedFormat,
-    rounding: Rounding = Rounding.HALF_EVEN,
-    overflow: Overflow = Overflow.SATURATE,
+    modes: Cast = NEAREST,
     *,
     own: bool = False,
 ) -> Tensor:
@@ -83,8 +86,7 @@ def divide_cast(
         limits: Largest magnitude of ``mantissa`` that can occur, and largest divisor.
         frac: Fraction width of ``mantissa``.
         fmt: Target format.
-        rounding: What happens to the part of the quotient below the target's LSB.
-        overflow: What happens beyond the target's range.
+        modes: What happens to the part of the quotient below the target's LSB, and beyond the target's range.
         own: The tensor of mantissas has the shape of the result and may be written, as nobody reads it afterwards.
 
     Returns:
@@ -102,22 +104,18 @@ def divide_cast(
     most = 2 * max(numerator, (largest << max(-shift, 0)) << 1)
     if carrier(most, wide=True) is WIDE or mantissa.dtype is WIDE:
         carrier(2 * most, wide=True)  # two bits more decide the rounding
-        return cast(_beyond(mantissa, divisor, shift, largest), fmt.frac_width + 2, fmt, rounding, overflow)
+        digits = _beyond(mantissa, divisor, shift, largest)
+        return cast(digits, fmt.frac_width + 2, fmt, modes.rounding, modes.overflow)
     dtype = _dtype(mantissa, numerator, largest)
     given, by = mantissa.to(dtype), divisor.to(mantissa.device, dtype)
     observer = cast_observer()
     plain = observer is None and not fmt.zero_point and carrier(magnitude(fmt)) in (torch.float32, dtype)
     if plain and dtype != torch.int64 and not (torch.is_grad_enabled() and mantissa.requires_grad):
-        return settled(
-            _quotient(given, by, shift, own),
-            fmt,
-            rounding,
-            overflow,
-        )
-    quotient: Tensor = _Divide.apply(given, by, shift, rounding)  # type: ignore[no-untyped-call]
+        return settled(_quotient(given, by, shift, own), fmt, modes.rounding, modes.overflow)
+    quotient: Tensor = _Divide.apply(given, by, shift, modes.rounding)  # type: ignore[no-untyped-call]
     if observer is not None:
-        quotient = _observed(observer, quotient, mantissa, divisor, shift, rounding)
-    return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, overflow)
+        quotient = _observed(observer, quotient, mantissa, divisor, shift, modes.rounding)
+    return cast(quotient, fmt.frac_width, fmt, Rounding.FLOOR, modes.overflow)
 
 
 def _beyond(mantissa: Tensor | Wide, divisor: Tensor, shift: int, largest: int) -> Wide:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.opdef import Arithmetic, Case, Latency, Request
 from mase_hw.ops._tensors import lanes_within
@@ -43,7 +44,7 @@ def case(
     formats: str,
     *,
     build: Callable[[Request], Any] = build,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Attributes | None = None,
     frames: int = 0,
 ) -> Case:
     """A catalogue case of an op with one input, from formats and modes as :meth:`Arithmetic.read` takes them.

@@ -15,7 +15,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.numerics import as_carrier, carrier, magnitude, quantize
 from mase_hw.numerics.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Memory
@@ -49,11 +50,11 @@ class Function:
     attributes: tuple[str, ...] = ()
     kind: str = RELATED
 
-    def given(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def given(self, attributes: Mapping[str, object]) -> Attributes:
         """Those attributes of a node that the function takes."""
-        return {name: attributes[name] for name in self.attributes if name in attributes}
+        return attributes_of({name: attributes[name] for name in self.attributes if name in attributes})
 
-    def domain(self, attributes: Mapping[str, Any]) -> tuple[float, float]:
+    def domain(self, attributes: Attributes) -> tuple[float, float]:
         """The least and the largest value for which the function is a number, infinite where there is none.
 
         Raises:
@@ -61,7 +62,7 @@ class Function:
         """
         return _domain(self, tuple(sorted(self.given(attributes).items())))
 
-    def __call__(self, x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
+    def __call__(self, x: Tensor, attributes: Attributes) -> Tensor:
         """Values of the function, same shape and dtype; infinite where it has a pole."""
         x = x.clamp(*self.domain(attributes))
         result = self.f(x, **self.given(attributes))
@@ -192,7 +193,7 @@ BY_NAME = {function.name: function for function in (*FUNCTIONS, TABLE)}
 TABLE_BITS = 12
 """Inputs of up to so many bits are looked up; wider ones are computed piecewise."""
 
-CODES = "codes"
+CODES: Final = "codes"
 """Attribute: the result for every code of the input, by the bits of the code, where a source defines a function so."""
 Key = tuple[str, tuple[tuple[str, Any], ...], FixedFormat, FixedFormat, Rounding, Overflow]
 """Function, its attributes, formats of input and output, cast modes: all that fixes a table."""
@@ -212,7 +213,7 @@ def codes(fmt: FixedFormat) -> Tensor:
     return torch.where(addresses > fmt.mantissas.max_mantissa, addresses - (1 << fmt.width), addresses)
 
 
-def values(name: str, attributes: Mapping[str, Any], mantissas: Tensor, fmt: FixedFormat) -> Tensor:
+def values(name: str, attributes: Attributes, mantissas: Tensor, fmt: FixedFormat) -> Tensor:
     """The function in float64 at the values that mantissas of a format stand for; on the CPU."""
     with torch.no_grad():
         return BY_NAME[name](fmt.values(mantissas.to(torch.float64)), attributes)
@@ -237,7 +238,7 @@ def table(key: Key) -> Tensor:
                 expected=f"{1 << source.width} codes from {low} to {high}",
             )
         return as_carrier(words, carrier(magnitude(target)))
-    exact = values(name, dict(given), codes(source), source)
+    exact = values(name, attributes_of(dict(given)), codes(source), source)
     return quantize(exact, target, rounding, overflow, name=name)
 
 

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.numerics import as_carrier, carrier, cast, takes_wide, wider
 from mase_hw.numerics.observing import cast_observer
 from mase_hw.opdef import Memory
@@ -256,7 +257,9 @@ class _Octave:
         """The function at places of the octave, which may lie between codes; poles are far outside the output."""
         magnitude = torch.from_numpy(place) + self.start
         mantissa = -1 - magnitude if self.sign else magnitude
-        exact = values(self.key[0], dict(self.key[1]), mantissa, self.key[2]).clamp(-self.bound, self.bound)
+        exact = values(self.key[0], attributes_of(dict(self.key[1])), mantissa, self.key[2]).clamp(
+            -self.bound, self.bound
+        )
         return np.asarray(exact.numpy(), dtype=np.float64)
 
     def _fit(self, shift: int, count: int) -> Ints:

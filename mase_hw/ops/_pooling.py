@@ -8,7 +8,7 @@ from which the ops take shapes, counts and timing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Pair
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
@@ -127,7 +128,7 @@ class Windows:
         first = np.tile(np.repeat(np.minimum(done, 1), inner), repeat)
         beat = np.arange(1, len(first) + 1, dtype=np.int64)
         if not tail:
-            return [Steps((beat,), (beat,), np.cumsum(first), (0,), 1, (0,), 1, queue_lag=0)]
+            return [Steps((beat,), (beat,), np.cumsum(first), delay=(0,), pipe=1, room=(0,), queue=1, queue_lag=0)]
         return _with_tail(first, beat, tail, inner, repeat)
 
 
@@ -140,16 +141,17 @@ def _with_tail(first: Counts, beat: Counts, tail: int, inner: int, repeat: int) 
         (beat,),
         (beat,),
         (np.cumsum(first), *(waits,) * tail),
-        (0,),
-        (0, *(1,) * tail),
-        (0,),
-        (0, *(inner,) * tail),
+        delay=(0,),
+        pipe=(0, *(1,) * tail),
+        room=(0,),
+        queue=(0, *(inner,) * tail),
     )
     flow = int(first.sum()) // repeat
     which = np.tile(np.concatenate([np.zeros(flow, np.int64), np.repeat(np.arange(1, tail + 1), inner)]), repeat)
     needs = tuple(np.cumsum(which == window) for window in range(tail + 1))
     out = np.arange(1, len(which) + 1, dtype=np.int64)
-    return [take, Steps(needs, needs, out, (0,) * (tail + 1), 1, (0,) * (tail + 1), 1, queue_lag=0)]
+    none = (0,) * (tail + 1)
+    return [take, Steps(needs, needs, out, delay=none, pipe=1, room=none, queue=1, queue_lag=0)]
 
 
 def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
@@ -166,9 +168,7 @@ def _pair(value: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def windows_for(
-    node: str, size: tuple[int, int], attributes: Mapping[str, Any], spatial: int
-) -> tuple[Windows, Windows]:
+def windows_for(node: str, size: tuple[int, int], attributes: Attributes, spatial: int) -> tuple[Windows, Windows]:
     """Windows along rows and columns from the attributes of a pooling op.
 
     Args:
@@ -185,7 +185,7 @@ def windows_for(
     return _sliding(node, size, attributes, spatial)
 
 
-def _sliding(node: str, size: tuple[int, int], attributes: Mapping[str, Any], spatial: int) -> tuple[Windows, Windows]:
+def _sliding(node: str, size: tuple[int, int], attributes: Attributes, spatial: int) -> tuple[Windows, Windows]:
     """A window that lies entirely in the padding is refused: it has no maximum and no average."""
     stride = attributes.get("stride")
     given = {
@@ -321,7 +321,7 @@ def windows_of(p: Any) -> tuple[Windows, Windows]:
     return along(1), along(0)
 
 
-def attributes_of(p: Any) -> dict[str, Any]:
+def attributes_of(p: Any) -> Attributes:
     """The windows as PyTorch's attributes, from the parameters."""
     rows, columns = windows_of(p)
     if p.adaptive:
@@ -334,7 +334,7 @@ def attributes_of(p: Any) -> dict[str, Any]:
     }
 
 
-def check_pool(node: str, attributes: Mapping[str, Any]) -> None:
+def check_pool(node: str, attributes: Attributes) -> None:
     """Refuse indices: they are positions, not values.
 
     Raises:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, steps_of, sum_format
+from mase_hw.formats.attributes import Attributes
 from mase_hw.formats.taken import Ends
-from mase_hw.numerics import magnitude
+from mase_hw.numerics.exact_sums import SumOfProducts
 from mase_hw.ops._conv import padded
 
 BLOCK = (25, 18)
@@ -27,7 +27,7 @@ def blocks(first: int, second: int) -> int:
     return math.prod(parts)
 
 
-def exact_sums(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def exact_sums(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of an op of exact sums of products: every tensor in one family, and the result at the scale of the products.
 
     The zero point of the data is taken off by the bias (:class:`mase_hw.nn.Quantized`); weights have none.
@@ -56,7 +56,7 @@ def same_step(a: FixedFormat, b: FixedFormat) -> bool:
     )
 
 
-def one_scale(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def one_scale(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of an op that chooses among numbers of its inputs, or moves them: one scale and one zero point in all tensors."""
     first, *others = formats.values()
     if isinstance(first, ScaledFormat) and first.per_channel:
@@ -76,18 +76,11 @@ def exact_sum(formats: Mapping[str, FixedFormat], count: int, axis: int) -> Fixe
         axis: Dimension of the result that has the channels of the weights.
     """
     fx, fw = formats["data_in_0"], formats["weight"]
-    product_frac = frac = fx.frac_width + fw.frac_width
-    bound = count * magnitude(fx) * magnitude(fw)
-    if "weight_shift" in formats:
-        bound <<= formats["weight_shift"].max_mantissa
-    if "bias" in formats:
-        fb = formats["bias"]
-        frac = max(product_frac, fb.frac_width)
-        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    return sum_format(bound.bit_length() + 1, frac, fx, fw, axis)
+    sums = SumOfProducts.of(formats, count)
+    return sum_format(sums.bound.bit_length() + 1, sums.frac, fx, fw, axis)
 
 
-def averages(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def averages(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of an average: the scale of its data; with a divisor of 1, the sums of :func:`total`."""
     if attributes.get("divisor_override") == 1:
         return total(formats, attributes)
@@ -97,13 +90,13 @@ def averages(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) 
     return "a zero point of 0 where a border is averaged as well, or the divisor is not the number of elements"
 
 
-def zeros_count(attributes: Mapping[str, Any]) -> bool:
+def zeros_count(attributes: Attributes) -> bool:
     """Whether an average is one of zeros besides, or with another divisor than the number of its elements."""
     bordered = padded(attributes) and bool(attributes.get("count_include_pad", True))
     return bordered or bool(attributes.get("divisor_override"))
 
 
-def total(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def total(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of a sum of numbers of one scale: of any scale, with the zero points of all of them in that of the result."""
     x, out = formats["data_in_0"], formats["data_out_0"]
     if not (isinstance(x, ScaledFormat) and isinstance(out, ScaledFormat)) or x.per_channel or out.per_channel:
@@ -114,7 +107,7 @@ def total(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> 
     return ""
 
 
-def _operands(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _operands(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of an op of two operands: both scaled integers, and an exact result, which has no zero point."""
     if not all(isinstance(fmt, ScaledFormat) for fmt in formats.values()):
         return "scaled integers in all its tensors, or in none"
@@ -129,7 +122,7 @@ def _operands(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any])
     return ""
 
 
-def exact_result(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def exact_result(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of an op whose exact result is requantised: scaled integers in and out, neither with a zero point."""
     x, out = formats["data_in_0"], formats["data_out_0"]
     if not (isinstance(x, ScaledFormat) and isinstance(out, ScaledFormat)) or x.per_channel or out.per_channel:
@@ -137,7 +130,7 @@ def exact_result(formats: Mapping[str, FixedFormat], attributes: Mapping[str, An
     return "data and results without a zero point; requantise them" if x.zero_point or out.zero_point else ""
 
 
-def thresholds(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def thresholds(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of an op that compares with a number: data with one scale, or, where only its sign counts, any."""
     x, out = formats["data_in_0"], formats["data_out_0"]
     if not (isinstance(x, ScaledFormat) and isinstance(out, ScaledFormat)) or out.per_channel or out.zero_point:
@@ -147,7 +140,7 @@ def thresholds(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]
     return ""
 
 
-def _product(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _product(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of a product besides: the result at the product of the scales."""
     wrong = _operands(formats, attributes)
     if wrong:
@@ -162,7 +155,7 @@ PRODUCT = ScaledUse("product", _product)
 SELECTION = ScaledUse("selection", one_scale)
 
 
-def _window(shape: tuple[int, ...], attributes: Mapping[str, Any]) -> int:
+def _window(shape: tuple[int, ...], attributes: Attributes) -> int:
     """Elements of a window."""
     kernel = attributes["kernel_size"]
     return math.prod(kernel) if isinstance(kernel, tuple | list) else int(kernel) ** (len(shape) - 2)
@@ -172,6 +165,6 @@ AVERAGE = ScaledUse("selection", averages, count=_window, at_zero=zeros_count)
 BORDER = ScaledUse("selection", one_scale, border=True)
 
 
-def clamp(ends: Callable[[Mapping[str, Any]], Ends]) -> ScaledUse:
+def clamp(ends: Callable[[Attributes], Ends]) -> ScaledUse:
     """Of an op that clamps: it becomes a requantisation."""
     return ScaledUse("clamp", lambda *_: "scaled integers as a requantisation only", ends=ends)

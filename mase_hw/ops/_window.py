@@ -184,7 +184,9 @@ def window_stage(window: Window, steps: int, depth: int, images: int = 1) -> Ste
     done = slice(steps - 1, None, steps)
     frees[done] = image + np.tile(window.frees, images)
     emits = np.arange(1, len(needs) + 1, dtype=np.int64)
-    return Steps((needs,), (frees,), emits, (DELAY,), 1, (depth,), 1, room_lag=FREE_AFTER, queue_lag=0)
+    return Steps(
+        (needs,), (frees,), emits, delay=(DELAY,), pipe=1, room=(depth,), queue=1, room_lag=FREE_AFTER, queue_lag=0
+    )
 
 
 def issue_stages(

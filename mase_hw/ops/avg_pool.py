@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_linear
@@ -40,22 +41,27 @@ class AvgPoolParams(Params, frozen=True):
     data_out_0: Image
     cast: Cast
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The windows, and by what is divided."""
-        divisor = {"count_include_pad": self.count_include_pad, "divisor_override": self.divisor_override or None}
-        return pooling.attributes_of(self) | ({} if self.adaptive else divisor)
+        found = pooling.attributes_of(self)
+        divisor = self.divisor_override or None
+        return (
+            found
+            if self.adaptive
+            else {**found, "count_include_pad": self.count_include_pad, "divisor_override": divisor}
+        )
 
 
 class MeanPoolParams(AvgPoolParams, frozen=True):
     """The same for a mean over whole rows and columns."""
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The dimensions."""
         over = [dim for dim, along in zip((2, 3), pooling.windows_of(self), strict=True) if not along.wires]
         return {"dim": tuple(over) or (3,), "keepdim": True}
 
 
-def _divisors(windows: tuple[Windows, Windows], attributes: Mapping[str, Any]) -> list[list[int]]:
+def _divisors(windows: tuple[Windows, Windows], attributes: Attributes) -> list[list[int]]:
     """Divisor of every output position, rows by columns."""
     override = attributes.get("divisor_override")
     if override:
@@ -97,14 +103,14 @@ def _average(a: Arithmetic, x: Tensor, windows: tuple[Windows, Windows], divisor
         total = exact_linear(total.transpose(-1, -2), rows.matrix().to(x.device), bound).transpose(-1, -2)
     divisor = torch.tensor(divisors, dtype=torch.int64)
     limits = (bound, max(max(row) for row in divisors))
-    out = divide_cast(total, divisor, limits, fx.frac_width, fy, a.rounding, a.overflow)
+    out = divide_cast(total, divisor, limits, fx.frac_width, fy, a.modes)
     if x.requires_grad and not out.requires_grad and out.is_floating_point():
         sums = rows.matrix().to(x.device).double() @ x.double() @ columns.matrix().to(x.device).double().T
         out = straight_through(out, surrogate(sums, divisor.to(x.device), fx.frac_width, fy, a.overflow))
     return out
 
 
-def _dims(rank: int, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+def _dims(rank: int, attributes: Attributes) -> tuple[int, ...]:
     dim = attributes.get("dim")
     if dim is None:
         return tuple(range(rank))
@@ -112,7 +118,7 @@ def _dims(rank: int, attributes: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _mean_windows(
-    node: str, shape: Sequence[int], attributes: Mapping[str, Any]
+    node: str, shape: Sequence[int], attributes: Attributes
 ) -> tuple[tuple[Windows, Windows], tuple[int, int, int, int]]:
     dims, rank = _dims(len(shape), attributes), len(shape)
     if rank not in (3, 4) or not dims or not set(dims) <= set(range(2, rank)):
@@ -135,7 +141,7 @@ def _params(
     r: Request,
     size: tuple[int, int, int, int],
     windows: tuple[Windows, Windows],
-    attributes: Mapping[str, Any],
+    attributes: Attributes,
     kind: type[AvgPoolParams] = AvgPoolParams,
 ) -> AvgPoolParams:
     formats = r.arithmetic.formats
@@ -215,7 +221,7 @@ def _cases_mean() -> Sequence[Case]:
     return [case(_build_mean, "image", (1, 3, 3, 5), 2, "s8.4 s8.6", dim=(2, 3))]
 
 
-def _check(node: str, attributes: Mapping[str, Any]) -> None:
+def _check(node: str, attributes: Attributes) -> None:
     """Refuse a divisor that is not a positive number."""
     override = attributes.get("divisor_override")
     if override is not None and int(override) < 1:
@@ -229,7 +235,7 @@ def _check(node: str, attributes: Mapping[str, Any]) -> None:
         )
 
 
-def _check_mean(node: str, attributes: Mapping[str, Any]) -> None:
+def _check_mean(node: str, attributes: Attributes) -> None:
     if attributes.get("dtype") is not None:
         raise UnsupportedError(
             "a mean has the format of its configuration",

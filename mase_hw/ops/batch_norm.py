@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -63,7 +64,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": out}
 
 
-def derive(node: str, given: Mapping[str, Tensor], attributes: Mapping[str, Any], rank: int) -> dict[str, Tensor]:
+def derive(node: str, given: Mapping[str, Tensor], attributes: Attributes, rank: int) -> dict[str, Tensor]:
     """Scale and shift of every channel, shaped to broadcast to data of ``rank`` dimensions, channels second.
 
     Raises:
@@ -92,7 +93,7 @@ def derive(node: str, given: Mapping[str, Tensor], attributes: Mapping[str, Any]
     }
 
 
-def _evaluated(node: str, attributes: Mapping[str, Any]) -> None:
+def _evaluated(node: str, attributes: Attributes) -> None:
     if attributes.get("training"):
         raise UnsupportedError(
             "a batch normalisation in training normalises with the batch itself",

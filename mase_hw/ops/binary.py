@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import ADD, CONSTANT, EQ, GE, GT, LE, LT, MAX, MIN, MUL, NE, SUB
@@ -23,7 +24,7 @@ DEFAULT = (Rounding.HALF_EVEN, Overflow.SATURATE)
 FLOOR_WRAP, UP = (Rounding.FLOOR, Overflow.WRAP), (Rounding.HALF_UP, Overflow.SATURATE)
 
 
-def _unscaled(node: str, attributes: Mapping[str, Any]) -> None:
+def _unscaled(node: str, attributes: Attributes) -> None:
     """``torch.add(x, y, alpha=2)`` is two operations; ``rounding_mode`` and ``out`` do not exist here."""
     alpha = attributes.get("alpha", 1)
     if alpha != 1:
@@ -37,26 +38,26 @@ def _unscaled(node: str, attributes: Mapping[str, Any]) -> None:
         )
 
 
-def _case(
-    operation: int,
-    name: str,
-    shape: Sequence[int],
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = DEFAULT,
-    *,
-    constant: Sequence[int] | None = None,
-    frames: int = 6,
-    **attributes: Any,
-) -> Case:
-    request = binary.request(name, shape, lanes, formats, modes, constant, attributes)
-    return Case(name, binary.build(operation)(request), frames)
+def _case_of(operation: int) -> Callable[..., Case]:
+    def case(
+        name: str,
+        shape: Sequence[int],
+        lanes: int,
+        formats: tuple[FixedFormat, FixedFormat, FixedFormat],
+        modes: tuple[Rounding, Overflow] = DEFAULT,
+        *,
+        constant: Sequence[int] | None = None,
+        frames: int = 6,
+        **attributes: Any,
+    ) -> Case:
+        request = binary.request(name, shape, lanes, formats, modes, constant, attributes)
+        return Case(name, binary.build(operation)(request), frames)
+
+    return case
 
 
 def _sum_cases() -> list[Case]:
-    def case(*args: Any, **options: Any) -> Case:
-        return _case(ADD, *args, **options)
-
+    case = _case_of(ADD)
     return [
         case("same_format", (4, 16), 4, (S8, S8, FixedFormat(9, 4))),
         case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
@@ -79,9 +80,7 @@ def _sum_cases() -> list[Case]:
 
 
 def _difference_cases() -> list[Case]:
-    def case(*args: Any, **options: Any) -> Case:
-        return _case(SUB, *args, **options)
-
+    case = _case_of(SUB)
     return [
         case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
         case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(7, 3))),
@@ -97,9 +96,7 @@ def _difference_cases() -> list[Case]:
 
 
 def _product_cases() -> list[Case]:
-    def case(*args: Any, **options: Any) -> Case:
-        return _case(MUL, *args, **options)
-
+    case = _case_of(MUL)
     return [
         case("plain", (2, 3, 5), 2, (S8_FINE, S8, S8)),
         case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(12, 6, signed=False))),
@@ -118,12 +115,12 @@ def _product_cases() -> list[Case]:
 def _extreme_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         return [
-            _case(operation, "aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, FixedFormat(12, 6))),
-            _case(operation, "mixed_signs", (3, 7), 3, (U6, S8, S8), UP),
-            _case(operation, "two_bit", (2, 5), 5, (S2, S2, S2)),
-            _case(operation, "wide", (2, 3), 1, (S16, FixedFormat(16, 4), FixedFormat(12, 2)), FLOOR_WRAP),
-            _case(operation, "number", (3, 10), 4, (S8, FixedFormat(3, 1), S8), constant=()),
-            _case(operation, "per_channel", (2, 3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
+            _case_of(operation)("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, FixedFormat(12, 6))),
+            _case_of(operation)("mixed_signs", (3, 7), 3, (U6, S8, S8), UP),
+            _case_of(operation)("two_bit", (2, 5), 5, (S2, S2, S2)),
+            _case_of(operation)("wide", (2, 3), 1, (S16, FixedFormat(16, 4), FixedFormat(12, 2)), FLOOR_WRAP),
+            _case_of(operation)("number", (3, 10), 4, (S8, FixedFormat(3, 1), S8), constant=()),
+            _case_of(operation)("per_channel", (2, 3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
         ]
 
     return cases
@@ -135,12 +132,12 @@ def _comparison_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         out = FixedFormat(3, 0)
         more = {
-            LT: [_case(LT, "wide", (2, 9), 1, (S16, FixedFormat(16, 10), FixedFormat(12, 2)), FLOOR_WRAP)],
-            GE: [_case(GE, "number", (3, 10), 4, (S4, FixedFormat(3, 1), out), constant=())],
+            LT: [_case_of(LT)("wide", (2, 9), 1, (S16, FixedFormat(16, 10), FixedFormat(12, 2)), FLOOR_WRAP)],
+            GE: [_case_of(GE)("number", (3, 10), 4, (S4, FixedFormat(3, 1), out), constant=())],
         }
         return [
-            _case(operation, "aligned", (2, 8, 5), 3, (S4, FixedFormat(3, 0), out)),
-            _case(operation, "per_channel", (2, 3, 6), 4, (S4, FixedFormat(3, 0), out), constant=(6,)),
+            _case_of(operation)("aligned", (2, 8, 5), 3, (S4, FixedFormat(3, 0), out)),
+            _case_of(operation)("per_channel", (2, 3, 6), 4, (S4, FixedFormat(3, 0), out), constant=(6,)),
             *more.get(operation, []),
         ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -40,7 +40,7 @@ class ConcatParams(Params, frozen=True):
         """The inputs beyond those that there are."""
         return tuple(f"data_in_{k}" for k in range(self.inputs, MOST))
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The dimension, of blocks."""
         return {"dim": 2 if self.data_out_0.size[0] != self.data_in_0.size[0] else 1}
 
@@ -55,7 +55,7 @@ def cat_exactly(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return torch.cat(list(tensors), dim)
 
 
-def _inputs(names: Mapping[str, Any]) -> list[str]:
+def _inputs(names: Mapping[str, object]) -> list[str]:
     return [name for name in (f"data_in_{k}" for k in range(len(names))) if name in names]
 
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
-from mase_hw.numerics.exact_sums import reduced_matmul, shift_left
+from mase_hw.numerics import carrier, cast, magnitude, straight_through
+from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Hardware, OpDef, Request, SomeChannels
 from mase_hw.ops._conv import ConvParams, Geometry, build, check, exact_conv, geometry_of, latency, reduced_conv, work
 from mase_hw.ops._scaled import exact_sum, exact_sums
@@ -55,7 +55,7 @@ def case(
         x = a.formats["data_in_0"]
         scaled = ScaledFormat.make(x.width, 1.0, zero, signed=x.signed)
         a = dataclasses.replace(a, formats={**a.formats, "data_in_0": scaled})
-    out = geometry_of(more, weight[2:]).out((shape[2], shape[3]), (weight[2], weight[3]))
+    out = geometry_of(a.attributes, weight[2:]).out((shape[2], shape[3]), (weight[2], weight[3]))
     shapes = {"data_in_0": shape, "weight": weight, "data_out_0": (shape[0], weight[0], *out)}
     shapes |= {name: weight[:1] for name in ("bias", "weight_shift") if name in a.formats}
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
@@ -175,17 +175,10 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Optional ``bias (O,)`` and ``weight_shift (O,)``; N may be missing. The result is ``data_out_0``, likewise.
     """
-    x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
-    fx, fw = a.formats["data_in_0"], a.formats["weight"]
-    product_frac = frac = fx.frac_width + fw.frac_width
-    bound = products = math.prod(w.shape[1:]) * magnitude(fx) * magnitude(fw)
-    if shift is not None:
-        bound <<= a.formats["weight_shift"].max_mantissa
-    if b is not None:
-        fb = a.formats["bias"]
-        frac = max(product_frac, fb.frac_width)
-        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    dtype = carrier(bound, wide=True)  # refuses what fits none, before anything is shifted
+    x, w, fx = t["data_in_0"], t["weight"], a.formats["data_in_0"]
+    b, shift = _by_channel(t)
+    sums = SumOfProducts.of(a.formats, math.prod(w.shape[1:]))
+    dtype = carrier(sums.bound, wide=True)  # refuses what fits none, before anything is shifted
     g = geometry_of(a.attributes, tuple(w.shape[2:]))
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
     if fx.zero_point:
@@ -193,17 +186,17 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         (top, left), (bottom, right) = g.before, g.after
         images = F.pad(images, (left, right, top, bottom), value=float(fx.zero_point))
         g = dataclasses.replace(g, before=(0, 0), after=(0, 0))
-    if b is not None and shift is None and frac == product_frac and dtype.is_floating_point:
+    if b is not None and shift is None and sums.frac == sums.product_frac and dtype.is_floating_point:
         # No bit below the products: the convolution itself adds the bias, exactly. Where the bias alone is beyond
         # floats, the products need not be computed as integers for it.
-        aligned = b * (1 << (frac - a.formats["bias"].frac_width))
-        acc = exact_conv(images, kernel, aligned, bound, g, magnitude(fx))
+        aligned = t["bias"] * (1 << (sums.frac - sums.bias_frac))
+        acc = exact_conv(images, kernel, aligned, sums.bound, g, magnitude(fx))
     else:
-        acc = exact_conv(images, kernel, None, products, g, magnitude(fx))
-        acc = _finish(acc, a, b, shift, frac, product_frac, bound)
-    out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+        acc = exact_conv(images, kernel, None, sums.products, g, magnitude(fx))
+        acc = sums.finish(acc, b, shift, dtype)
+    out = cast(acc, sums.frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
-        out = straight_through(out, _surrogate(a, t, images, frac, product_frac, g))
+        out = straight_through(out, _surrogate(a, t, images, sums, g))
     # The rank that came in: without the images, without the height.
     if w.dim() == 3:
         out = out.squeeze(2)
@@ -216,29 +209,18 @@ def _images(x: Tensor, w: Tensor) -> Tensor:
     return x if w.dim() == 4 else x.unsqueeze(2)
 
 
-def _finish(
-    acc: Tensor, a: Arithmetic, b: Tensor | None, shift: Tensor | None, frac: int, product_frac: int, bound: int | None
-) -> Tensor:
-    """Shift the sums channel by channel and add the bias, all aligned at ``frac``."""
-    dtype = acc.dtype if bound is None else wider(acc.dtype, carrier(bound, wide=True))
-    acc = as_carrier(acc, dtype)
-    if shift is not None:
-        acc = shift_left(acc, shift.view(-1, 1, 1))
-    if b is not None:
-        acc = acc * (1 << (frac - product_frac))
-        acc = acc + as_carrier(b, dtype).view(-1, 1, 1) * (1 << (frac - a.formats["bias"].frac_width))
-    return acc
+def _by_channel(t: Mapping[str, Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    """The bias and the shifts, as they broadcast to images."""
+    bias, shift = (t[name].view(-1, 1, 1) if name in t else None for name in ("bias", "weight_shift"))
+    return bias, shift
 
 
-def _surrogate(
-    a: Arithmetic, t: Mapping[str, Tensor], images: Tensor, frac: int, product_frac: int, g: Geometry
-) -> Tensor:
+def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], images: Tensor, sums: SumOfProducts, g: Geometry) -> Tensor:
     """The result in float64, for the gradient only: int64 carries none."""
     fmt, w = a.formats["data_out_0"], t["weight"].double()
     x = F.pad(images.double(), (g.before[1], g.after[1], g.before[0], g.after[0]))
     acc = F.conv2d(x, w if w.dim() == 4 else w.unsqueeze(2), None, g.stride, 0, g.dilation, g.groups)
-    acc = _finish(acc, a, t.get("bias"), t.get("weight_shift"), frac, product_frac, None)
-    result = acc * math.ldexp(1.0, fmt.frac_width - frac)
+    result = sums.finish(acc, *_by_channel(t)) * math.ldexp(1.0, fmt.frac_width - sums.frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, format_of_places
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.numerics.observing import note_look_up
@@ -35,7 +35,7 @@ class EmbeddingParams(Params, frozen=True):
     data_out_0: Tensor3
     rows: int
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The table, and the lanes, on which its memory depends."""
         lanes = {s.name: s.parallelism for s in self.streams()}
         return {"table": (self.rows, self.data_out_0.size[0]), "parallelism": lanes}
@@ -99,7 +99,7 @@ def _reads(a: Arithmetic, name: str, content: Memory) -> Golden:
     return compute
 
 
-def _check(node: str, attributes: Mapping[str, Any]) -> None:
+def _check(node: str, attributes: Attributes) -> None:
     if attributes.get("max_norm") is not None:
         raise UnsupportedError(
             "an embedding with max_norm changes its table as it is read",
@@ -169,7 +169,7 @@ def _cases() -> list[Case]:
     ]
 
 
-def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of rows of scaled integers: ids, and a result that has the numbers of the table."""
     if isinstance(formats["data_in_0"], ScaledFormat) or formats["data_out_0"].per_channel:
         return "ids, and numbers of one scale"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Segments
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -107,10 +107,10 @@ def _slopes(key: Key, x: Tensor) -> Tensor:
     return slope * (x.double() - at)
 
 
-def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
+def _check(name: str) -> Callable[[str, Attributes], None]:
     """Attributes with which the function is a number everywhere."""
 
-    def check(node: str, attributes: Mapping[str, Any]) -> None:
+    def check(node: str, attributes: Attributes) -> None:
         function = BY_NAME[name]
         for attribute, value in function.given(attributes).items():
             if not isinstance(value, int | float | str) or (not isinstance(value, str) and not math.isfinite(value)):
@@ -136,7 +136,7 @@ def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
     return check
 
 
-def _tabled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _tabled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of a function of scaled integers: a table."""
     if any(fmt.per_channel for fmt in formats.values()):
         return "one scale for each tensor"
@@ -199,7 +199,7 @@ MORE: dict[str, tuple[tuple[str, tuple[int, ...], int, str], ...]] = {
 
 def _cases(name: str) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
-        special: dict[str, dict[str, Any]] = {
+        special: dict[str, Attributes] = {
             "gelu": {"approximate": "tanh"},
             "elu": {"alpha": 0.7},
             "softplus": {"beta": 2.0},

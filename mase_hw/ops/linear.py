@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
 from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
-from mase_hw.numerics.exact_sums import exact_linear, reduced_matmul, shift_left
+from mase_hw.numerics import carrier, cast, straight_through
+from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import lanes_within
@@ -76,40 +76,20 @@ class LinearParams(ProductParams, frozen=True):
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0 (..., in)``, ``weight (out, in)``, optional ``bias``, ``weight_shift (out,)`` -> ``data_out_0``."""
     x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
-    fx, fw = a.formats["data_in_0"], a.formats["weight"]
-    product_frac = frac = fx.frac_width + fw.frac_width
-    bound = products = x.shape[-1] * magnitude(fx) * magnitude(fw)
-    if shift is not None:
-        bound <<= a.formats["weight_shift"].max_mantissa
-    if b is not None:
-        fb = a.formats["bias"]
-        frac = max(product_frac, fb.frac_width)
-        bound = (bound << (frac - product_frac)) + (magnitude(fb) << (frac - fb.frac_width))
-    dtype = carrier(bound, wide=True)  # refuses what fits none, before anything is multiplied
-    acc = exact_linear(x, w, products)
-    acc = as_carrier(acc, wider(acc.dtype, dtype))
-    if shift is not None:
-        acc = shift_left(acc, shift)
-    if b is not None:
-        b = as_carrier(b, acc.dtype)
-        # Passes over memory that would multiply by 1 are left out.
-        acc = acc * (1 << (frac - product_frac)) if frac > product_frac else acc
-        acc = acc + (b * (1 << (frac - fb.frac_width)) if frac > fb.frac_width else b)
-    out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
+    sums = SumOfProducts.of(a.formats, x.shape[-1])
+    dtype = carrier(sums.bound, wide=True)  # refuses what fits none, before anything is multiplied
+    acc = sums.finish(exact_linear(x, w, sums.products), b, shift, dtype)
+    out = cast(acc, sums.frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
-        out = straight_through(out, _surrogate(a, t, frac, product_frac))
+        out = straight_through(out, _surrogate(a, t, sums))
     return {"data_out_0": out}
 
 
-def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], frac: int, product_frac: int) -> Tensor:
+def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], sums: SumOfProducts) -> Tensor:
     """The result in float64, for the gradient only: int64 carries none."""
     fmt = a.formats["data_out_0"]
-    acc = nn.functional.linear(t["data_in_0"].double(), t["weight"].double()) * math.ldexp(1.0, frac - product_frac)
-    if "weight_shift" in t:
-        acc = shift_left(acc, t["weight_shift"])
-    if "bias" in t:
-        acc = acc + t["bias"].double() * math.ldexp(1.0, frac - a.formats["bias"].frac_width)
-    result = acc * math.ldexp(1.0, fmt.frac_width - frac)
+    acc = nn.functional.linear(t["data_in_0"].double(), t["weight"].double())
+    result = sums.finish(acc, t.get("bias"), t.get("weight_shift")) * math.ldexp(1.0, fmt.frac_width - sums.frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
@@ -36,9 +37,10 @@ class MaxPoolParams(Params, frozen=True):
     data_out_0: Image
     cast: Cast
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The windows."""
-        return pooling.attributes_of(self) | ({} if self.adaptive else {"dilation": self.dilation[::-1]})
+        found = pooling.attributes_of(self)
+        return found if self.adaptive else {**found, "dilation": self.dilation[::-1]}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> dict[str, Tensor]:
@@ -52,7 +54,7 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor], *, spatial: int) -> OnVal
     return selection(a, a.formats["data_in_0"].min_mantissa, lambda x: _pooled(x, a.attributes, spatial))
 
 
-def _pooled(x: Tensor, attributes: Mapping[str, Any], spatial: int) -> Tensor:
+def _pooled(x: Tensor, attributes: Attributes, spatial: int) -> Tensor:
     n, c, h, w = image("max_pool", x.shape, spatial)
     windows = pooling.windows_for("max_pool", (h, w), attributes, spatial)
     # Selecting is exact in any carrier; PyTorch pools floats on every device.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -33,12 +33,12 @@ class PadParams(Params, frozen=True):
     cast: Cast
     data_in_0_zero_point: int
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """How much is added."""
         return {"pad": (self.padding_left, self.padding_right, self.padding_top, self.padding_bottom)}
 
 
-def _amounts(node: str, attributes: Mapping[str, Any], rank: int) -> list[int]:
+def _amounts(node: str, attributes: Attributes, rank: int) -> list[int]:
     """Left, right, top, bottom; the function calls it ``pad``, the modules ``padding``.
 
     Raises:
@@ -95,7 +95,8 @@ def _latency(p: PadParams) -> Latency:
     sent = np.cumsum(pixel.reshape(-1))
     # A zero waits for the pixel behind it, if there is one.
     needs = np.minimum(sent + 1 - pixel.reshape(-1), sent[-1])
-    steps = Steps((needs,), (sent,), np.arange(1, sent.size + 1, dtype=np.int64), (1,), 1, (2,), 1, queue_lag=0)
+    every = np.arange(1, sent.size + 1, dtype=np.int64)
+    steps = Steps((needs,), (sent,), every, delay=(1,), pipe=1, room=(2,), queue=1, queue_lag=0)
     return Latency.from_steps(steps)
 
 
@@ -109,7 +110,7 @@ def _cases() -> list[Case]:
     ]
 
 
-def _check(node: str, attributes: Mapping[str, Any]) -> None:
+def _check(node: str, attributes: Attributes) -> None:
     value, mode = attributes.get("value"), attributes.get("mode", "constant")
     if mode != "constant" or value not in (None, 0, 0.0):
         raise UnsupportedError(

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.layouts import Layout
 from mase_hw.opdef import OpDef
 
-Dims = Callable[[Mapping[str, Any], int], Sequence[int]]
+Dims = Callable[[Attributes, int], Sequence[int]]
 """Attributes and rank -> for every dimension of the result the one of the input."""
 
 
@@ -30,34 +31,33 @@ def _swap(first: str, second: str) -> Dims:
     return dims
 
 
-def _listed(attributes: Mapping[str, Any], rank: int) -> Sequence[int]:
+def _listed(attributes: Attributes, rank: int) -> Sequence[int]:
     return [operator.index(d) % rank for d in attributes["dims"]]
 
 
-def _reversed(_: Mapping[str, Any], rank: int) -> Sequence[int]:
+def _reversed(_: Attributes, rank: int) -> Sequence[int]:
     return list(reversed(range(rank)))
 
 
-def _moved(attributes: Mapping[str, Any], rank: int) -> Sequence[int]:
+def _moved(attributes: Attributes, rank: int) -> Sequence[int]:
     """As NumPy's ``moveaxis``: the named dimensions to their places, the others in order between them."""
 
-    def listed(name: str) -> list[int]:
-        value = attributes[name]
+    def listed(value: Any) -> list[int]:
         values = value if isinstance(value, list | tuple) else [value]
         return [operator.index(d) % rank for d in values]
 
-    pairs = dict(zip(listed("destination"), listed("source"), strict=True))
+    pairs = dict(zip(listed(attributes["destination"]), listed(attributes["source"]), strict=True))
     rest = iter(d for d in range(rank) if d not in pairs.values())
     return [pairs[place] if place in pairs else next(rest) for place in range(rank)]
 
 
-def _shuffled(layout: Layout, attributes: Mapping[str, Any], blocks: Sequence[Sequence[int]]) -> Layout | None:
+def _shuffled(layout: Layout, attributes: Attributes, blocks: Sequence[Sequence[int]]) -> Layout | None:
     """Split every dimension into blocks, transpose them as ``attributes["order"]`` says, merge them."""
     split = layout.reshaped([size for block in blocks for size in block])
     return None if split is None else split.permuted(attributes["order"])
 
 
-def _pixel_shuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def _pixel_shuffle(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """``(*, C r r, H, W)`` -> ``(*, C, H r, W r)``."""
     *outer, channels, height, width = layout.shape
     r = operator.index(attributes["upscale_factor"])
@@ -68,7 +68,7 @@ def _pixel_shuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str
     return None if moved is None else moved.reshaped(shape)
 
 
-def _pixel_unshuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def _pixel_unshuffle(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """``(*, C, H r, W r)`` -> ``(*, C r r, H, W)``."""
     *outer, channels, height, width = layout.shape
     r = operator.index(attributes["downscale_factor"])
@@ -79,7 +79,7 @@ def _pixel_unshuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[s
     return None if moved is None else moved.reshaped(shape)
 
 
-def _channel_shuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def _channel_shuffle(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """``(N, g C', *S)`` -> ``(N, C' g, *S)``."""
     batch, channels, *spatial = layout.shape
     g = operator.index(attributes["groups"])
@@ -89,7 +89,7 @@ def _channel_shuffle(layout: Layout, shape: Sequence[int], attributes: Mapping[s
 
 
 def _permutation(name: str, dims: Dims, **targets: Any) -> OpDef:
-    def relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout:
+    def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout:
         return layout.permuted(dims(attributes, len(shape)))
 
     return OpDef(name=name, mase_type="implicit_func", implicit=True, relayout=relayout, **targets)

@@ -28,6 +28,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.formats.taken import Ends
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
@@ -136,9 +137,9 @@ class Pieces:
     attributes: tuple[str, ...] = ()
     result: FixedFormat | None = None
 
-    def given(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def given(self, attributes: Mapping[str, object]) -> Attributes:
         """Those attributes of a node that the function takes."""
-        return {name: attributes[name] for name in self.attributes if name in attributes}
+        return attributes_of({name: attributes[name] for name in self.attributes if name in attributes})
 
 
 def _of(name: str, shape: Callable[..., Shape], *targets: Any, attributes: str = "") -> Pieces:
@@ -387,10 +388,10 @@ def _build(name: str) -> Callable[[Request], PiecesParams]:
     return build
 
 
-def _check(name: str) -> Callable[[str, Mapping[str, Any]], None]:
+def _check(name: str) -> Callable[[str, Attributes], None]:
     """Attributes must be finite numbers."""
 
-    def check(node: str, attributes: Mapping[str, Any]) -> None:
+    def check(node: str, attributes: Attributes) -> None:
         for attribute, value in BY_NAME[name].given(attributes).items():
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
@@ -402,7 +403,7 @@ def _latency(p: PiecesParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
 
 
-ATTRIBUTES: dict[str, dict[str, Any]] = {
+ATTRIBUTES: dict[str, Mapping[str, float]] = {
     "hardtanh": {"min_val": -2.3, "max_val": 4.5},
     "leaky_relu": {"negative_slope": 0.01},
     "threshold": {"threshold": 0.3, "value": -2.7},
@@ -414,7 +415,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 
 def _cases(name: str) -> Callable[[], list[Case]]:
-    case = functools.partial(elementwise.case, build=_build(name), attributes=ATTRIBUTES.get(name))
+    case = functools.partial(elementwise.case, build=_build(name), attributes=attributes_of(ATTRIBUTES.get(name, {})))
 
     def cases() -> list[Case]:
         more: dict[str, list[Case]] = {
@@ -435,7 +436,7 @@ def _always(fmt: FixedFormat | None) -> Callable[[Mapping[str, FixedFormat]], Fi
     return None if fmt is None else lambda _: fmt
 
 
-_ENDS: dict[str, Callable[[Mapping[str, Any]], Ends]] = {
+_ENDS: dict[str, Callable[[Attributes], Ends]] = {
     "relu6": lambda _: (0.0, 6.0),
     "hardtanh": lambda a: (float(a.get("min_val", -1.0)), float(a.get("max_val", 1.0))),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Pixels, Vector, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -64,7 +64,7 @@ def exact_slopes(x: ScaledFormat, weight: FixedFormat) -> ScaledFormat:
     return ScaledFormat.make(bound.bit_length() + 1, steps_of(x)[0] / 2**up)
 
 
-def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     wrong, x, weight = exact_result(formats, attributes), formats["data_in_0"], formats["weight"]
     if wrong or isinstance(weight, ScaledFormat) or not isinstance(x, ScaledFormat):
         return wrong or "weights in fixed point"

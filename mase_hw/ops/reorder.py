@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -54,7 +55,7 @@ class ReorderParams(Params, frozen=True):
         fmt = FixedFormat(self.width, 0, signed=False)
         return tuple(plain_stream(side, (self.elements, 1), fmt) for side in SIDES)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """What the golden needs."""
         return {"sequence": self.sequence()}
 

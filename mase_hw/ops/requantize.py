@@ -33,6 +33,7 @@ from mase_hw.formats import (
     multipliers,
     steps_of,
 )
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import shift_left
@@ -91,7 +92,6 @@ def requantization(
     rounding: Rounding = Rounding.HALF_EVEN,
     exact: bool = False,
     twice: bool = False,
-    left: int = 0,
     ratios: Sequence[float | Fraction] | None = None,
 ) -> tuple[Arithmetic, dict[str, Tensor]]:
     """The arithmetic and the parameters of a requantisation, for :class:`mase_hw.nn.Quantized`.
@@ -104,8 +104,6 @@ def requantization(
         exact: Every channel has a multiplier of all bits, as in TensorFlow Lite (see
             :func:`mase_hw.formats.multipliers`).
         twice: TensorFlow Lite's two roundings; ``rounding`` must then be ``half_away``.
-        left: Of the two roundings: bits by which the source shifts its data to the left before, so that the first
-            drops fewer. The ratios are then those of the shifted data, and at most 1.
         ratios: What the source multiplies by, for the tensor or each channel; else exactly the ratios of the scales.
 
     Raises:
@@ -117,8 +115,7 @@ def requantization(
     # Twice, channels have one first rounding, so that larger ratios get zeros behind their multipliers.
     least = bits if twice and len(wanted) > 1 else 0
     found = multipliers(wanted, bits, exact=exact or twice, least=least)
-    first = min(bits, found.shift) - left if twice else 0
-    return requantization_by(have, want, dataclasses.replace(found, shift=found.shift - left), rounding, first)
+    return requantization_by(have, want, found, rounding, min(bits, found.shift) if twice else 0)
 
 
 def requantization_by(
@@ -151,11 +148,13 @@ def requantization_by(
     if found.align:
         parameters["multiplier_shift"] = torch.tensor(found.align, dtype=torch.int64).reshape(shape)
         formats["multiplier_shift"] = FixedFormat(max(found.align).bit_length(), 0, signed=False)
-    attributes = {"shift": found.shift - have.frac_width + want.frac_width, **({"first": first} if first else {})}
+    attributes: Attributes = {"shift": found.shift - have.frac_width + want.frac_width}
+    if first:
+        attributes["first"] = first
     return Arithmetic(formats, rounding, attributes=attributes), parameters
 
 
-def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     out = formats["data_out_0"]
     return "one scale for its result" if isinstance(out, ScaledFormat) and out.per_channel else ""
 
@@ -196,7 +195,7 @@ class RequantizeParams(Params, frozen=True):
         """Results saturate at their limits."""
         return Cast(self.rounding)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The shifts."""
         return {"shift": self.shift, "first": self.first}
 
@@ -247,22 +246,21 @@ def _case(
     name: str,
     shape: tuple[int, ...],
     lanes: int,
-    have: FixedFormat,
-    want: FixedFormat,
-    multiplier: tuple[int, int],
+    formats: tuple[FixedFormat, FixedFormat],
+    multiplier: tuple[int, ...],
     rounding: Rounding = Rounding.HALF_EVEN,
     *,
     channels: bool = True,
-    first: int = 0,
-    align: int = 0,
+    **attributes: int,
 ) -> Case:
-    """A case; the multiplier as bits and shift, for every channel of the last dimension or for all of them."""
-    bits, shift = multiplier
-    formats: dict[str, FixedFormat] = {"data_in_0": have, "multiplier": FixedFormat(bits, 0, signed=False)}
-    formats |= {"multiplier_shift": FixedFormat(align, 0, signed=False)} if align else {}
-    a = Arithmetic({**formats, "data_out_0": want}, rounding, attributes={"shift": shift, "first": first})
-    stored = shape[-1:] if channels else (1,)
-    shapes = {"data_in_0": shape, "multiplier": stored}
+    """A case; the multiplier as bits, shift and bits of shifts, for the channels of the last dimension or for all."""
+    bits, shift, *align = multiplier
+    stored: dict[str, FixedFormat] = {"data_in_0": formats[0], "multiplier": FixedFormat(bits, 0, signed=False)}
+    stored |= {"multiplier_shift": FixedFormat(align[0], 0, signed=False)} if align else {}
+    a = Arithmetic(
+        {**stored, "data_out_0": formats[1]}, rounding, attributes=attributes_of({"shift": shift, **attributes})
+    )
+    shapes = {"data_in_0": shape, "multiplier": shape[-1:] if channels else (1,)}
     return Case(name, _build(Request(name, a, shapes, {"data_in_0": (lanes,)})), 5)
 
 
@@ -273,29 +271,29 @@ def _cases() -> list[Case]:
     s24, s8 = made(24), made(8)
     away, up = Rounding.HALF_AWAY, Rounding.HALF_UP
     return [
-        _case("channels", (2, 3, 8), 4, s24, made(8, -3), (31, 45)),
-        _case("one_multiplier", (2, 9), 3, made(20), s8, (16, 28), channels=False),
-        _case("uneven", (2, 7), 3, s24, made(8, 5), (12, 27), up),
-        _case("uneven_one", (3, 5), 2, made(12, -7), made(6, 3), (9, 14), channels=False),
-        _case("unsigned", (1, 6), 2, s24, made(8, signed=False), (31, 46), away),
-        _case("clamped", (1, 8), 8, s24, made(8, -100, low=-100, high=20), (31, 46), Rounding.FLOOR),
-        _case("clamped_without_zero", (2, 3), 3, made(16), made(8, low=1, high=90), (8, 15), Rounding.TRUNC),
-        _case("unsigned_clamped", (1, 6), 2, s24, made(8, signed=False, high=90), (31, 46)),
-        _case("unsigned_data", (2, 5), 1, made(8, 128, signed=False), made(8, -1), (31, 32), channels=False),
-        _case("serial", (1, 3), 1, made(32), made(16, 77), (31, 47)),
-        _case("twice", (2, 6), 3, made(32), made(8, 4), (31, 55), away, first=31),
-        _case("twice_ties", (2, 6), 3, made(6), made(5, 4), (3, 5), away, channels=False, first=3),
-        _case("twice_channels", (2, 5), 2, made(28), s8, (31, 52), away, first=31, align=3),
-        _case("aligned", (2, 4), 2, made(18), made(4, -8), (15, 30), align=2),
-        _case("one_bit", (1, 4), 2, made(6), made(1, signed=False), (3, 4)),
-        _case("from_fixed", (1, 6), 2, FixedFormat(8, 5), made(8, -20), (20, 18), channels=False),
-        _case("to_fixed", (1, 6), 2, s24, FixedFormat(9, 4), (20, 40)),
-        _case("no_shift", (1, 4), 4, made(4), made(12, 9), (3, 0)),
-        _case("odd_ties", (2, 5), 2, made(7, 4), made(5, -3, odd_ties=True), (3, 3), channels=False),
-        _case("odd_ties_clamped", (2, 4), 2, made(7), made(4, 7, True, signed=False, high=12), (3, 8), align=2),
-        _case("odd_ties_of_zero", (1, 4), 2, made(5), made(6, odd_ties=True), (1, 2), channels=False),
-        _case("wide_multiplier", (1, 4), 2, made(48), s8, (37, 77)),
-        _case("odd_ties_twice", (2, 6), 3, made(6), made(5, -3, odd_ties=True), (3, 5), channels=False, first=3),
+        _case("channels", (2, 3, 8), 4, (s24, made(8, -3)), (31, 45)),
+        _case("one_multiplier", (2, 9), 3, (made(20), s8), (16, 28), channels=False),
+        _case("uneven", (2, 7), 3, (s24, made(8, 5)), (12, 27), up),
+        _case("uneven_one", (3, 5), 2, (made(12, -7), made(6, 3)), (9, 14), channels=False),
+        _case("unsigned", (1, 6), 2, (s24, made(8, signed=False)), (31, 46), away),
+        _case("clamped", (1, 8), 8, (s24, made(8, -100, low=-100, high=20)), (31, 46), Rounding.FLOOR),
+        _case("clamped_without_zero", (2, 3), 3, (made(16), made(8, low=1, high=90)), (8, 15), Rounding.TRUNC),
+        _case("unsigned_clamped", (1, 6), 2, (s24, made(8, signed=False, high=90)), (31, 46)),
+        _case("unsigned_data", (2, 5), 1, (made(8, 128, signed=False), made(8, -1)), (31, 32), channels=False),
+        _case("serial", (1, 3), 1, (made(32), made(16, 77)), (31, 47)),
+        _case("twice", (2, 6), 3, (made(32), made(8, 4)), (31, 55), away, first=31),
+        _case("twice_ties", (2, 6), 3, (made(6), made(5, 4)), (3, 5), away, channels=False, first=3),
+        _case("twice_channels", (2, 5), 2, (made(28), s8), (31, 52, 3), away, first=31),
+        _case("aligned", (2, 4), 2, (made(18), made(4, -8)), (15, 30, 2)),
+        _case("one_bit", (1, 4), 2, (made(6), made(1, signed=False)), (3, 4)),
+        _case("from_fixed", (1, 6), 2, (FixedFormat(8, 5), made(8, -20)), (20, 18), channels=False),
+        _case("to_fixed", (1, 6), 2, (s24, FixedFormat(9, 4)), (20, 40)),
+        _case("no_shift", (1, 4), 4, (made(4), made(12, 9)), (3, 0)),
+        _case("odd_ties", (2, 5), 2, (made(7, 4), made(5, -3, odd_ties=True)), (3, 3), channels=False),
+        _case("odd_ties_clamped", (2, 4), 2, (made(7), made(4, 7, True, signed=False, high=12)), (3, 8, 2)),
+        _case("odd_ties_of_zero", (1, 4), 2, (made(5), made(6, odd_ties=True)), (1, 2), channels=False),
+        _case("wide_multiplier", (1, 4), 2, (made(48), s8), (37, 77)),
+        _case("odd_ties_twice", (2, 6), 3, (made(6), made(5, -3, odd_ties=True)), (3, 5), channels=False, first=3),
     ]
 
 

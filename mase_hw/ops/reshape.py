@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.opdef import OpDef
 
 
@@ -22,7 +22,7 @@ def as_number(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype)
 
 
-def _inactive(node: str, attributes: Mapping[str, Any]) -> None:
+def _inactive(node: str, attributes: Attributes) -> None:
     """Dropout is the identity unless a function is told, or left to its default, to drop in evaluation too."""
     if attributes.get("training", attributes.get("train", False)):
         raise UnsupportedError(

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor4, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
@@ -39,7 +40,7 @@ class SliceParams(Params, frozen=True):
     step: int
     cast: Cast
 
-    def attributes(self) -> dict[str, int]:
+    def attributes(self) -> Attributes:
         """The slice of a tensor that has the module's dimensions."""
         length = self.data_out_0.size[2] if self.dim else self.data_out_0.size[0]
         return {"dim": DIMS - 1 - self.dim, "begin": self.begin, "length": length, "step": self.step}
@@ -81,12 +82,12 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": cast(x, a.formats["data_in_0"].frac_width, a.formats["data_out_0"], a.rounding, a.overflow)}
 
 
-def _range(attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
-    dim, begin, length, step = (int(attributes[name]) for name in ("dim", "begin", "length", "step"))
-    return dim, begin, length, step
+def _range(attributes: Attributes) -> tuple[int, int, int, int]:
+    a = attributes
+    return int(a["dim"]), int(a["begin"]), int(a["length"]), int(a["step"])
 
 
-def cut_of(layout: Layout, attributes: Mapping[str, Any]) -> Cut | None:
+def cut_of(layout: Layout, attributes: Attributes) -> Cut | None:
     """The factor of a layout that a slice cuts; None if its range straddles several.
 
     A dimension may be made of several factors that travel apart (the channels after a channel shuffle): a range of
@@ -103,7 +104,7 @@ def cut_of(layout: Layout, attributes: Mapping[str, Any]) -> Cut | None:
     return Cut(first, begin // block, length // block, 1) if whole else None
 
 
-def relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """The order of what is left: elements keep theirs."""
     cut = cut_of(layout, attributes)
     if cut is None:

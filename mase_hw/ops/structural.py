@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.steps import Steps
@@ -33,7 +34,7 @@ class BufferParams(Params, frozen=True):
         """One in, one out; a beat is one element."""
         return tuple(plain_stream(d, (_CASE_BEATS, 1), FixedFormat(self.width, 0, signed=False)) for d in SIDES)
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """What the golden gives."""
         return {"out_shape": self.streams()[-1].shape}
 
@@ -68,7 +69,7 @@ class LoopParams(BufferParams, frozen=True):
     beats: int
     passes: int
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """Beats of the passes before the last one, and of the last one."""
         return {"split": [(self.passes - 1) * self.beats, self.beats]}
 

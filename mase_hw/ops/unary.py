@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.formats.taken import Ends
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
@@ -44,16 +45,16 @@ class UnaryParams(Params, frozen=True):
     highest: int
     cast: Cast
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The limits, as numbers."""
         limits = {"min": (self.has_lowest, self.lowest), "max": (self.has_highest, self.highest)}
         frac = self.data_out_0.fmt.frac_width
-        return {name: math.ldexp(code, -frac) for name, (there, code) in limits.items() if there}
+        return attributes_of({name: math.ldexp(code, -frac) for name, (there, code) in limits.items() if there})
 
 
 def limit(a: Arithmetic, name: str) -> int | None:
     """A limit of ``clamp`` as a mantissa of the output, half-even and saturating; None if there is none."""
-    value, fmt = a.attributes.get(name), a.formats["data_out_0"]
+    value, fmt = dict[str, Any](a.attributes).get(name), a.formats["data_out_0"]
     if value is None:
         return None
     if math.isinf(value):
@@ -94,7 +95,7 @@ def _whole_out(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     return FixedFormat(max(1 + fmt.signed, fmt.width - fmt.frac_width + 1), 0, fmt.signed)
 
 
-def _to_wholes(node: str, attributes: Mapping[str, Any]) -> None:
+def _to_wholes(node: str, attributes: Attributes) -> None:
     if attributes.get("decimals", 0) != 0:
         raise UnsupportedError(
             "numbers are rounded to whole numbers only", node=node, field="decimals", got=attributes["decimals"],
@@ -143,7 +144,7 @@ def _word(r: Request, name: str) -> int | None:
     return value
 
 
-def _numbers(node: str, attributes: Mapping[str, Any]) -> None:
+def _numbers(node: str, attributes: Attributes) -> None:
     for name in ("min", "max"):
         value = attributes.get(name)
         if value is not None and (not isinstance(value, int | float) or math.isnan(value)):
@@ -159,7 +160,7 @@ def _negated(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int,
 
 
 def _case(operation: int, name: str, shape: Sequence[int], lanes: int, formats: str, **attributes: float) -> Case:
-    made = elementwise.case(name, shape, lanes, formats, build=_build(operation), attributes=attributes)
+    made = elementwise.case(name, shape, lanes, formats, build=_build(operation), attributes=attributes_of(attributes))
     return dataclasses.replace(made, attributes={})
 
 
@@ -190,9 +191,9 @@ def _whole_cases(operation: int) -> Callable[[], list[Case]]:
     return cases
 
 
-def _ends(attributes: Mapping[str, Any]) -> Ends:
+def _ends(attributes: Attributes) -> Ends:
     """The ends of a clamp; None for one that is open."""
-    low, high = (attributes.get(name) for name in ("min", "max"))
+    low, high = attributes.get("min"), attributes.get("max")
     return None if low is None else float(low), None if high is None else float(high)
 
 

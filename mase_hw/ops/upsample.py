@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -31,7 +32,7 @@ class UpsampleParams(Params, frozen=True):
     data_out_0: Image
     cast: Cast
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The factors, rows first."""
         return {"scale_factor": self.factor[::-1]}
 
@@ -47,7 +48,7 @@ def _refuse(node: str, field: str, got: Any, expected: str) -> UnsupportedError:
     )
 
 
-def _factors(node: str, size: tuple[int, int], attributes: Mapping[str, Any], spatial: int) -> tuple[int, int]:
+def _factors(node: str, size: tuple[int, int], attributes: Attributes, spatial: int) -> tuple[int, int]:
     """Factors of rows and columns; with one spatial dimension the row stays."""
     name = "scale_factor" if attributes.get("size") is None else "size"
     value: Any = attributes.get(name)
@@ -73,7 +74,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _geometry(
-    node: str, shape: Sequence[int], attributes: Mapping[str, Any]
+    node: str, shape: Sequence[int], attributes: Attributes
 ) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
     spatial = 1 if len(shape) == 3 else 2
     size = image(node, shape, spatial)
@@ -109,10 +110,10 @@ def _latency(p: UpsampleParams) -> Latency:
         (np.maximum.accumulate(flat) + 1,),
         (np.cumsum(last.reshape(-1)),),
         np.arange(1, flat.size + 1, dtype=np.int64),
-        (1,),
-        1,
-        (2 * tiles * (w if p.factor[1] > 1 else 1),),
-        1,
+        delay=(1,),
+        pipe=1,
+        room=(2 * tiles * (w if p.factor[1] > 1 else 1),),
+        queue=1,
         queue_lag=0,
     )
     return Latency.from_steps(steps)
@@ -127,7 +128,7 @@ def _cases() -> list[Case]:
     ]
 
 
-def _check(node: str, attributes: Mapping[str, Any]) -> None:
+def _check(node: str, attributes: Attributes) -> None:
     mode = attributes.get("mode", "nearest")
     if mode not in ("nearest", "nearest-exact"):
         raise _refuse(node, "mode", mode, "nearest")

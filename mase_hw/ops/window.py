@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._window import Window, out_size, window_stage
@@ -46,9 +47,9 @@ class WindowParams(Params, frozen=True):
         fmt = FixedFormat(self.width, 0)
         return plain_stream("in", image, fmt), plain_stream("out", windows, fmt)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """All parameters."""
-        return msgspec.structs.asdict(self)
+        return attributes_of(msgspec.structs.asdict(self))
 
     @property
     def window(self) -> Window:
@@ -71,7 +72,7 @@ class WindowParams(Params, frozen=True):
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``in_data (H, W, groups * tiles)`` -> ``out_data (OH, OW, beats of a window)``, element by element."""
-    p = WindowParams(**a.attributes)
+    p = WindowParams(**dict[str, Any](a.attributes))
     image, order = t["in_data"], []
     for group in range(p.groups):
         for _ in range(p.repeats):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -67,7 +66,7 @@ def _keys_of_the_user(model: type[BaseModel], path: tuple[str, ...]) -> Iterator
         yield ""
 
 
-def _example_tables(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+def _example_tables(table: Mapping[str, object], path: tuple[str, ...]) -> Iterator[str]:
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     if plain:
         yield f"#{_header(path)}"

@@ -14,15 +14,17 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.compiler.compile import compile
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import name_inputs, traced
 from mase_hw.design.design import Design, Progress
 from mase_hw.design.simulation import Simulation
 from mase_hw.errors import EmitError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.parts import HARDWARE, Part
 from mase_hw.partition.passes import PARTS, partition_transform_pass
+from mase_hw.passes.base import Info
 
 FILE = "partition.json"
 """In the folder of a partitioned design: what runs where, and why."""
@@ -58,7 +60,7 @@ class PartitionedDesign:
         info: What ``partition_transform_pass`` said.
     """
 
-    def __init__(self, path: Path, graph: MaseGraph, designs: Mapping[str, Design], info: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, graph: MaseGraph, designs: Mapping[str, Design], info: Info) -> None:
         self.path, self.graph, self.designs, self.info = path, graph, dict(designs), dict(info)
 
     @property
@@ -105,7 +107,7 @@ class PartitionedDesign:
             lines += [f"  {name}: {self.host[name]}" for name in part.nodes if name in self.host]
         return "\n".join(lines)
 
-    def _run(self, inputs: Any, named: Mapping[str, Any], hardware: Callable[[Part, list[Tensor]], Any]) -> Any:
+    def _run(self, inputs: Any, named: Values, hardware: Callable[[Part, list[Tensor]], Any]) -> Any:
         segments = {part.name: part for part in self.parts if part.where == HARDWARE}
 
         class Runner(fx.Interpreter):
@@ -122,7 +124,7 @@ class PartitionedDesign:
 def compile_partitioned(
     model: nn.Module | MaseGraph,
     example_inputs: Any,
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     *,
     out: Path | str,
     host: Iterable[str] = (),
@@ -194,7 +196,7 @@ def compile_partitioned(
     return PartitionedDesign(place, divided, {name: Design(place / name, g) for name, g in graphs.items()}, info)
 
 
-def _inputs_of(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, dict[str, Tensor]]:
+def _inputs_of(graph: MaseGraph, inputs: Values) -> dict[str, dict[str, Tensor]]:
     """What reaches every part of a divided float graph, by the names of its inputs."""
     found: dict[str, dict[str, Tensor]] = {}
     parts = {part.name: part for part in graph.meta[PARTS]}

@@ -12,6 +12,7 @@ from mase_hw.compiler.quantised_graph import name_inputs
 from mase_hw.compiler.quantised_model import is_quantised
 from mase_hw.compiler.stages import CALIBRATE, quantise_pipeline
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.importers import import_model
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import OF_SOURCE
@@ -120,7 +121,7 @@ def _looked_at(graph: MaseGraph, args: PartitionArgs) -> tuple[dict[str, str], f
     return reasons, frozenset(layer.name for layer in found.layers if layer.status == "free")
 
 
-def _described(part: Part) -> dict[str, Any]:
+def _described(part: Part) -> Json:
     return {
         "name": part.name,
         "where": part.where,

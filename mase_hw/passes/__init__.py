@@ -5,49 +5,42 @@ that write hardware, which are in :mod:`mase_hw.emit.passes`. So are the functio
 precision, pipelines and ``explain``. The packages ``evaluation`` and ``mixed_precision`` have more names.
 """
 
-from mase_hw.passes.analysis import (
-    CalibrationState,
-    add_common_metadata_analysis_pass,
-    add_hardware_metadata_analysis_pass,
-    add_software_metadata_analysis_pass,
-    analyse_noise,
-    calibrate_analysis_pass,
-    choose_format,
-    count_analysis_pass,
-    init_metadata_analysis_pass,
-    noise_analysis_pass,
-    profile_statistics_analysis_pass,
-    report_graph_analysis_pass,
-    report_node_hardware_type_analysis_pass,
-    report_node_meta_param_analysis_pass,
-    report_node_shape_analysis_pass,
-    report_node_type_analysis_pass,
-    verify_analysis_pass,
-)
+from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
+from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.analysis.add_software_metadata import add_software_metadata_analysis_pass
+from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
+from mase_hw.passes.analysis.calibration import CalibrationState, choose_format
+from mase_hw.passes.analysis.count import count_analysis_pass
+from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
+from mase_hw.passes.analysis.noise import analyse_noise, noise_analysis_pass
+from mase_hw.passes.analysis.profile_statistics import profile_statistics_analysis_pass
+from mase_hw.passes.analysis.report_graph import report_graph_analysis_pass
+from mase_hw.passes.analysis.report_node_hardware_type import report_node_hardware_type_analysis_pass
+from mase_hw.passes.analysis.report_node_meta_param import report_node_meta_param_analysis_pass
+from mase_hw.passes.analysis.report_node_shape import report_node_shape_analysis_pass
+from mase_hw.passes.analysis.report_node_type import report_node_type_analysis_pass
+from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
-from mase_hw.passes.transforms import (
-    QuantizeArgs,
-    absorb_bias_transform_pass,
-    close_graph_transform_pass,
-    cross_layer_equalization_transform_pass,
-    equalization_transform_pass,
-    fold_batch_norm_transform_pass,
-    fold_constants_transform_pass,
-    lower_arithmetic_transform_pass,
-    lower_attention_transform_pass,
-    lower_layers_transform_pass,
-    lower_movement_transform_pass,
-    lower_patterns_transform_pass,
-    lower_products_transform_pass,
-    lower_rows_transform_pass,
-    lower_slices_transform_pass,
-    lower_streaming_transform_pass,
-    quantize_module_transform_pass,
-    quantize_transform_pass,
-    simplify_graph_transform_pass,
-    smooth_quant_transform_pass,
-    update_quantization_configs,
-)
+from mase_hw.passes.transforms.absorb_bias import absorb_bias_transform_pass
+from mase_hw.passes.transforms.attention import lower_attention_transform_pass
+from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
+from mase_hw.passes.transforms.equalization import equalization_transform_pass
+from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
+from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass, simplify_graph_transform_pass
+from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
+from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
+from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
+from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.transforms.matrices import lower_products_transform_pass
+from mase_hw.passes.transforms.movement import lower_movement_transform_pass
+from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
+from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.transforms.quantize_config import QuantizeArgs
+from mase_hw.passes.transforms.quantize_modules import quantize_module_transform_pass
+from mase_hw.passes.transforms.quantize_record import update_quantization_configs
+from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
+from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
 
 # Above analyses and transforms: built of both.
 from mase_hw.passes.explanation import Explanation, explain  # isort: skip

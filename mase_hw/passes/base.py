@@ -65,7 +65,7 @@ class GraphPass(Generic[A]):
         self.needs = tuple(tuple(map(self._name, n)) if isinstance(n, tuple) else self._name(n, "needs") for n in needs)
         self.invalidates = tuple(n if n == "*" else self._name(n, "invalidates") for n in invalidates)
 
-    def __call__(self, graph: MaseGraph, pass_args: Mapping[str, Any] | A | None = None) -> tuple[MaseGraph, Info]:
+    def __call__(self, graph: MaseGraph, pass_args: Mapping[str, object] | A | None = None) -> tuple[MaseGraph, Info]:
         """Run the pass.
 
         Raises:
@@ -155,7 +155,7 @@ def graph_pass(
     return decorate
 
 
-def validate(where: str, model: type[A], given: Mapping[str, Any] | A | None) -> A:
+def validate(where: str, model: type[A], given: Mapping[str, object] | A | None) -> A:
     """Check arguments against their model; the caller's dict is never changed.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from mase_hw.errors import ConfigError
@@ -72,7 +70,7 @@ def calibration_quantization_transform_pass(
         options = CalibrateOptions(**{name: getattr(args, name) for name in CalibrateOptions.model_fields})
         given = {**dict(args.equalization), "data": args.data, "calibrate": options, "quantize": quantize}
         graph, info["equalization"] = equalization_transform_pass(graph, given)
-    observe: dict[str, Any] = {name: getattr(args, name) for name in CalibrateArgs.model_fields}
+    observe: dict[str, object] = {name: getattr(args, name) for name in CalibrateArgs.model_fields}
     graph, info["calibration"] = calibrate_analysis_pass(graph, observe)
     if args.rounding.enabled:
         graph, _ = keep_float_analysis_pass(graph)

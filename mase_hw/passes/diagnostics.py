@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME
 from mase_hw.ir.metadata import MaseMetadata
@@ -51,9 +52,9 @@ class Place:
                     expected="letters, digits and . _ + = -",
                 )
 
-    def write(self, graph: MaseGraph, configuration: Mapping[str, Any] | None = None) -> list[Path]:
+    def write(self, graph: MaseGraph, configuration: Json | None = None) -> list[Path]:
         """Write the files of a graph; see :func:`dump_diagnostic_files`."""
-        arrays: dict[str, Any] = {}
+        arrays: Json = {}
         configured = _configuration(graph, configuration)
         documents = {"graph": _graph(graph), "configuration": configured, "statistics": _statistics(graph, arrays)}
         _arrays(graph, arrays)
@@ -73,7 +74,7 @@ def dump_diagnostic_files(
     suffix: str = "",
     *,
     name: str | None = None,
-    configuration: Mapping[str, Any] | None = None,
+    configuration: Json | None = None,
 ) -> list[Path]:
     """Write what a graph holds: five files, the same bytes for the same graph.
 
@@ -128,7 +129,7 @@ def _meta(node: fx.Node) -> MaseMetadata | None:
     return found if isinstance(found, MaseMetadata) else None
 
 
-def _graph(graph: MaseGraph) -> dict[str, Any]:
+def _graph(graph: MaseGraph) -> Json:
     nodes = []
     for node in graph.nodes:
         meta = _meta(node)
@@ -144,7 +145,7 @@ def _graph(graph: MaseGraph) -> dict[str, Any]:
     return {"model": type(graph.model).__name__, "passes": list(graph.completed), "nodes": nodes}
 
 
-def _configuration(graph: MaseGraph, more: Mapping[str, Any] | None) -> dict[str, Any]:
+def _configuration(graph: MaseGraph, more: Json | None) -> Json:
     nodes = {}
     for node in graph.nodes:
         arithmetic = getattr(_module(graph, node), "arithmetic", None)
@@ -158,8 +159,8 @@ def _configuration(graph: MaseGraph, more: Mapping[str, Any] | None) -> dict[str
     return {"nodes": nodes, **({} if more is None else {"configuration": _json(more)})}
 
 
-def _statistics(graph: MaseGraph, arrays: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _statistics(graph: MaseGraph, arrays: Json) -> Json:
+    found: Json = {}
     for node in graph.nodes:
         meta = _meta(node)
         software = {} if meta is None else {"args": meta.software.args, "results": meta.software.results}
@@ -169,7 +170,7 @@ def _statistics(graph: MaseGraph, arrays: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _arrays(graph: MaseGraph, arrays: dict[str, Any]) -> None:
+def _arrays(graph: MaseGraph, arrays: Json) -> None:
     for name, tensor in graph.model.state_dict().items():
         if not tensor.is_meta:
             arrays[f"state/{name}"] = _array(tensor)
@@ -194,7 +195,7 @@ def _array(tensor: Tensor) -> Any:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
-def _json(value: Any, path: str = "", arrays: dict[str, Any] | None = None) -> Any:
+def _json(value: Any, path: str = "", arrays: Json | None = None) -> Any:
     """A tree for a JSON file; tensors go to the arrays if there are any, else they are described."""
     if isinstance(value, Mapping):
         return {str(k): _json(v, f"{path}.{k}", arrays) for k, v in value.items()}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 from mase_hw.errors import GraphError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import nodes_at
 from mase_hw.nn import Quantized, QuantizeInput
@@ -33,10 +33,10 @@ class TensorExplanation:
     decision: Decision
     settings: dict[str, list[tuple[str, Any]]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain values, for JSON."""
         choice = self.decision.choice
-        found: dict[str, Any] = {
+        found: Json = {
             "format": str(self.decision.fmt),
             "reason": self.decision.reason,
             "method": self.decision.method,
@@ -74,7 +74,7 @@ class Explanation:
     tensors: dict[str, TensorExplanation]
     role: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain values, for JSON."""
         role = {"role": self.role} if self.role else {}
         return {"node": self.node, **role, "tensors": {name: each.to_dict() for name, each in self.tensors.items()}}
@@ -185,7 +185,7 @@ def _known(graph: MaseGraph, node: str | None) -> Decisions:
     return known
 
 
-def _carried(graph: MaseGraph, name: str, known: Mapping[str, Any]) -> Explanation:
+def _carried(graph: MaseGraph, name: str, known: Json) -> Explanation:
     """Of a node about which nothing was decided: where its format comes from."""
     nodes = {n.name: n for n in graph.nodes if n.op not in ("output", "get_attr")}
     if name not in nodes:

@@ -76,7 +76,7 @@ class StepFailure:
     of: int
     graph: MaseGraph | None
     completed: tuple[str, ...]
-    finished: Mapping[str, Any]
+    finished: Mapping[str, object]
 
     def __str__(self) -> str:
         lines = [
@@ -101,7 +101,7 @@ class Run:
     """
 
     graph: MaseGraph
-    infos: dict[str, Any] = field(default_factory=dict)
+    infos: Info = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -215,7 +215,7 @@ class Pipeline:
         return self._dumped(step, Place(Path(folder), prefix, f"_{step}{suffix}", name), condition)
 
     def _dumped(self, step: str, place: Place, condition: bool | Callable[[MaseGraph], bool]) -> Pipeline:
-        def dump(graph: MaseGraph, args: Mapping[str, Any]) -> tuple[MaseGraph, Info]:
+        def dump(graph: MaseGraph, args: Mapping[str, object]) -> tuple[MaseGraph, Info]:
             wanted = condition(graph) if callable(condition) else condition
             files = place.write(graph, self.configuration()) if wanted else []
             return graph, {"files": [str(file) for file in files], "modified": False}
@@ -229,7 +229,7 @@ class Pipeline:
             made = made._dumped(name, Place(Path(folder), prefix, f"_{position:02d}_{name}{suffix}"), True)
         return made
 
-    def configuration(self) -> dict[str, Any]:
+    def configuration(self) -> Info:
         """Every step with its pass and arguments, as far as JSON can hold them."""
         return {step.name: {"pass": step.pass_name, "args": _plain(step.args)} for step in self.steps}
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import ConfigError, MaseHwError
+from mase_hw.host.documents import Json
 from mase_hw.host.reproducible import SCRIPT, NotData, as_data, reproducible, script
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import GraphPass
@@ -96,7 +97,7 @@ def _twice(args: Any) -> Any:
     return args
 
 
-def _arguments(step: str, args: Any, left: list[str]) -> dict[str, Any]:
+def _arguments(step: str, args: Any, left: list[str]) -> Json:
     """The arguments as data; functions, which only listen, are left out and named."""
     if isinstance(args, BaseModel):
         args = {name: getattr(args, name) for name in sorted(args.model_fields_set)}

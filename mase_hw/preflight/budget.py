@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.cost import unsupported
 from mase_hw.cost.devices import RESOURCES, device_of, missing
 from mase_hw.emit.estimate import BLOCK_BITS, FAMILY
+from mase_hw.host.documents import Json
 
 ESTIMATED_BLOCK = BLOCK_BITS
 """Bits of the block RAMs that the estimate counts."""
@@ -52,9 +52,7 @@ def family_of(device: str | None) -> str:
     return FAMILY if unsupported(wanted) else wanted
 
 
-def needs(
-    estimated: Mapping[str, Any], there: Mapping[str, int], block_bits: int, device: str | None = None
-) -> list[Need]:
+def needs(estimated: Json, there: Mapping[str, int], block_bits: int, device: str | None = None) -> list[Need]:
     """Compare an estimate with what there is.
 
     Args:

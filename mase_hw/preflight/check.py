@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from torch import nn
 from torch.export import ExportedProgram
 
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import Tell, entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
@@ -23,12 +24,13 @@ from mase_hw.emit.reference import Inputs
 from mase_hw.errors import MaseHwError
 from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import values_of
+from mase_hw.ir.custom.spec import CustomOps
+from mase_hw.ir.evaluate import Values, values_of
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import unknown_error, unknown_nodes
 from mase_hw.passes.pipeline import Pipeline
 from mase_hw.preflight.budget import family_of, needs
-from mase_hw.preflight.cut import Values, without
+from mase_hw.preflight.cut import without
 from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
 from mase_hw.preflight.result import Check, Problem
 
@@ -41,10 +43,10 @@ MOST = 64
 def check(
     model: nn.Module | MaseGraph | ExportedProgram,
     example_inputs: Inputs,
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     *,
     calibration: Iterable[Any] | None = None,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     device: str | None = None,
     limits: Mapping[str, int | None] | None = None,
     progress: Tell | None = None,
@@ -78,14 +80,14 @@ def check(
     found = _Search(settings, custom_ops, progress or (lambda _: None))
     with ordinary(), set_aside(), torch_threads(data=False):
         found.run(model, example_inputs, batches)
-    manifest = None if found.graph is None else bundle_of(found.graph).manifest
+    manifest = None if found.graph is None else bundle_of(found.graph).record
     family = family_of(device)
     total = {} if manifest is None else estimate(manifest, family)
     return Check(
         tuple(found.problems),
         found.complete,
         tuple(layers(found.traced, found.refused, found.besides, found.graph, manifest, family)),
-        _timing(manifest["timing"]) if manifest is not None and not found.problems else None,
+        _timing(msgspec.to_builtins(manifest.timing)) if manifest is not None and not found.problems else None,
         total,
         tuple(needs(total, there, block_bits, device)) if total else (),
         device,
@@ -96,7 +98,7 @@ def check(
 class _Search:
     """Runs the steps again and again, each time without what was refused before."""
 
-    def __init__(self, settings: CompileConfig, custom_ops: Mapping[str, Any] | None, tell: Tell) -> None:
+    def __init__(self, settings: CompileConfig, custom_ops: CustomOps | None, tell: Tell) -> None:
         self.settings, self.custom_ops, self.tell = settings, custom_ops, tell
         self.problems: list[Problem] = []
         self.refused: dict[str, str] = {}
@@ -150,9 +152,7 @@ class _Search:
                 self.complete = False
                 return
 
-    def _map(
-        self, model: nn.Module | MaseGraph, graph: MaseGraph, example: Mapping[str, Any], batches: list[Any] | None
-    ) -> None:
+    def _map(self, model: nn.Module | MaseGraph, graph: MaseGraph, example: Values, batches: list[Any] | None) -> None:
         nowhere = Path("nowhere")  # of steps that are not run
         if is_quantised(model):
             pipeline = _mapping(quantised_pipeline(model, example, self.settings, out=nowhere, calibration=batches))

@@ -5,17 +5,17 @@ So what lies in front of a node that is refused, beside it and behind it can be 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
+from typing import Any, TypeGuard
 
 from torch import Tensor, fx
 
-Values = dict[str, Any]
+from mase_hw.ir.evaluate import Values
 
 
 def without(
-    model: fx.GraphModule, example: Mapping[str, Any], values: Values, refused: Collection[str]
-) -> tuple[fx.GraphModule, dict[str, Any], set[str]] | None:
+    model: fx.GraphModule, example: Values, values: Values, refused: Collection[str]
+) -> tuple[fx.GraphModule, dict[str, Tensor], set[str]] | None:
     """Take nodes out of a model.
 
     What reads a result that cannot come in from outside, because it is no tensor of floats, is taken out as well.
@@ -46,9 +46,10 @@ def without(
             continue
         given |= dict.fromkeys(node.all_input_nodes)
         besides |= {node.name} - set(refused)
-        if _floats(values.get(node.name)):
+        value = values.get(node.name)
+        if _floats(value):
             made[node] = graph.placeholder(node.name)
-            inputs[made[node]] = values[node.name].nan_to_num(0, 0, 0)  # else that would be refused next
+            inputs[made[node]] = value.nan_to_num(0, 0, 0)  # else that would be refused next
     computed = (node for node in given if node in made and made[node].op not in ("placeholder", "get_attr"))
     results = [made[node] for node in computed if _floats(values.get(node.name))]
     if not results:
@@ -61,5 +62,5 @@ def without(
     return rest, {str(node.target): inputs[node] for node in graph.nodes if node.op == "placeholder"}, besides
 
 
-def _floats(value: object) -> bool:
+def _floats(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.is_floating_point()

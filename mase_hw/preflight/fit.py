@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.config import CompileConfig, load_config, with_target
+from mase_hw.compiler.config import ConfigLike, load_config, with_target
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.emit.reference import Inputs
 from mase_hw.fit.choose import Chooser
 from mase_hw.fit.result import Fit, Point
-from mase_hw.fit.target import Target, goal
+from mase_hw.fit.target import Target, TargetLike, goal
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.preflight.mapped import mapped_graph
 
 
 def fit(
     model: nn.Module,
     example_inputs: Inputs,
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     *,
-    target: Target | Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
     calibration: Iterable[Any] | None = None,
     front: bool = True,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     progress: Tell | None = None,
 ) -> Fit:
     """Choose lanes and implementations of every layer for a target, without writing anything.
@@ -57,6 +57,6 @@ def fit(
     tell("choosing lanes and implementations")
     chooser = Chooser(graph, hardware, wanted, tell)
     choice = chooser.choose()
-    around = int(choice.manifest["timing"]["interval"])
+    around = choice.manifest.timing.interval
     found = [Point(*each) for each in chooser.front(around)] if front else []
     return Fit(wanted, choice, tuple(found))

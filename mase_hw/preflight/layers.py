@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import fx
 
-from mase_hw.emit.estimate import estimate, of_one
+from mase_hw.emit.estimate import Part, estimate, of_one
+from mase_hw.hardware.manifest import Instance, Manifest
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became
 from mase_hw.ir.paths import module_at
@@ -89,7 +89,7 @@ def layers(
     refused: Mapping[str, str],
     besides: Collection[str],
     graph: MaseGraph | None,
-    manifest: Mapping[str, Any] | None,
+    manifest: Manifest | None,
     family: str,
 ) -> list[Layer]:
     """Every layer of the model.
@@ -103,9 +103,9 @@ def layers(
         family: What is estimated for.
     """
     names = {each.name for each in traced}
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for instance in manifest["instances"] if manifest else ():
-        groups.setdefault(origin(instance["node"], names) or CONNECTORS, []).append(instance)
+    groups: dict[str, list[Instance]] = {}
+    for instance in manifest.instances if manifest else ():
+        groups.setdefault(origin(instance.node, names) or CONNECTORS, []).append(instance)
     found = []
     for each in traced:
         if each.name in refused:
@@ -134,29 +134,29 @@ def _free(graph: MaseGraph, name: str) -> str:
     return "only another shape" if graph.is_implicit(node) else "no hardware of its own"
 
 
-def _layer(name: str, what: str, instances: list[dict[str, Any]], manifest: Mapping[str, Any], family: str) -> Layer:
-    own = {instance["name"] for instance in instances}
-    memories = [memory for memory in manifest["memories"] if memory["instance"] in own]
-    fifos = [fifo for fifo in manifest["fifos"] if fifo["instance"] in own]
-    cost = of_one(estimate({"instances": instances, "memories": memories}, family))
-    bits = sum(m["words"] * m["bits"] for m in memories) + sum(f["depth"] * f["bits"] for f in fifos)
-    modules = [i["module"] for i in instances if i["module"] != "rom_source"]
+def _layer(name: str, what: str, instances: list[Instance], manifest: Manifest, family: str) -> Layer:
+    own = {instance.name for instance in instances}
+    memories = [memory for memory in manifest.memories if memory.instance in own]
+    fifos = [fifo for fifo in manifest.fifos if fifo.instance in own]
+    cost = of_one(estimate(Part(instances, memories), family))
+    bits = sum(m.words * m.bits for m in memories) + sum(f.depth * f.bits for f in fifos)
+    modules = [i.module for i in instances if i.module != "rom_source"]
     counted = [f"{modules.count(m)} x {m}" if modules.count(m) > 1 else m for m in dict.fromkeys(modules)]
-    computing = [i for i in instances if "work" in i]
+    computing = [i for i in instances if i.work]
     return Layer(
         name,
         what,
         "hardware",
         ", ".join(counted),
         f"{_lanes(computing[0], 'IN')} to {_lanes(computing[-1], 'OUT')}" if computing else "",
-        max((i["timing"]["interval"] for i in instances if "timing" in i), default=0),
-        sum(i.get("multipliers") or 0 for i in instances),
+        max((i.timing.interval for i in instances if i.timing is not None), default=0),
+        sum(i.multipliers for i in instances),
         bits,
         **cost,
     )
 
 
-def _lanes(instance: Mapping[str, Any], side: str) -> int:
+def _lanes(instance: Instance, side: str) -> int:
     """Elements of a beat of the first stream on a side."""
     prefix = f"DATA_{side}_0_PARALLELISM_DIM_"
-    return math.prod(value for key, value in instance["parameters"].items() if key.startswith(prefix))
+    return math.prod(int(value) for key, value in instance.parameters.items() if key.startswith(prefix))

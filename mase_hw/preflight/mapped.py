@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -13,6 +13,7 @@ from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.passes.pipeline import Pipeline
 
@@ -38,7 +39,7 @@ def mapped_graph(
     settings: CompileConfig,
     calibration: Iterable[Any] | None,
     tell: Tell,
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
 ) -> MaseGraph:
     """The model quantised, with modules and lanes: as :func:`mase_hw.compile` has it before the netlist.
 

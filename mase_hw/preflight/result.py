@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rich.table import Table
 
 from mase_hw.cost.devices import RESOURCES, missing
 from mase_hw.emit.estimate import FAMILY, basis
 from mase_hw.errors import MaseHwError
+from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
 from mase_hw.preflight.budget import Need
 from mase_hw.preflight.layers import Layer
@@ -74,8 +73,8 @@ class Check(Shown):
     problems: tuple[Problem, ...]
     complete: bool
     layers: tuple[Layer, ...]
-    timing: Mapping[str, Any] | None
-    estimate: Mapping[str, Any]
+    timing: Json | None
+    estimate: Json
     needs: tuple[Need, ...] = ()
     device: str | None = None
     family: str = FAMILY
@@ -95,7 +94,7 @@ class Check(Shown):
         """Whether it would be taken, and fits."""
         return self.accepted and self.fits
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """JSON types; the same model gives the same."""
         return {
             "accepted": self.accepted,

@@ -31,6 +31,7 @@ from mase_hw.emit.render import render_generated
 from mase_hw.errors import ConfigError, MaseHwError, SimulationError
 from mase_hw.hardware.library import write_module
 from mase_hw.host.disk import write_whole
+from mase_hw.host.documents import Json
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import rtl_root
 from mase_hw.nn.streaming import AFTER, BEFORE
@@ -161,7 +162,7 @@ class OpCase:
         return Limits(8 * quiet + 200, int(40 * (frames + 1) * quiet * slowdown) + 4000)
 
 
-Result = dict[str, Any]
+Result = Json
 """A job's result as JSON types: ``job``, ``status`` (passed, failed, error, lost), ``figures`` and the rest."""
 
 
@@ -319,8 +320,8 @@ def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, 
     """A design on what its ports carry."""
     played, dut = Played.of(*sides, design.streams), design.dut()
     figures = {
-        "multipliers": sum(int(i.get("multipliers", 0)) for i in design.manifest["instances"]),
-        "memory_bits": sum(int(m["words"]) * int(m["bits"]) for m in design.manifest["memories"]),
+        "multipliers": sum(i.multipliers for i in design.record.instances),
+        "memory_bits": sum(m.words * m.bits for m in design.record.memories),
     }
     if job.inner_stalls:
         dut = with_inner_stalls(dut, home / INNER)
@@ -328,7 +329,7 @@ def _designed(job: Job, home: Path, options: SimulationOptions, design: Design, 
     limits = Limits.of(design.timing, played.frames, options.stalls, options.inner)
 
     def held(result: SimResult) -> SimResult:
-        return kept(result, design.manifest, played.frames)
+        return kept(result, design.record, played.frames)
 
     return _Task(
         watched(dut, home / INNER), played, options, limits, options.cycles(design.timing, played.frames), figures, held

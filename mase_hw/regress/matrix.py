@@ -14,14 +14,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.emit.bundle import MANIFEST
 from mase_hw.errors import ConfigError
-from mase_hw.host.documents import parse_toml
+from mase_hw.host.documents import Json, parse_toml
 from mase_hw.passes.base import validate
 from mase_hw.simulate.engines.registry import engine as engine_of
 from mase_hw.simulate.plan import DEFAULT_ENGINE, MOST_STALLS, PATTERNS
@@ -78,12 +78,12 @@ class NetworkEntry(Axes):
     model: str = Field(
         description="``FILE.py:FUNCTION``, the file relative to the matrix, or ``PACKAGE.MODULE:FUNCTION``"
     )
-    configs: dict[Name, str | dict[str, Any]] = Field(
+    configs: dict[Name, str | Json] = Field(
         {"default": {}},
         min_length=1,
         description="configurations by name: a TOML file relative to the matrix, or a table",
     )
-    foldings: dict[Name, dict[str, Any]] = Field(
+    foldings: dict[Name, Json] = Field(
         {"default": {}},
         min_length=1,
         description="tables by name that replace keys of ``hardware`` in the configuration",
@@ -130,7 +130,7 @@ class Job:
     name: str
     build: str
     kind: str
-    spec: dict[str, Any] = field(hash=False)
+    spec: Json = field(hash=False)
     engine: str
     seed: int
     stalls: float | str
@@ -194,7 +194,7 @@ def expand(matrix: Matrix, folder: Path) -> list[Job]:
     return [job for *_, job in sorted(order, key=lambda item: item[:2])]
 
 
-def _runs(axes: Axes, build: str, kind: str, spec: dict[str, Any], inside: tuple[float, ...] = (0.0,)) -> Iterator[Job]:
+def _runs(axes: Axes, build: str, kind: str, spec: Json, inside: tuple[float, ...] = (0.0,)) -> Iterator[Job]:
     for engine, seed, stalls, inner in itertools.product(axes.engines, axes.seeds, axes.stalls, inside):
         engine_of(engine)
         rate: float | str = 0.0 if stalls == "none" else stalls

@@ -30,7 +30,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -194,16 +194,32 @@ BASELINE = "baseline.json"
 _SOURCES = (".py", ".sv", ".svh", ".j2", ".h", ".cpp")
 
 
+@dataclass(frozen=True)
+class RegressOptions:
+    """What a regression runs, and what it compares with.
+
+    Args:
+        only: Pattern of job names; the others are neither run nor compared, and the baseline keeps their figures.
+        failed: Run only what has no passed result in the folder of the results, with waves.
+        waves: Write FST of every run.
+        baseline: File of the figures to compare with; ``baseline.json`` beside the matrix, or in the folder,
+            by default.
+        update_baseline: Write the figures as the new baseline, if every job passed.
+    """
+
+    only: str = "*"
+    failed: bool = False
+    waves: bool = False
+    baseline: Path | None = None
+    update_baseline: bool = False
+
+
 def regress(
     file: Path,
     out: Path,
     *,
-    only: str = "*",
-    failed: bool = False,
-    waves: bool = False,
+    options: RegressOptions = RegressOptions(),
     pool: Pool | None = None,
-    baseline: Path | None = None,
-    update_baseline: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> Report:
     """Run a matrix.
@@ -211,13 +227,8 @@ def regress(
     Args:
         file: The matrix; or a folder of bundles, each of which is simulated at full rate and with stalls.
         out: Folder of builds, runs and reports.
-        only: Pattern of job names; the others are neither run nor compared, and the baseline keeps their figures.
-        failed: Run only what has no passed result in ``out``, with waves.
-        waves: Write FST of every run.
+        options: What is run and compared.
         pool: Who runs the jobs; one process here by default.
-        baseline: File of the figures to compare with; ``baseline.json`` beside the matrix, or in the folder,
-            by default.
-        update_baseline: Write the figures as the new baseline, if every job passed.
         tell: Told what happens, a line at a time.
 
     Raises:
@@ -225,6 +236,7 @@ def regress(
         EmitError: If the folder cannot be written, or another regression runs in it.
     """
     begin = time.perf_counter()
+    only, failed, baseline = options.only, options.failed, options.baseline
     say = tell or (lambda _: None)
     matrix = load_matrix(file)
     jobs = [
@@ -232,7 +244,7 @@ def regress(
     ]
     if not jobs:
         raise ConfigError("no job of the matrix has such a name", node=matrix.name, field="only", got=only)
-    if baseline is not None and not (baseline.exists() or update_baseline):
+    if baseline is not None and not (baseline.exists() or options.update_baseline):
         # One that is merely missing beside the matrix is a first run; one that was named is a mistake.
         raise ConfigError(
             "there is no such baseline, so nothing would be compared",
@@ -250,7 +262,7 @@ def regress(
         # One at a time in a folder: each removes what earlier ones left of a job.
         with locked(out / ".lock", "the folder of the regression", wait=False):
             remove_reports(out)
-            place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), waves or failed)
+            place = Place(str(out), uuid.uuid4().hex[:12], fingerprint(jobs), options.waves or failed)
             kept = {job.name: found for job in jobs if failed and (found := _earlier(out, job)) is not None}
             todo = [job for job in jobs if job.name not in kept]
             say(f"{matrix.name}: {len(todo)} jobs to run" + (f", {len(kept)} passed earlier" if kept else ""))
@@ -265,7 +277,7 @@ def regress(
                 [name for name, result in kept.items() if result["sources"] != place.sources],
                 time.perf_counter() - begin,
             )
-            if update_baseline:
+            if options.update_baseline:
                 if report.failures or report.outdated:
                     write_reports(report, out)
                     raise ConfigError(

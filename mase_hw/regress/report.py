@@ -12,13 +12,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
-from mase_hw.host.documents import parse_json
+from mase_hw.host.documents import Json, parse_json
 from mase_hw.regress.job import Result, write_json
 
 FIGURES = ("fill", "interval", "cycles", "multipliers", "memory_bits")
@@ -62,7 +61,7 @@ class Difference:
             return ""
         return f"{(self.now - self.before) / self.before:+.1%}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The fields as JSON types."""
         return asdict(self)
 
@@ -180,7 +179,7 @@ class Report:
         """Whether every job passed with these sources, and every figure is that of the baseline."""
         return bool(self.results) and not (self.failures or self.regressions or self.gains or self.outdated)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Everything as JSON types."""
         return {
             "matrix": self.matrix,

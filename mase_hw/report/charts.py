@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 from mase_hw.report.stages import STATES
 
 COLOURS = {
@@ -49,7 +50,7 @@ def need_matplotlib() -> None:
     assert matplotlib.figure
 
 
-def timeline(found: Sequence[Mapping[str, Any]], key: str, prefix: str) -> str | None:
+def timeline(found: Sequence[Json], key: str, prefix: str) -> str | None:
     """When every stage works, waits for input, or is held back.
 
     Cycles of which several share a column are stacked by their shares.
@@ -124,7 +125,7 @@ def _rectangles(axes: Any, found: Sequence[tuple[float, float, float, float]], c
     axes.add_patch(PathPatch(Path(points, codes), facecolor=colour, edgecolor="none", linewidth=0))
 
 
-def noise(nodes: Sequence[Mapping[str, Any]], prefix: str) -> str | None:
+def noise(nodes: Sequence[Json], prefix: str) -> str | None:
     """Signal-to-noise ratio of every node's result; one without noise has no bar."""
     if not nodes:
         return None
@@ -142,7 +143,7 @@ def noise(nodes: Sequence[Mapping[str, Any]], prefix: str) -> str | None:
     return _svg(figure, prefix, "signal-to-noise ratio by node")
 
 
-def histograms(found: Sequence[Mapping[str, Any]], prefix: str) -> str | None:
+def histograms(found: Sequence[Json], prefix: str) -> str | None:
     """Values of tensors, with the ends of the range of their formats; those that lose most at the ends come first."""
     chosen = sorted(found, key=lambda each: (-(each["clipped"] or 0), -each["zero"]))[:MOST_HISTOGRAMS]
     chosen = [each for each in found if each in chosen]

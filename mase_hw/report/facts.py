@@ -5,20 +5,23 @@ Histograms of weights and activations beside the range that was chosen for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from torch import Tensor
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import default_catalogue
-from mase_hw.emit.estimate import BLOCK_BITS, basis, estimate, filled, memory_blocks, of_one
+from mase_hw.emit.estimate import BLOCK_BITS, Part, basis, estimate, filled, memory_blocks, of_one
 from mase_hw.emit.schedule import Schedule, Timeline, predict
 from mase_hw.errors import CatalogueError, GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.manifest import Instance, Manifest, Vectors
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.ir.draw.cards import make_card
@@ -36,7 +39,7 @@ MOST_NODES = 200
 """Tensors of which a histogram is made, of each kind."""
 
 
-def weights(graph: MaseGraph) -> list[dict[str, Any]]:
+def weights(graph: MaseGraph) -> list[Json]:
     """Of every parameter the values before quantisation, and what became of them."""
     found = []
     for node in graph.nodes:
@@ -55,13 +58,13 @@ def weights(graph: MaseGraph) -> list[dict[str, Any]]:
     return found
 
 
-def activations(graph: MaseGraph) -> tuple[list[dict[str, Any]], int]:
+def activations(graph: MaseGraph) -> tuple[list[Json], int]:
     """Of every quantised result its values on the frames of the calibration data that were kept; and their number."""
     kept = graph.meta.get(KEPT)
     if not kept:
         return [], 0
     inputs = {n.name: kept[str(n.target)] for n in graph.nodes if n.op == "placeholder" and str(n.target) in kept}
-    found: list[dict[str, Any]] = []
+    found: list[Json] = []
 
     def look(node: Any, value: Any) -> None:
         module = graph.meta_of(node).module
@@ -77,7 +80,7 @@ def activations(graph: MaseGraph) -> tuple[list[dict[str, Any]], int]:
     return found, max((len(value) for value in kept.values()), default=0)
 
 
-def _entry(name: str, value: Tensor, fmt: FixedFormat, zero: float) -> dict[str, Any]:
+def _entry(name: str, value: Tensor, fmt: FixedFormat, zero: float) -> Json:
     """A histogram over the values and the range together; shares of what is at or beyond the ends, and of zeros."""
     flat = value.detach().cpu().double().reshape(-1).numpy()
     flat = flat[np.isfinite(flat)]
@@ -99,16 +102,16 @@ def _entry(name: str, value: Tensor, fmt: FixedFormat, zero: float) -> dict[str,
     }
 
 
-Facts = dict[str, Any]
+Facts = Json
 _NEEDS_MODEL = "needs the model: name it with --model (and --config), or write the report where it is compiled"
 
 
 def facts(
     name: str,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     graph: MaseGraph | None,
     work: Path,
-    evaluated: Sequence[Mapping[str, Any]] = (),
+    evaluated: Sequence[Json] = (),
     picture: str | None = None,
 ) -> Facts:
     """Collect what is known of a bundle.
@@ -123,33 +126,33 @@ def facts(
         picture: The drawing of the network that is in the bundle; None for one of an older version.
     """
     missing: list[str] = []
-    estimated = estimate(dict(manifest))
-    played, others = simulations(work, manifest["digest"])
-    mapped = syntheses(work, manifest["top"], estimated)
+    estimated = estimate(manifest)
+    played, others = simulations(work, manifest.digest)
+    mapped = syntheses(work, manifest.top, estimated)
     if others:
         missing.append(f"{others} simulations in {work.name} are of another bundle and are not shown")
     found: Facts = {
         "name": name,
-        "top": manifest["top"],
-        "digest": manifest["digest"],
-        "generator": dict(manifest["generator"]),
+        "top": manifest.top,
+        "digest": manifest.digest,
+        "generator": manifest.generator,
         "reported_by": __version__,
-        "ports": manifest["ports"],
-        "timing": manifest["timing"],
-        "instances": [_instance(entry, manifest) for entry in manifest["instances"]],
+        "ports": msgspec.to_builtins(manifest.ports),
+        "timing": msgspec.to_builtins(manifest.timing),
+        "instances": [_instance(entry, manifest) for entry in manifest.instances],
         "area": {
             "estimate": estimated,
             "basis": basis(),
             "mapped": mapped,
             "memories": _memories(manifest, mapped),
-            "filled": filled(manifest),
+            "filled": filled(manifest.memories, manifest.fifos),
         },
-        "buffers": buffers(played, manifest["fifos"]),
+        "buffers": buffers(played, manifest.fifos),
         "simulations": played,
         "evaluations": [dict(each) for each in evaluated],
-        "not_checked": not_checked(played, mapped, manifest.get("vectors")),
-        "vectors": _vectors(manifest),
-        "files": len(manifest["files"]),
+        "not_checked": not_checked(played, mapped, manifest.vectors),
+        "vectors": _vectors(manifest.vectors),
+        "files": len(manifest.files),
     }
     found["work"] = sum(entry["work"] for entry in found["instances"])
     found["multipliers"] = sum(entry["multipliers"] for entry in found["instances"])
@@ -174,44 +177,47 @@ def facts(
     return {**found, "missing": missing}
 
 
-def _instance(entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-    name = entry["name"]
-    memories = [each for each in manifest["memories"] if each["instance"] == name]
-    fifos = [each for each in manifest["fifos"] if each["instance"] == name]
+def _instance(entry: Instance, manifest: Manifest) -> Json:
+    name = entry.name
+    memories = [each for each in manifest.memories if each.instance == name]
+    fifos = [each for each in manifest.fifos if each.instance == name]
     return {
-        **{key: entry[key] for key in ("name", "node", "module")},
-        "parameters": dict(entry["parameters"]),
-        "cycles": entry["timing"]["interval"] if "timing" in entry else None,
-        "multipliers": entry.get("multipliers") or 0,
-        "work": entry.get("work") or 0,
-        "memory_bits": sum(m["words"] * m["bits"] for m in memories) + sum(f["depth"] * f["bits"] for f in fifos),
-        "estimate": of_one(estimate({"instances": [dict(entry)], "memories": memories})),
+        "name": name,
+        "node": entry.node,
+        "module": entry.module,
+        "parameters": entry.parameters,
+        "cycles": None if entry.timing is None else entry.timing.interval,
+        "multipliers": entry.multipliers,
+        "work": entry.work,
+        "memory_bits": sum(m.words * m.bits for m in memories) + sum(f.depth * f.bits for f in fifos),
+        "estimate": of_one(estimate(Part([entry], memories))),
     }
 
 
-def _memories(manifest: Mapping[str, Any], mapped: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _memories(manifest: Manifest, mapped: list[Json]) -> list[Json]:
     """Every memory, what of the block RAMs it takes it fills, and where synthesis put it."""
     found = []
-    for memory in manifest["memories"]:
-        words, bits = int(memory["words"]), int(memory["bits"])
+    for memory in manifest.memories:
+        words, bits = memory.words, memory.bits
         blocks = memory_blocks(memory)
         places = {
             f"{report['target']}: {each['place']}"
             for report in mapped
             for each in report["memories"]
-            if each["instance"] == memory["instance"] and (each["words"], each["width"]) == (words, bits)
+            if each["instance"] == memory.instance and (each["words"], each["width"]) == (words, bits)
         }
         fill = words * bits / (blocks * BLOCK_BITS) if blocks else None
-        found.append({**memory, "blocks": blocks, "fill": fill, "places": sorted(places)})
+        found.append({**msgspec.to_builtins(memory), "blocks": blocks, "fill": fill, "places": sorted(places)})
     return found
 
 
-def _vectors(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    known = manifest.get("vectors")
-    return None if known is None else {key: known.get(key) for key in ("frames", "sources", "faults")}
+def _vectors(known: Vectors | None) -> Json | None:
+    if known is None:
+        return None
+    return {"frames": known.frames, "sources": known.sources or None, "faults": known.faults or None}
 
 
-def _stages(manifest: Mapping[str, Any], graph: MaseGraph | None, missing: list[str]) -> list[dict[str, Any]] | None:
+def _stages(manifest: Manifest, graph: MaseGraph | None, missing: list[str]) -> list[Json] | None:
     """Of every stage when it works and waits; None if the design cannot be followed."""
     timeline, schedule = _followed(manifest, graph)
     if timeline is None or schedule is None:
@@ -222,7 +228,7 @@ def _stages(manifest: Mapping[str, Any], graph: MaseGraph | None, missing: list[
     return [stage.to_json() for stage in stages(timeline, schedule)]
 
 
-def _followed(manifest: Mapping[str, Any], graph: MaseGraph | None) -> tuple[Timeline | None, Schedule | None]:
+def _followed(manifest: Manifest, graph: MaseGraph | None) -> tuple[Timeline | None, Schedule | None]:
     catalogue = default_catalogue() if graph is None else graph.catalogue
     netlist = rebuilt(manifest, catalogue)
     timeline = None if netlist is None else timeline_of(netlist, catalogue)
@@ -235,7 +241,7 @@ def _followed(manifest: Mapping[str, Any], graph: MaseGraph | None) -> tuple[Tim
     return (timeline, schedule) if agrees(schedule, manifest) else (None, None)
 
 
-def _limits(graph: MaseGraph, missing: list[str]) -> dict[str, Any] | None:
+def _limits(graph: MaseGraph, missing: list[str]) -> Json | None:
     netlist, schedule = graph.meta.get("netlist"), graph.meta.get("schedule")
     if netlist is None or schedule is None:
         missing.append("the change of lanes that would pay: the design was not mapped in this process")
@@ -243,7 +249,7 @@ def _limits(graph: MaseGraph, missing: list[str]) -> dict[str, Any] | None:
     return asdict(limits(graph, netlist, schedule))
 
 
-def _node(graph: MaseGraph, node: Any, instances: list[dict[str, Any]]) -> dict[str, Any]:
+def _node(graph: MaseGraph, node: Any, instances: list[Json]) -> Json:
     card = make_card(graph, node)
     why = ""
     if isinstance(graph.meta_of(node).module, Quantized):
@@ -256,7 +262,7 @@ def _node(graph: MaseGraph, node: Any, instances: list[dict[str, Any]]) -> dict[
     return {**_built(node.name, instances), **known}
 
 
-def _built(node: str, instances: list[dict[str, Any]]) -> dict[str, Any]:
+def _built(node: str, instances: list[Json]) -> Json:
     """What is known of a node from its instances alone."""
     own = [entry for entry in instances if entry["node"] == node]
     return {
@@ -271,7 +277,7 @@ def _built(node: str, instances: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _quantisation(graph: MaseGraph, missing: list[str]) -> dict[str, Any]:
+def _quantisation(graph: MaseGraph, missing: list[str]) -> Json:
     summary = graph.note(SUMMARY, Summary)
     if summary is None:
         missing.append("noise by node: the model came quantised, so that there is no float model to compare with")

@@ -23,7 +23,9 @@ from mase_hw.emit.estimate import counted
 from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.manifest import typed
 from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.documents import Json
 from mase_hw.host.shown import Page
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw.cards import KINDS
@@ -32,10 +34,10 @@ from mase_hw.report.facts import Facts, facts
 from mase_hw.report.proof import evaluations
 from mase_hw.vectors.casts import fault_coverage
 
-Row = dict[str, Any]
+Row = Json
 
 
-def compare(ours: Facts, theirs: Facts) -> dict[str, Any]:
+def compare(ours: Facts, theirs: Facts) -> Json:
     """What differs between a bundle and another one.
 
     Args:
@@ -84,7 +86,7 @@ _TOTALS = (
 
 def _evaluations(ours: Facts, theirs: Facts) -> list[tuple[str, Any, Any]]:
     """Every criterion on the same data, of the quantised models and of the hardware."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str], Json] = {}
     for side, of_side in (("ours", ours), ("theirs", theirs)):
         for each in of_side["evaluations"]:
             found.setdefault((each["criterion"], each["data"]), {})[side] = each
@@ -107,10 +109,10 @@ def _figure(facts: Facts, path: tuple[Any, ...]) -> Any:
     return sum(value.values()) if isinstance(value, Mapping) else value
 
 
-def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(entry: Json) -> Json:
     """What is compared of an instance."""
     parameters = entry["parameters"]
-    found: dict[str, Any] = {"module": entry["module"]}
+    found: Json = {"module": entry["module"]}
     for port in sorted({key.removesuffix("_PRECISION_0") for key in parameters if key.endswith("_PRECISION_0")}):
         sign = "s" if parameters.get(f"{port}_SIGNED", 1) else "u"
         found[f"format of {port.lower()}"] = (
@@ -251,12 +253,12 @@ def _figures(facts: Facts) -> list[tuple[str, str]]:
     return found
 
 
-def _slowest(stages: Sequence[Mapping[str, Any]], interval: int) -> list[dict[str, Any]]:
+def _slowest(stages: Sequence[Json], interval: int) -> list[Json]:
     order = sorted(stages, key=lambda stage: -stage["interval"])
     return [{**stage, "of_interval": stage["interval"] / interval} for stage in order[:SLOWEST]]
 
 
-def _mapped(report: Mapping[str, Any], instance: str, resource: str) -> int | None:
+def _mapped(report: Json, instance: str, resource: str) -> int | None:
     counts = [row["counts"][resource] for row in report["rows"] if row["instance"] == instance]
     return counts[0] if counts else None
 
@@ -307,7 +309,7 @@ def code(text: str) -> Markup:
     )
 
 
-def how(simulation: Mapping[str, Any]) -> str:
+def how(simulation: Json) -> str:
     """What was done to a design in a simulation."""
     said = []
     stalls = simulation["stalls"]
@@ -324,13 +326,13 @@ def how(simulation: Mapping[str, Any]) -> str:
     return f"{', '.join(said) or 'full rate'}, seed {simulation['seed']}"
 
 
-def coverage(simulation: Mapping[str, Any]) -> str:
+def coverage(simulation: Json) -> str:
     """Shares of lines, branches and toggles that were reached."""
     found = simulation["coverage"] or {}
     return ", ".join(f"{kind} {reached} of {all_}" for kind, (reached, all_) in found.items())
 
 
-def advice(limits: Mapping[str, Any] | None) -> list[str]:
+def advice(limits: Json | None) -> list[str]:
     """What limits the rate, and what would pay."""
     if limits is None:
         return []
@@ -383,10 +385,10 @@ def bundle_facts(bundle: Path, graph: MaseGraph | None = None, work: Path | None
         EmitError: If the folder is not a whole, unchanged bundle of this version.
     """
     bundle = Path(bundle).absolute()
-    manifest: Mapping[str, Any] = read_manifest(bundle)
+    manifest = typed(read_manifest(bundle), str(bundle))
     work = work or bundle.with_name(f"{bundle.name}.work")
-    drawn = read_file(bundle, manifest, PICTURE).decode("utf-8") if PICTURE in manifest["files"] else None
-    return facts(bundle.name, manifest, graph, work, evaluations(bundle, manifest["digest"]), drawn)
+    drawn = read_file(bundle, manifest.files, PICTURE).decode("utf-8") if PICTURE in manifest.files else None
+    return facts(bundle.name, manifest, graph, work, evaluations(bundle, manifest.digest), drawn)
 
 
 def printed(found: Facts, against: Facts | None = None) -> Facts:

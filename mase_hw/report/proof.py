@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from mase_hw.hardware.manifest import Fifo, Vectors
 from mase_hw.host.disk import not_written, write_whole
-from mase_hw.host.documents import parse_json
+from mase_hw.host.documents import Json, parse_json
 from mase_hw.simulate.engines.registry import ENGINES
 from mase_hw.simulate.record import VERDICTS, verdicts
 
 SYNTHESIS = "synth"
 
 
-def simulations(work: Path, digest: str) -> tuple[list[dict[str, Any]], int]:
+def simulations(work: Path, digest: str) -> tuple[list[Json], int]:
     """The simulations of this very bundle, and how many there are of others in the same folder."""
     found = verdicts(work / VERDICTS)
     own = [each for each in found if each.get("digest") == digest]
     return own, len(found) - len(own)
 
 
-def syntheses(work: Path, top: str, estimated: Mapping[str, int]) -> list[dict[str, Any]]:
+def syntheses(work: Path, top: str, estimated: Mapping[str, int]) -> list[Json]:
     """What synthesis left behind, by target."""
     found = []
     for path in sorted((work / SYNTHESIS).glob("*/report.json")):
@@ -35,23 +35,21 @@ def syntheses(work: Path, top: str, estimated: Mapping[str, int]) -> list[dict[s
     return found
 
 
-def buffers(played: Sequence[Mapping[str, Any]], fifos: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def buffers(played: Sequence[Json], fifos: Sequence[Fifo]) -> list[Json]:
     """Every buffer with its depth and the highest level that any simulation saw; None where none looked."""
-    seen: dict[str, dict[str, Any]] = {}
+    seen: dict[str, Json] = {}
     for each in played:
         for name, use in each.get("buffers", {}).items():
             before = seen.setdefault(name, {"name": name, "depth": use["depth"], "peak": 0, "waited": False})
             before["peak"], before["waited"] = max(before["peak"], use["peak"]), before["waited"] or use["waited"]
     for fifo in fifos:
-        entry = seen.setdefault(fifo["instance"], {"name": fifo["instance"], "depth": fifo["depth"], "peak": None})
-        entry |= {"before": fifo["before"], "bits": fifo["bits"], "given": fifo["given"]}
-        entry["why"] = "given" if fifo["given"] else "rate" if fifo.get("rate") else "join"
+        entry = seen.setdefault(fifo.instance, {"name": fifo.instance, "depth": fifo.depth, "peak": None})
+        entry |= {"before": fifo.before, "bits": fifo.bits, "given": fifo.given}
+        entry["why"] = "given" if fifo.given else "rate" if fifo.rate else "join"
     return sorted(seen.values(), key=lambda entry: ("before" not in entry, entry["name"]))
 
 
-def not_checked(
-    played: Sequence[Mapping[str, Any]], mapped: Sequence[Mapping[str, Any]], vectors: Mapping[str, Any] | None
-) -> list[str]:
+def not_checked(played: Sequence[Json], mapped: Sequence[Json], vectors: Vectors | None) -> list[str]:
     """What nobody looked at, in sentences that name the command that does."""
     passed = [each for each in played if each["passed"]]
     said = []
@@ -74,16 +72,15 @@ def not_checked(
         said.append("No synthesised netlist was simulated.")
     if not any(each.get("place") for each in mapped):
         said.append("It was not placed and routed: `mase-hw synth BUNDLE --target ecp5 --place`.")
-    faults = (vectors or {}).get("faults")
-    if faults is None:
+    if vectors is None or not vectors.faults:
         said.append("The fault coverage of the test vectors was not measured.")
     else:
-        said += [f"No test vector shows a {what}." for what in _unseen(faults)]
+        said += [f"No test vector shows a {what}." for what in _unseen(vectors.faults)]
     said.append("Timing on a board, clock-domain crossings and what surrounds the design were not looked at.")
     return said
 
 
-def _unseen(faults: Mapping[str, Any]) -> list[str]:
+def _unseen(faults: Json) -> list[str]:
     return [
         f"{'wrong cast' if kind == 'casts' else 'stuck bit of memory'}: {name}"
         for kind in ("casts", "memory")
@@ -97,7 +94,7 @@ MOST = 32
 """Evaluations that are kept."""
 
 
-def keep_evaluation(bundle: Path, digest: str, found: Mapping[str, Any]) -> Path:
+def keep_evaluation(bundle: Path, digest: str, found: Json) -> Path:
     """Add an evaluation to a bundle; an earlier one by the same criterion on the same data is replaced.
 
     Args:
@@ -122,7 +119,7 @@ def keep_evaluation(bundle: Path, digest: str, found: Mapping[str, Any]) -> Path
     return file
 
 
-def evaluations(bundle: Path, digest: str) -> list[dict[str, Any]]:
+def evaluations(bundle: Path, digest: str) -> list[Json]:
     """What is kept in a bundle; nothing if there is none, or what is there is not ours or of another bundle."""
     try:
         found = parse_json((bundle / EVALUATIONS).read_text(encoding="utf-8"))

@@ -6,9 +6,8 @@ The netlist of a bundle, as far as timing needs it, from the manifest alone.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.schedule import FRAMES, Schedule, Timeline
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.manifest import Instance as ManifestInstance
+from mase_hw.hardware.manifest import Manifest
+from mase_hw.host.documents import Json
 from mase_hw.opdef import OpDef
 from mase_hw.streams import Direction, Stream
 
@@ -26,7 +28,7 @@ _ROM = "(memories)"
 _FORK, _FIFO, _SOURCE = "stream_fork", "stream_fifo", "rom_source"
 
 
-def rebuilt(manifest: Mapping[str, Any], catalogue: Catalogue) -> Netlist | None:
+def rebuilt(manifest: Manifest, catalogue: Catalogue) -> Netlist | None:
     """The instances of a bundle and the edges between them; what feeds parameters is one memory.
 
     Args:
@@ -36,36 +38,36 @@ def rebuilt(manifest: Mapping[str, Any], catalogue: Catalogue) -> Netlist | None
     Returns:
         The netlist; None if a module is not in the catalogue: one of a custom op, or of another version.
     """
-    netlist = Netlist(manifest["top"])
-    for entry in manifest["ports"]:
-        (netlist.inputs if entry["direction"] == "in" else netlist.outputs).append(port_stream(dict(entry)))
+    netlist = Netlist(manifest.top)
+    for port in manifest.ports:
+        (netlist.inputs if port.direction == "in" else netlist.outputs).append(port_stream(port))
     ops: dict[str, list[OpDef]] = {}
     for op in catalogue:
         if op.hardware is not None:
             ops.setdefault(op.hardware.module, []).append(op)
-    for entry in manifest["instances"]:
-        if entry["module"] == _SOURCE:
+    for entry in manifest.instances:
+        if entry.module == _SOURCE:
             continue
-        instance = _instance(entry, ops.get(entry["module"], []))
+        instance = _instance(entry, ops.get(entry.module, []))
         if instance is None:
             return None
         netlist.instances.append(instance)
     netlist.memories[_ROM] = ""
-    return netlist if _connect(netlist, manifest["edges"]) else None
+    return netlist if _connect(netlist, manifest.edges) else None
 
 
-def agrees(schedule: Schedule, manifest: Mapping[str, Any]) -> bool:
+def agrees(schedule: Schedule, manifest: Manifest) -> bool:
     """Whether a timing is the one that the manifest says."""
-    said = manifest["timing"]
-    return (schedule.fill, schedule.last, schedule.interval) == (said["fill"], said["last"], said["interval"])
+    said = manifest.timing
+    return (schedule.fill, schedule.last, schedule.interval) == (said.fill, said.last, said.interval)
 
 
-def _instance(entry: Mapping[str, Any], ops: list[OpDef]) -> Instance | None:
-    name, module, parameters = entry["name"], entry["module"], entry["parameters"]
+def _instance(entry: ManifestInstance, ops: list[OpDef]) -> Instance | None:
+    name, module, parameters = entry.name, entry.module, entry.parameters
     if module in (_FORK, _FIFO):
-        ports = tuple(_plain(side, parameters["WIDTH"]) for side in ("in", "out"))
+        ports = tuple(_plain(side, int(parameters["WIDTH"])) for side in ("in", "out"))
         branches = int(parameters["N"]) if module == _FORK else 0
-        return Instance(name, module, parameters, ports, entry["node"], module.removeprefix("stream_"), branches)
+        return Instance(name, module, parameters, ports, entry.node, module.removeprefix("stream_"), branches)
     for op in ops:
         facets = op.hardware
         if facets is None:
@@ -74,7 +76,7 @@ def _instance(entry: Mapping[str, Any], ops: list[OpDef]) -> Instance | None:
             params = facets.record(parameters)
         except TypeError:  # of another version
             continue
-        return Instance(name, module, parameters, tuple(facets.ports(params)), entry["node"], op.name)
+        return Instance(name, module, parameters, tuple(facets.ports(params)), entry.node, op.name)
     return None
 
 
@@ -83,7 +85,7 @@ def _plain(side: Direction, bits: int) -> Stream:
     return Stream(f"{side}_data", side, (1, bits), fmt, (bits,), f"{side}_valid", f"{side}_ready")
 
 
-def _connect(netlist: Netlist, edges: list[str]) -> bool:
+def _connect(netlist: Netlist, edges: Sequence[str]) -> bool:
     """Add the nets, by the names of their ends; whether every port of every instance has one."""
     known = {i.name: i for i in netlist.instances}
     for number, edge in enumerate(edges):
@@ -166,7 +168,7 @@ class Stage:
         total = sum(length for _, _, length in runs)
         return [sum(n for state, _, n in runs if state == kind) / total for kind in range(len(STATES))]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """JSON types."""
         kept = {name: getattr(self, name) for name in ("instance", "node", "module", "interval", "first", "steady")}
         return {**kept, "shares": self.shares}

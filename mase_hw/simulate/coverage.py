@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import ResultsError
+from mase_hw.host.documents import Json
 
 FILE = "coverage.dat"
 FLAGS = ("--coverage-line", "--coverage-toggle")
@@ -77,7 +77,7 @@ class Coverage:
             lines.append(f"{name or 'all':{width}}" + "".join(f"{cell:>22}" for cell in cells))
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Reached and all points, by module and kind."""
         return {
             name: {kind: dict(zip(("hit", "points"), self.share(kind, name), strict=True)) for kind in KINDS}

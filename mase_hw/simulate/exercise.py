@@ -13,11 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import EmitError
 from mase_hw.hardware.prefix import with_prefix
 from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
@@ -67,7 +67,7 @@ class Exercise:
     edges: Mapping[str, bool] = field(default_factory=dict)
     casts: Mapping[str, CastUse] | None = None
     frames: int = 0
-    vectors: Mapping[str, Any] | None = None
+    vectors: Json | None = None
     begins: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -149,7 +149,7 @@ class Exercise:
             lines.append(f"not exercised: {what}: {', '.join(names[:_SHOWN])}{more}")
         return lines
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The same as JSON types."""
         return {
             "buffers": {name: {**dataclasses.asdict(use), "full": use.full} for name, use in self.buffers.items()},

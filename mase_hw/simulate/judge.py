@@ -19,6 +19,7 @@ import numpy as np
 from mase_hw.errors import ConfigError, HangError, MismatchError, ResultsError, SimulationError
 from mase_hw.hardware.beats import decode
 from mase_hw.host.disk import is_full
+from mase_hw.host.documents import Json
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.plan import Plan
@@ -153,10 +154,10 @@ def _check_results_xml(path: Path, run: Run) -> str | None:
     return None
 
 
-def _read_outcome(plan: Plan, unit: str | None, run: Run) -> dict[str, Any]:
+def _read_outcome(plan: Plan, unit: str | None, run: Run) -> Json:
     path = plan.folder / "outcome.json"
     try:
-        outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        outcome: Json = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(
             "the bench ended without an outcome" + (f": {unit}" if unit else ""),
@@ -178,7 +179,7 @@ def _read_outcome(plan: Plan, unit: str | None, run: Run) -> dict[str, Any]:
 def _read_ports(
     dut: Dut,
     plan: Plan,
-    outcome: dict[str, Any],
+    outcome: Json,
     ports: dict[str, PortResult],
     outputs: dict[str, IntArray],
     run: Run,
@@ -228,7 +229,7 @@ def _cycles(path: Path) -> Any:
     return np.frombuffer(path.read_bytes(), dtype=np.int64)
 
 
-def _check_resets(plan: Plan, outcome: dict[str, Any], ports: dict[str, PortResult]) -> None:
+def _check_resets(plan: Plan, outcome: Json, ports: dict[str, PortResult]) -> None:
     """Refuse a run that ended before its last reset, and say when it ended, so that an earlier one can be chosen."""
     if outcome.get("resets", 0) == plan.resets or outcome["verdict"] != "pass":
         return
@@ -242,7 +243,7 @@ def _check_resets(plan: Plan, outcome: dict[str, Any], ports: dict[str, PortResu
     )
 
 
-def _check_verdict(outcome: dict[str, Any], unit: str | None, ports: dict[str, PortResult], run: Run) -> None:
+def _check_verdict(outcome: Json, unit: str | None, ports: dict[str, PortResult], run: Run) -> None:
     verdict, message = outcome["verdict"], outcome["message"]
     states = "\n    ".join(["", *(port.state() for port in ports.values())])
     wrong = [port for port in ports.values() if port.first is not None]

@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.beats import encode
 from mase_hw.host.disk import not_written
+from mase_hw.host.documents import Json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
 from mase_hw.streams import IntArray, Stream
@@ -113,7 +113,7 @@ class Stalls:
         bursts = [(go + stop) / go for go, stop in (self.valid_burst, self.ready_burst) if go]
         return max([1.0, *bursts]) / (1 - max(self.valid_low, self.ready_low))
 
-    def entry(self, direction: str) -> dict[str, Any]:
+    def entry(self, direction: str) -> Json:
         """The plan's entry for a stream of this direction."""
         if direction == "in":
             return {"probability": self.valid_low, "burst": list(self.valid_burst)}
@@ -298,7 +298,7 @@ class Limits:
 
     @classmethod
     def of(
-        cls, timing: Mapping[str, Any], frames: int, stalls: Stalls = FULL_RATE, inner: InnerStalls | None = None
+        cls, timing: Mapping[str, int], frames: int, stalls: Stalls = FULL_RATE, inner: InnerStalls | None = None
     ) -> Limits:
         """How long to wait for a design.
 
@@ -386,7 +386,7 @@ class SimulationOptions:
         undisturbed = self.inner is None and not self.reset_at and self.intervene is None
         return undisturbed and self.stalls == Stalls.none()
 
-    def cycles(self, timing: Mapping[str, Any], frames: int) -> int:
+    def cycles(self, timing: Mapping[str, int], frames: int) -> int:
         """About how many clock cycles a run of a design takes, which decides how far its simulator is optimised.
 
         Args:
@@ -416,7 +416,7 @@ class Plan:
     """
 
     path: Path
-    content: Mapping[str, Any]
+    content: Json
     raw: Mapping[str, bytes]
     plusargs: tuple[str, ...] = ()
 
@@ -439,13 +439,13 @@ class Plan:
         """Unit (its place in :data:`RESET_UNITS`), time and length of every reset, for drivers without Python."""
         return [(RESET_UNITS.index(each["unit"]), each["at"], each["length"]) for each in self.content["reset_at"]]
 
-    def stalls(self, port: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    def stalls(self, port: Json) -> tuple[int, int, int, int]:
         """Threshold, cycles of work and period of bursts, and first state of ``sim/stall_pattern.py`` for a port."""
         go, stop = port["stalls"]["burst"]
         threshold = int(float(port["stalls"]["probability"]) * (1 << 32))
         return threshold, go, go + stop, stream_seed(self.content["seed"], port["name"])
 
-    def garbage(self, port: Mapping[str, Any]) -> list[int]:
+    def garbage(self, port: Json) -> list[int]:
         """The words of an idle input, one after the other, as ``sim/stream_driver.py`` draws them."""
         noise = random.Random(stream_seed(self.content["seed"], f"{port['name']}/garbage"))
         return [noise.getrandbits(port["bits"]) for _ in range(_GARBAGE_WORDS)]
@@ -509,7 +509,7 @@ def write_plan(
     """
     clean_run_folder(run_dir)
     raw: dict[str, bytes] = {}
-    ports: dict[str, list[dict[str, Any]]] = {"in": [], "out": []}
+    ports: dict[str, list[Json]] = {"in": [], "out": []}
     _same_names("stimulus", stimulus, dut.inputs)
     _same_names("expected", expected, dut.outputs)
     for stream in (*dut.inputs, *dut.outputs):
@@ -526,7 +526,7 @@ def write_plan(
                 "stalls": options.stalls.entry(stream.direction),
             }
         )
-    plan: dict[str, Any] = {
+    plan: Json = {
         "version": 1,
         "top": dut.top,
         "seed": options.seed,

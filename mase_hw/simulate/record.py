@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mase_hw.host.disk import write_whole
-from mase_hw.host.documents import parse_json
+from mase_hw.host.documents import Json, parse_json
 from mase_hw.simulate.coverage import KINDS
 from mase_hw.simulate.plan import SimulationOptions, Stalls
 from mase_hw.simulate.result import SimResult
@@ -28,7 +26,7 @@ def record(
     result: SimResult,
     frames: int,
     own_vectors: bool,
-    measured: Mapping[str, Any],
+    measured: Json,
 ) -> None:
     """Add a simulation to the record of its work folder; an earlier one of the same kind is replaced.
 
@@ -72,7 +70,7 @@ def record(
         write_whole(path, json.dumps({"version": VERSION, "verdicts": [*kept, entry][-MOST:]}, indent=1) + "\n")
 
 
-def verdicts(path: Path) -> list[dict[str, Any]]:
+def verdicts(path: Path) -> list[Json]:
     """What is recorded in a file; nothing if there is none, or one that is not ours."""
     try:
         found = parse_json(path.read_text(encoding="utf-8"))
@@ -82,7 +80,7 @@ def verdicts(path: Path) -> list[dict[str, Any]]:
     return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 
 
-def _stalls(stalls: Stalls) -> dict[str, Any] | None:
+def _stalls(stalls: Stalls) -> Json | None:
     """What stalls there were; None for full rate."""
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(stalls).items()}
     return {name: value for name, value in found.items() if value not in (0, [0, 0])} or None

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mase_hw.errors import SimulationError
+from mase_hw.host.documents import Json
 from mase_hw.simulate.coverage import Coverage
 from mase_hw.simulate.exercise import Exercise
 from mase_hw.simulate.plan import SAVE_FILES
@@ -88,7 +89,7 @@ class Mismatch:
         )
         return f"{text}; {self.hint}" if self.hint else text
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The fields as JSON types."""
         data = dataclasses.asdict(self) | {"lanes_wrong": self.lanes_wrong}
         return data | {"index": None if self.index is None else list(self.index)}
@@ -126,7 +127,7 @@ class PortResult:
         """The handshake in words."""
         return f"{self.stream.name} valid={self.valid} ready={self.ready} {self.beats}/{self.expected} beats"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The counts as JSON types."""
         names = ("expected", "beats", "compared", "mismatches", "extra", "valid", "ready")
         return {
@@ -142,7 +143,7 @@ class Explanation(Protocol):
     def report(self) -> str:
         """A text for people."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The same as JSON types."""
 
 
@@ -225,12 +226,12 @@ class SimResult:
         return min(found, key=lambda pair: pair[0])[1] if found else None
 
     @property
-    def presented(self) -> dict[str, Any]:
+    def presented(self) -> Json:
         """First valid cycle of every beat, by stream."""
         return {name: p.cycles.presented for name, p in self.ports.items()}
 
     @property
-    def accepted(self) -> dict[str, Any]:
+    def accepted(self) -> Json:
         """Handshake cycle of every beat, by stream."""
         return {name: p.cycles.accepted for name, p in self.ports.items()}
 
@@ -282,9 +283,9 @@ class SimResult:
             lines += [f"  {line}" for line in self.coverage.report().splitlines()]
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The verdict as JSON types."""
-        failure: dict[str, Any] | None = None
+        failure: Json | None = None
         if self.failure is not None:
             failure = {"kind": type(self.failure).__name__, "message": str(self.failure)}
             if self.diagnosis is not None:
@@ -390,7 +391,7 @@ class Timing:
         """Steady-state interval: that of the last two frames at the output; None for a single frame."""
         return self.output_intervals[-1] if self.output_intervals else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The figures as JSON types."""
         return {
             "fill": self.fill,

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.errors import EmitError
+from mase_hw.hardware.manifest import Fixed, Instance, Manifest
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits
@@ -76,40 +76,39 @@ def scope_of(group: str) -> str:
     return group if group == PORTS else f"node_{group}"
 
 
-def shown_streams(manifest: Mapping[str, Any]) -> list[Shown]:
+def shown_streams(manifest: Manifest) -> list[Shown]:
     """Every stream of fixed-point numbers: the ports of the design first, then those of the modules by node.
 
     Args:
         manifest: Of a bundle.
     """
     found = []
-    for port in manifest["ports"]:
-        fmt = port["format"]
-        if fmt.get("type") in ("fixed", "integer"):
-            output = port["name"] if port["direction"] == "out" else None
-            values = (port["lanes"], fmt["width"], fmt.get("frac_width", 0), fmt["signed"], output)
-            found.append(Shown(PORTS, port["name"], port["name"], *values))
+    for port in manifest.ports:
+        fmt = port.format
+        frac = fmt.frac_width if isinstance(fmt, Fixed) else 0
+        output = port.name if port.direction == "out" else None
+        found.append(Shown(PORTS, port.name, port.name, port.lanes, fmt.width, frac, fmt.signed, output))
     taken: set[str] = set()
-    for instance in manifest["instances"]:
-        group, parameters = _group(instance, taken), instance["parameters"]
+    for instance in manifest.instances:
+        group, parameters = _group(instance, taken), instance.parameters
         for key in (k.removesuffix(_FIELD) for k in parameters if k.endswith(_FIELD)):
             lanes = [int(v) for k, v in parameters.items() if k.startswith(f"{key}_PARALLELISM_DIM_")]
-            frac = parameters.get(f"{key}_PRECISION_1")
-            if not lanes or frac is None or not parameters.get(_ABSENT.get(key, ""), 1):
+            below = parameters.get(f"{key}_PRECISION_1")
+            if not lanes or below is None or not parameters.get(_ABSENT.get(key, ""), 1):
                 continue
             name = key.lower()
-            numbers = (math.prod(lanes), int(parameters[key + _FIELD]), int(frac))
+            numbers = (math.prod(lanes), int(parameters[key + _FIELD]), int(below))
             signed = bool(parameters.get(f"{key}_SIGNED", 1))
-            found.append(Shown(group, name, f"{instance['name']}.{name}", *numbers, signed))
+            found.append(Shown(group, name, f"{instance.name}.{name}", *numbers, signed))
     return found
 
 
-def _group(instance: Mapping[str, Any], taken: set[str]) -> str:
+def _group(instance: Instance, taken: set[str]) -> str:
     """The node; the instance, if another instance of the node was there before."""
-    name = str(instance["node"])
-    has_streams = any(key.endswith(_FIELD) for key in instance["parameters"])
+    name = instance.node
+    has_streams = any(key.endswith(_FIELD) for key in instance.parameters)
     if name in taken:
-        name = str(instance["name"])
+        name = instance.name
     if has_streams:
         taken.add(name)
     return name

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from mase_hw.cost.devices import Device
 from mase_hw.errors import ResourceError
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.hardware.memories import FAMILIES
 from mase_hw.synth.report import MappedMemory, Row
 from mase_hw.synth.targets import Elaborated, Memory, Target
@@ -54,10 +54,10 @@ def check_capacity(use: Mapping[str, int], device: Device, when: str, margin: fl
     ]
 
 
-def check_family(manifest: Mapping[str, Any], target: Target) -> list[str]:
+def check_family(manifest: Manifest, target: Target) -> list[str]:
     """A warning if the design was not made for the target, so that another one would be chosen for it."""
-    made, wanted = manifest.get("family"), target.name
-    if made is None or made == wanted or wanted not in FAMILIES:  # a bundle of before, or a target without a family
+    made, wanted = manifest.family, target.name
+    if made == wanted or wanted not in FAMILIES:  # a target without a family
         return []
     found = f"was made for {made}" if made else "was made for no family, as hardware.family is not set"
     return [
@@ -66,7 +66,7 @@ def check_family(manifest: Mapping[str, Any], target: Target) -> list[str]:
     ]
 
 
-def check_elaborated(asked: Elaborated, manifest: Mapping[str, Any], target: Target) -> list[str]:
+def check_elaborated(asked: Elaborated, manifest: Manifest, target: Target) -> list[str]:
     """Look at the design before it is mapped.
 
     Returns:
@@ -76,10 +76,10 @@ def check_elaborated(asked: Elaborated, manifest: Mapping[str, Any], target: Tar
         ResourceError: If there is a latch.
     """
     if asked.latches:
-        raise ResourceError("the design has latches", node=manifest["top"], got=", ".join(asked.latches))
+        raise ResourceError("the design has latches", node=manifest.top, got=", ".join(asked.latches))
     warnings = [_unclocked(memory) for memory in asked.memories if _large(memory, target) and not memory.clocked]
-    for entry in manifest["instances"]:
-        wanted, name = entry.get("multipliers") or 0, entry["name"]
+    for entry in manifest.instances:
+        wanted, name = entry.multipliers, entry.name
         there = len(asked.multipliers.get(name, []))
         if there < wanted:
             warnings.append(f"{name} asks for {wanted} multipliers and has {there}: the others are constants or merged")
@@ -121,7 +121,7 @@ def check_rows(rows: Sequence[Row], memories: Sequence[MappedMemory], target: Ta
     return warnings
 
 
-def check_outputs(netlist: Path, manifest: Mapping[str, Any]) -> list[str]:
+def check_outputs(netlist: Path, manifest: Manifest) -> list[str]:
     """Look for output bits that mapping made constant.
 
     Args:
@@ -134,11 +134,11 @@ def check_outputs(netlist: Path, manifest: Mapping[str, Any]) -> list[str]:
     Raises:
         ResourceError: If a bit is undefined, or a handshake is constant, so that nothing can move.
     """
-    ports = json.loads(netlist.read_text(encoding="utf-8"))["modules"][manifest["top"]]["ports"]
+    ports = json.loads(netlist.read_text(encoding="utf-8"))["modules"][manifest.top]["ports"]
     warnings = []
-    for entry in manifest["ports"]:
-        shakes = entry["ready"] if entry["direction"] == "in" else entry["valid"]
-        names = [shakes] if entry["direction"] == "in" else [entry["name"], shakes]
+    for entry in manifest.ports:
+        shakes = entry.ready if entry.direction == "in" else entry.valid
+        names = [shakes] if entry.direction == "in" else [entry.name, shakes]
         for name in names:
             bits = ports[name]["bits"]
             undefined = [i for i, bit in enumerate(bits) if bit in ("x", "z")]

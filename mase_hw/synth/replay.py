@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mase_hw.design.design import Design
 from mase_hw.design.vectors import Played, Sides
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch
@@ -98,7 +98,7 @@ def model_files(target: Target) -> list[Path]:
 
 def replay(
     design: Design, netlist: Path, files: Sequence[Path], cells: set[str], folder: Path, cache: Path, tell: Tell
-) -> dict[str, Any]:
+) -> Json:
     """Simulate a netlist against the vectors of its bundle, at full rate and with random stalls.
 
     Args:
@@ -123,7 +123,7 @@ def replay(
     library.write_text("`timescale 1ps / 1ps\n" + cell_models(files, cells), encoding="utf-8")
     sources = (library, netlist)
     streams = tuple(design.streams.values())
-    dut = Dut(design.manifest["top"], sources, streams=streams, foreign=tuple(FOREIGN))
+    dut = Dut(design.record.top, sources, streams=streams, foreign=tuple(FOREIGN))
     tell("building the simulator of the netlist")
     played = Played.of(*_vectors(design), design.streams)
     built = batch.build(dut, folder / "build", cache_dir=cache, cycles=DEFAULTS.cycles(design.timing, played.frames))
@@ -144,7 +144,7 @@ def _vectors(design: Design) -> Sides:
     Raises:
         ConfigError: If it has none.
     """
-    if "vectors" not in design.manifest:
+    if design.record.vectors is None:
         raise ConfigError(
             "the bundle has no vectors, so the netlist cannot be checked",
             node=str(design.path),

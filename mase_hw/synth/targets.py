@@ -19,6 +19,7 @@ from mase_hw.cost.devices import Device, device_of
 from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, ToolError, suggest
 from mase_hw.hardware.memories import FAMILIES, UNNAMED
+from mase_hw.host.documents import Json
 
 COLUMNS = ("lut", "ff", "carry", "dsp", "bram", "lutram")
 """What is counted. ``lut`` contains those used as memory, which ``lutram`` counts again; ``bram`` is in blocks."""
@@ -279,7 +280,7 @@ def read_elaborated(path: Path, top: str) -> Elaborated:
     """
     found = Elaborated()
     try:
-        modules: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["modules"]
+        modules: Json = json.loads(path.read_text(encoding="utf-8"))["modules"]
         for name, module in modules.items():
             instance = instance_of(name, top)
             for cell, content in module["cells"].items():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.emit.yosys import LUTS
 from mase_hw.errors import ToolError
+from mase_hw.host.documents import Json
 from mase_hw.synth.tools import Tell, run_nextpnr, run_yosys
 from mase_hw.system.soc import write_soc
 
@@ -24,7 +24,7 @@ LOAD = "openFPGALoader --board ulx3s"
 """The command that brings a bitstream to the board, before the name of the file."""
 
 
-def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell, beside: Sequence[Path] = ()) -> dict[str, Any]:
+def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell, beside: Sequence[Path] = ()) -> Json:
     """Write the SoC for the board, and a bitstream of the first seed that closes its timing.
 
     Args:
@@ -61,7 +61,7 @@ def make_bitstream(system: Path, seeds: Sequence[int], tell: Tell, beside: Seque
     return place(gateware, seeds, tell)
 
 
-def place(gateware: Path, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
+def place(gateware: Path, seeds: Sequence[int], tell: Tell) -> Json:
     """Place and route a netlist with each seed; see :func:`make_bitstream`."""
     reached: dict[int, float] = {}
     use: dict[str, dict[str, int]] = {}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.emit.port_entry import format_of, port_stream
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import from_words
 from mase_hw.hardware.manifest import Port
+from mase_hw.host.documents import Json
 from mase_hw.streams import ceil_div
 
 SLOTS = (8, 16, 32, 64)
@@ -101,7 +101,7 @@ class Frame:
         rows = beats.reshape(-1, ceil_div(self.row, self.lanes) * self.lanes)[:, : self.row]
         return [[int(value) for value in frame] for frame in rows.reshape(-1, self.size)]
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> Json:
         """What the manifest of the system says of it."""
         return {
             "port": self.port,

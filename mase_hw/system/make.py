@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,6 +16,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
 from mase_hw.hardware.manifest import Manifest, Port, typed
 from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.system.frames import Frame, Record
@@ -38,7 +37,7 @@ _SYMBOL = re.compile(r"\b(?:(?:mase|model|MASE|MODEL)_(?!hw\b)|Vsystem)")
 """How every symbol, macro and file of the software begins that another program may have too."""
 
 
-def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> dict[str, Any]:
+def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> Json:
     """Write the system of a bundle.
 
     Args:
@@ -72,7 +71,7 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     for file, data in core.items():
         system.add(file, data)
     _add_hardware(system, manifest, records, options)
-    _add_software(system, manifest, records, options, _vectors(bundle, raw, manifest, records))
+    _add_software(system, manifest, records, options, _vectors(bundle, manifest, records))
     system.manifest = {
         "format_version": FORMAT_VERSION,
         "generator": {"mase_hw": __version__},
@@ -85,11 +84,11 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         **({} if manifest.image is None else {"image_words": manifest.image.words + 3}),
     }
     system.write(out)
-    written: dict[str, Any] = json.loads(system.manifest_text())
+    written: Json = json.loads(system.manifest_text())
     return written
 
 
-def _prefix(raw: Mapping[str, Any], asked: str) -> str:
+def _prefix(raw: Json, asked: str) -> str:
     """The prefix of a system: that of the bundle, or else the one that is asked for."""
     has: str = raw.get("prefix", "")
     if has and asked not in ("", has):
@@ -103,16 +102,16 @@ def _prefix(raw: Mapping[str, Any], asked: str) -> str:
     return has or asked
 
 
-def _core(bundle: Path, raw: dict[str, Any], prefix: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _core(bundle: Path, raw: Json, prefix: str) -> tuple[Json, dict[str, bytes]]:
     """The manifest of a bundle, and its RTL and memories, under a prefix."""
     files = {
-        file: read_file(bundle, raw, file)
+        file: read_file(bundle, raw["files"], file)
         for file in (*raw["rtl"], *(file for file in raw["files"] if file.startswith("mem/")))
     }
     return (raw, files) if prefix == raw.get("prefix", "") else prefixed(raw, files, prefix)
 
 
-def _entries(record: Record, manifest: Manifest) -> list[dict[str, Any]]:
+def _entries(record: Record, manifest: Manifest) -> list[Json]:
     """Where the frame of every port lies, and what software needs to make it of a tensor."""
     ports = {port.name: msgspec.to_builtins(port) for port in manifest.ports}
     return [
@@ -186,7 +185,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
         system.add(page, (rtl_root() / "system" / page).read_bytes())
 
 
-def _streams(records: tuple[Record, Record]) -> list[dict[str, Any]]:
+def _streams(records: tuple[Record, Record]) -> list[Json]:
     """The interfaces of either direction: one is called as ever, several after their ports."""
     signals = ("tdata", "tkeep", "tlast", "tuser", "tvalid", "tready")
     found = []
@@ -228,7 +227,7 @@ def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
 
 
 def _vectors(
-    bundle: Path, raw: dict[str, Any], manifest: Manifest, records: tuple[Record, Record]
+    bundle: Path, manifest: Manifest, records: tuple[Record, Record]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Of every job of one frame: the integers of all inputs, and the bytes of all outputs."""
     if manifest.vectors is None:
@@ -239,7 +238,9 @@ def _vectors(
     ports = {port.name: port for port in manifest.ports}
 
     def played(frame: Frame) -> list[list[int]]:
-        return frame.from_vectors(ports[frame.port], read_file(bundle, raw, files[frame.port]).decode("ascii"))
+        return frame.from_vectors(
+            ports[frame.port], read_file(bundle, manifest.files, files[frame.port]).decode("ascii")
+        )
 
     inputs = [
         [value for part in parts for value in part] for parts in zip(*map(played, records[0].frames), strict=True)

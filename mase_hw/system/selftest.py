@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mase_hw.emit.bundle import MANIFEST
 from mase_hw.errors import ConfigError, ToolError
-from mase_hw.host.documents import parse_json
+from mase_hw.host.documents import Json, parse_json
 from mase_hw.simulate.build.tools import find_build_tools, first_errors, run_tool
 
 
@@ -74,14 +73,14 @@ def run_selftest(system: Path, *, stalls: int = 0, interrupt: bool = False) -> S
     return SelfTest(done.returncode == 0 and done.stdout.startswith("PASS"), done.stdout.strip())
 
 
-def check_memory(system: Path) -> dict[str, Any]:
+def check_memory(system: Path) -> Json:
     """The manifest of a system whose frames lie in memory.
 
     Raises:
         ConfigError: That says what was found.
     """
     try:
-        manifest: dict[str, Any] = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
+        manifest: Json = parse_json((system / MANIFEST).read_text(encoding="utf-8"))
         data = manifest["options"]["data"] if manifest["kind"] == "system" else None
     except (OSError, ValueError, KeyError, TypeError):
         manifest, data = {}, None

@@ -63,7 +63,7 @@ class FloatOp(nn.Module):
         """What the op gives, before anything is done to its result."""
         if self.is_cast:
             return inputs[0]
-        given: dict[str, Any] = dict(zip(self.origins, inputs, strict=True))
+        given: dict[str, object] = dict(zip(self.origins, inputs, strict=True))
         made = {name: self.parameter(name) for name in self.trained}
         given |= {node: made[name] for node, name in self.stored.items() if name in made}
 

@@ -8,6 +8,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
@@ -110,7 +111,7 @@ def _other(
             width = max(x.width, y.width) if behind is None else behind.width
             made = sum_of(x, y, step, bits=bits, width=width, constant=stored, reversed=turned)
         rest = {name: value for name, value in a.attributes.items() if name not in ("multipliers", "reversed")}
-        return dataclasses.replace(a, formats=dict(made.formats), attributes={**rest, **made.attributes})
+        return dataclasses.replace(a, formats=dict(made.formats), attributes=attributes_of({**rest, **made.attributes}))
     data = given[0]
     assert isinstance(data, ScaledFormat)  # as planned
     result = behind if trained.out is None else trained.out.format()

@@ -6,7 +6,6 @@ chooses among numbers or moves them keeps the grid of its input.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +13,14 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import ScaledFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.formats.taken import Ends
 from mase_hw.opdef import OpDef
 from mase_hw.training.float_op import FloatOp, Trained
 from mase_hw.training.learned_step import LearnedScale, LearnedStep
 
 Grid = LearnedScale | LearnedStep
-Function = tuple[OpDef, Mapping[str, Any]]
+Function = tuple[OpDef, Attributes]
 """A float op with its attributes."""
 
 

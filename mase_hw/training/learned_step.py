@@ -42,6 +42,7 @@ from mase_hw.passes.transforms.integers.formats import of_range
 from mase_hw.passes.transforms.sign_weights import means
 from mase_hw.training.float_op import FloatOp, Trained
 
+Limits = tuple[Tensor, Tensor]
 LEARNED = 8
 """Tensors of at most so many bits learn their step; the step of wider ones follows the range that is observed."""
 
@@ -221,16 +222,16 @@ class _ScaledLsq(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, scale: Tensor, zero: Tensor, low: Tensor, high: Tensor, factor: float, rounding: Rounding
+        ctx: Any, x: Tensor, scale: Tensor, zero: Tensor, limits: Limits, factor: float, rounding: Rounding
     ) -> Tensor:
-        v, s = x.double() / scale.double(), scale.double()
+        (low, high), v, s = limits, x.double() / scale.double(), scale.double()
         whole = rounded(v, rounding)
         ctx.save_for_backward(v, whole, s, low - zero, high - zero)
         ctx.shapes, ctx.dtypes, ctx.factor = (scale.shape, zero.shape), (scale.dtype, zero.dtype), factor
         return (whole.clamp(low - zero, high - zero) * s).to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None]:
         v, whole, scale, low, high = ctx.saved_tensors
         grad = grads[0]
         below, above = v <= low, v >= high
@@ -241,15 +242,14 @@ class _ScaledLsq(torch.autograd.Function):
             by_scale = (grad * share * ctx.factor).sum_to_size(ctx.shapes[0]).to(ctx.dtypes[0])
         if ctx.needs_input_grad[2]:
             by_zero = -(grad * ~inside * scale * ctx.factor).sum_to_size(ctx.shapes[1]).to(ctx.dtypes[1])
-        return grad * inside, by_scale, by_zero, None, None, None, None
+        return grad * inside, by_scale, by_zero, None, None, None
 
 
 def scaled_lsq(
     x: Tensor,
     scale: Tensor,
     zero: Tensor,
-    low: Tensor,
-    high: Tensor,
+    limits: Limits,
     factor: float,
     rounding: Rounding = Rounding.HALF_EVEN,
 ) -> Tensor:
@@ -259,12 +259,11 @@ def scaled_lsq(
         x: Any shape.
         scale: Positive; a scalar, or a shape that broadcasts to ``x``.
         zero: The zero point, a whole number, which passes its gradient on; a scalar.
-        low: Smallest mantissa, a scalar or of the shape of ``scale``.
-        high: Largest mantissa, likewise.
+        limits: Smallest and largest mantissa, scalars or of the shape of ``scale``.
         factor: What the gradients of scale and zero point are multiplied by.
         rounding: Rounding of the cast.
     """
-    result: Tensor = _ScaledLsq.apply(x, scale, zero, low, high, factor, rounding)  # type: ignore[no-untyped-call]
+    result: Tensor = _ScaledLsq.apply(x, scale, zero, limits, factor, rounding)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -323,7 +322,7 @@ class LearnedScale(nn.Module):
         nearest = self.zero + (self.zero.round().clamp(first, last) - self.zero).detach()
         count = x[0].numel() if self.per_frame and x.dim() else x.numel() // self.fmt.channels
         most = max(1, self.fmt.max_mantissa - round(float(self.zero.detach())))
-        return scaled_lsq(x, scale, nearest, lows, highs, 1 / math.sqrt(max(1, count) * most), self.rounding)
+        return scaled_lsq(x, scale, nearest, (lows, highs), 1 / math.sqrt(max(1, count) * most), self.rounding)
 
     def nearest(self, x: Tensor) -> Tensor:
         """The nearest values of the grid, which only passes gradients on; for results at the scale of an input."""

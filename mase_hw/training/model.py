@@ -15,6 +15,7 @@ from mase_hw.formats import FixedFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
+from mase_hw.ir.evaluate import Values
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -114,7 +115,7 @@ class TrainingModel(nn.Module):
         return self.body(*args, **kwargs)
 
     @torch.no_grad()
-    def begin(self, inputs: Mapping[str, Any]) -> None:
+    def begin(self, inputs: Values) -> None:
         """Start every step from a batch.
 
         Args:
@@ -255,7 +256,7 @@ def _frozen(trained: Learned, inputs: list[FixedFormat | None]) -> Quantized:
             formats["bias"] = dataclasses.replace(formats["bias"], frac_width=finest)
     formats["data_out_0"] = trained.out_format()
     a = old.arithmetic
-    made = Quantized(old.op, Arithmetic(formats, a.rounding, a.overflow, dict(a.attributes)), parameters)
+    made = Quantized(old.op, Arithmetic(formats, a.rounding, a.overflow, a.attributes), parameters)
     made.label = old.label
     made.check_parameters()
     return made

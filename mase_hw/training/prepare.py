@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.config import CompileConfig, load_config
+from mase_hw.compiler.config import ConfigLike, load_config
 from mase_hw.compiler.float_nodes import FloatNode
 from mase_hw.compiler.quantised_graph import entered, run_on_model, traced
 from mase_hw.compiler.stages import QUANTIZE, quantise_pipeline
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.statistics.base import batches
@@ -27,10 +27,10 @@ from mase_hw.training.model import TrainingModel
 def prepare(
     model: nn.Module | MaseGraph,
     example_inputs: Inputs,
-    config: CompileConfig | Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     *,
     calibration: Iterable[Any],
-    custom_ops: Mapping[str, Any] | None = None,
+    custom_ops: CustomOps | None = None,
     learn_zero_points: bool = False,
 ) -> TrainingModel:
     """Make a float model trainable in low precision.
@@ -78,7 +78,7 @@ def prepare(
             parameters = {name: source for name, (source, _) in sources.items() if op and name in op.parameters}
             if op is not None and op.scaled is not None and op.scaled.kind in ("clamp", "pieces"):
                 args = graph.meta_of(node).common.args
-                functions[node.name] = (op, {k: v for k, v in args.items() if k not in args.tensors})
+                functions[node.name] = (op, args.attributes)
             stored[node.name] = {source.name: name for name, source in parameters.items()}
         return graph, {"modified": False}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+
+from mase_hw.host.documents import Json
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class CastUse:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> CastUse:
+    def from_json(cls, document: Json) -> CastUse:
         """Read what :meth:`to_json` gave.
 
         Raises:
@@ -63,7 +64,7 @@ class CastUse:
         return cls(**{name: put(getattr(use, name) for use in of) for name, put in together.items()})
 
 
-def fault_coverage(faults: Mapping[str, Any]) -> str:
+def fault_coverage(faults: Json) -> str:
     """The share of faults that change an output, as ``fault coverage 69 % (177 of 256 sampled stuck bits)``.
 
     Only a coverage of all of them is called 100 %.

@@ -9,13 +9,13 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from mase_hw.emit.netlist import Netlist
 from mase_hw.emit.reference import PortTensor, Reference
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.inputs import input_dtype
 from mase_hw.nn import QuantizeInput
@@ -187,7 +187,7 @@ class Seen:
     left_out: tuple[str, ...] = ()
     frames: int = 0
 
-    def to_json(self, seed: int) -> dict[str, Any]:
+    def to_json(self, seed: int) -> Json:
         """The fields as JSON types, with the seed of the sample."""
         return {
             "frames": self.frames,

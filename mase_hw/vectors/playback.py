@@ -283,7 +283,7 @@ def _inputs() -> Iterator[str]:
     return (f"data_in_{index}" for index in itertools.count())
 
 
-def _call(model: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(model: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> Any:
     if node.op == "call_module":
         return model.get_submodule(str(node.target))(*args, **kwargs)
     if node.op == "call_method":

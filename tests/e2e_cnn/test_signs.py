@@ -73,7 +73,7 @@ def test_binary(tmp_path: Path) -> None:
         "last": 1,
     }
     assert not any(i["multipliers"] or i["work"] for i in instances.values())
-    assert estimate(design.manifest)["dsp"] == 0
+    assert estimate(design.record)["dsp"] == 0
     # One bit each, 1 for what is negative: tiles of the inputs fastest, then of the outputs.
     last = design.graph.meta_of(design.graph.node("last")).module
     assert isinstance(last, Quantized)

@@ -121,7 +121,7 @@ def test_the_bundle_its_report_and_compile_say_so(tmp_path: Path) -> None:
     (own,) = (each for each in facts["instances"] if each["module"] == "leaky_shift")
     assert own["estimate"]["lut"] is None and counted(own["estimate"], "lut") == "unknown"
     assert own["estimate"]["dsp"] == own["multipliers"] > 0
-    assert estimate(design.manifest)["dsp"] == sum(each["estimate"]["dsp"] for each in facts["instances"])
+    assert estimate(design.record)["dsp"] == sum(each["estimate"]["dsp"] for each in facts["instances"])
 
 
 @pytest.mark.parametrize(("family", "blocks"), [("xc7", 4), ("ecp5", 4)])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast
 from mase_hw.numerics import cast
 from mase_hw.numerics.observing import cast_observer, observing
 from mase_hw.ops._division import divide_cast
@@ -69,8 +70,8 @@ def test_divisions(rounding: Rounding) -> None:
     given, by = torch.tensor(values)[:, None].double(), torch.tensor(divisors)[None, :]
     counter = CastCounter(grows=True)
     with observing(counter):
-        seen = divide_cast(given.expand(-1, len(divisors)), by, (90, 9), frac, fmt, rounding)
-    assert torch.equal(seen, divide_cast(given.expand(-1, len(divisors)), by, (90, 9), frac, fmt, rounding))
+        seen = divide_cast(given.expand(-1, len(divisors)), by, (90, 9), frac, fmt, Cast(rounding))
+    assert torch.equal(seen, divide_cast(given.expand(-1, len(divisors)), by, (90, 9), frac, fmt, Cast(rounding)))
     exact = [Fraction(v, d) * Fraction(2) ** (fmt.frac_width - frac) for v in values for d in divisors]
     wanted = expected(exact, fmt, rounding, dropped=True)
     assert counter.use() == CastUse(**{**wanted.to_json(), "grows": True})

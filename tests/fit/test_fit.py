@@ -60,7 +60,7 @@ def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) 
     design = mase_hw.compile(model, example, target=target, out=tmp_path / "made")
     simulation = design.simulate(torch.randn(4, 2, 5, 5), engine="batch")
     assert simulation.passed and simulation.interval == at_700.interval <= 700
-    assert design.timing == at_700.choice.manifest["timing"]
+    assert design.record.timing == at_700.choice.manifest.timing
     instances = {i["name"]: i for i in design.manifest["instances"]}
     used = [cost_of(i["module"], i["parameters"], "xc7").as_dict() for i in instances.values()]
     assert {name: sum(each[name] for each in used) for name in used[0]} == dict(at_700.choice.use)
@@ -139,9 +139,9 @@ def test_the_first_frame_is_followed_beat_by_beat(at_700: Fit) -> None:
 def test_the_latency_is_no_longer_than_at_the_shortest_interval() -> None:
     target = {"dsp": 30, "lut": 50_000}
     short, low = chosen(target), chosen({**target, "minimise": "latency", "unrolled": 0})
-    assert low.choice.manifest["timing"]["last"] <= short.choice.manifest["timing"]["last"]
+    assert low.choice.manifest.timing.last <= short.choice.manifest.timing.last
     assert low.choice.use["dsp"] <= 30
-    assert low.choice.solution.bound <= low.choice.solution.value <= low.choice.manifest["timing"]["last"]
+    assert low.choice.solution.bound <= low.choice.solution.value <= low.choice.manifest.timing.last
 
 
 def test_look_up_tables_buy_products(tmp_path: Path) -> None:

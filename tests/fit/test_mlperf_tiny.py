@@ -69,7 +69,7 @@ def test_rates(
     assert simulation.passed and simulation.interval == design.timing["interval"] <= interval
     assert simulation.fill == design.timing["fill"] and design.timing["last"] < latency
     parts = design.manifest["instances"]
-    used = estimate(design.manifest, "xc7")
+    used = estimate(design.record, "xc7")
     assert all(used[name] <= most for name, most in target.items() if name in used)
     slowest = max((each for each in parts if each.get("multipliers")), key=lambda each: each["timing"]["interval"])
     assert slowest["timing"]["interval"] >= 0.97 * simulation.interval

@@ -69,7 +69,7 @@ def test_what_is_predicted_is_measured(count: int, tmp_path: Path) -> None:
         (model, example), (target, family) = network(rng), wanted(rng)
         design = mase_hw.compile(model, example, target=target, out=tmp_path / str(seed))
         simulation = design.simulate(torch.rand(4, *example.shape[1:]) * 2 - 1, engine="batch")
-        timing, used = design.timing, estimate(design.manifest, family)
+        timing, used = design.timing, estimate(design.record, family)
         assert simulation.passed, seed
         assert (simulation.interval, simulation.fill) == (timing["interval"], timing["fill"]), seed
         assert timing["interval"] <= target.get("interval", timing["interval"]), seed

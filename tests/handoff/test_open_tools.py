@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import mase_hw
-from mase_hw.emit.estimate import estimate
+from mase_hw.emit.estimate import Part, estimate
+from mase_hw.hardware.manifest import Instance
 
 BIN = Path(sys.executable).parent
 STUBS = {
@@ -76,17 +77,17 @@ def test_ecp5_script_with_the_tools(pair: mase_hw.Design, tmp_path: Path) -> Non
 
 def test_estimate(pair: mase_hw.Design) -> None:
     """The sum of the modules; multipliers and memories as the manifest has them; the README says that it is one."""
-    found = estimate(pair.manifest)
+    found = estimate(pair.record)
     assert found["dsp"] == 6 and found["bram"] == 0
-    alone = [estimate(pair.manifest | {"instances": [instance]}) for instance in pair.manifest["instances"]]
+    alone = [estimate(Part([instance], pair.record.memories)) for instance in pair.record.instances]
     assert found.pop("not_estimated") == {}
     assert found == {name: sum(part[name] for part in alone) for name in found}
     text = (pair.path / "README.md").read_text()
     assert "**Estimate**" in text and f"| {found['lut']} | {found['ff']} | 6 | 0 |" in text
 
     def rom(words: int, bits: int) -> int:
-        one = {"name": "rom", "module": "rom_source", "parameters": {"WIDTH": bits, "DEPTH": words}}
-        return estimate({"instances": [one], "memories": []})["bram"]
+        one = Instance(name="rom", node="rom", module="rom_source", parameters={"WIDTH": bits, "DEPTH": words})
+        return estimate(Part([one], []))["bram"]
 
     assert rom(1024, 128) == 8  # 1024 words of 18 bits a block
     assert rom(64, 512) == 0  # 64 words stay in LUTs

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import verify_analysis_pass
+from mase_hw.passes import verify_analysis_pass
 from tests.ir.checkpoints import files_of
 from tests.ir.huggingface_models import NETWORKS, needed
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mase_hw.errors import CheckpointError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.checkpoint.files import hash_of
-from mase_hw.passes.analysis import verify_analysis_pass
+from mase_hw.passes import verify_analysis_pass
 from tests.ir.checkpoints import Small, batch, forge, graph, quantised
 from tests.ir.nets import annotated
 

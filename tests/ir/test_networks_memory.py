@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass
+from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 
 
 class Allocations(TorchDispatchMode):

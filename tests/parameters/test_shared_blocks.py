@@ -113,8 +113,8 @@ def test_rows_fill_the_block(three: mase_hw.Design) -> None:
     assert three.timing["interval"] == 4 * 3 * 16
     modules = [entry["module"] for entry in three.manifest["instances"]]
     assert modules.count("fixed_linear") == 3 and modules.count("loop_entry") == modules.count("loop_exit") == 1
-    netlist = rebuilt(three.manifest, default_catalogue())
-    assert netlist is not None and agrees(predict(netlist, default_catalogue()), three.manifest), "as a report sees it"
+    netlist = rebuilt(three.record, default_catalogue())
+    assert netlist is not None and agrees(predict(netlist, default_catalogue()), three.record), "as a report sees it"
     for reset in (Reset(50), Reset(130), Reset(1, "out")):
         assert three.simulate(engine="batch", waves=False, reset_at=(reset,)).passed
 
@@ -149,7 +149,7 @@ def test_twelve_layers(tmp_path: Path) -> None:
         shared = {"shared": ["layers"]} if count > 1 else {}
         config = {**SHARED, "hardware": {**hardware, **shared}}
         design = compiled(model, (4, 6, 16), tmp_path / str(count), config)
-        found.append((design.timing["interval"], estimate(design.manifest, "xc7")))
+        found.append((design.timing["interval"], estimate(design.record, "xc7")))
     holds(design, 3)
     (interval, area), (shared_interval, shared_area) = found
     assert shared_interval <= 12.2 * interval

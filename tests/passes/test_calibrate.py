@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError, FormatError, GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes import profile_statistics_analysis_pass, quantize_transform_pass
-from mase_hw.passes.analysis import calibrate_analysis_pass
+from mase_hw.passes import calibrate_analysis_pass, profile_statistics_analysis_pass, quantize_transform_pass
 from tests.ir.nets import MLP, ConvNet, annotated, assert_json, snapshot, untouched
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass
+from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 from tests.ir.nets import MLP, ConvNet, annotated, catalogue, snapshot, untouched
 
 F32 = {"type": "float", "precision": [32]}

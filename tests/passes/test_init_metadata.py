@@ -11,11 +11,12 @@ from mase_hw.errors import ConfigError, PassOrderError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.nn import Quantized
-from mase_hw.passes import add_hardware_metadata_analysis_pass, quantize_transform_pass
-from mase_hw.passes.analysis import (
+from mase_hw.passes import (
     add_common_metadata_analysis_pass,
+    add_hardware_metadata_analysis_pass,
     calibrate_analysis_pass,
     init_metadata_analysis_pass,
+    quantize_transform_pass,
     verify_analysis_pass,
 )
 from tests.ir.nets import MLP, annotated

@@ -15,12 +15,16 @@ from mase_hw.formats import ScaledFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes import analyse_noise, quantize_transform_pass, round_weights_transform_pass
+from mase_hw.passes import (
+    analyse_noise,
+    equalization_transform_pass,
+    quantize_transform_pass,
+    round_weights_transform_pass,
+)
 from mase_hw.passes.analysis.noise.network import network_noise
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths, uniform
 from mase_hw.passes.mixed_precision.plan import complete, compose, settings_of
 from mase_hw.passes.rounding.layers import Layer
-from mase_hw.passes.transforms import equalization_transform_pass
 from tests.unit.pipeline import MLP, annotated, calibrated, inputs, seeded
 
 Array = npt.NDArray[np.float64]

@@ -12,8 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass, verify_analysis_pass
-from mase_hw.passes.transforms import fold_constants_transform_pass, lower_patterns_transform_pass
+from mase_hw.passes import (
+    add_common_metadata_analysis_pass,
+    fold_constants_transform_pass,
+    init_metadata_analysis_pass,
+    lower_patterns_transform_pass,
+    verify_analysis_pass,
+)
 
 
 class Written(nn.Module):

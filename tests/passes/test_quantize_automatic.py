@@ -11,8 +11,12 @@ from torch import nn
 
 from mase_hw.errors import ConfigError, GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes import calibration_quantization_transform_pass, quantize_transform_pass, update_quantization_configs
-from mase_hw.passes.analysis import calibrate_analysis_pass
+from mase_hw.passes import (
+    calibrate_analysis_pass,
+    calibration_quantization_transform_pass,
+    quantize_transform_pass,
+    update_quantization_configs,
+)
 from mase_hw.passes.explanation import explain, explained
 from tests.ir.nets import annotated
 from tests.unit.pipeline import EIGHT, FIXED, MLP, WIDTHS, calibrated, formats, inputs, quantised, rule, seeded

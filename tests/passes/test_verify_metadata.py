@@ -11,7 +11,7 @@ from torch import nn
 from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import verify_analysis_pass
+from mase_hw.passes import verify_analysis_pass
 from tests.ir.nets import ConvNet, annotated
 
 

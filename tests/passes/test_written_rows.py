@@ -14,15 +14,17 @@ from torch.nn import functional as F
 import mase_hw
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import add_common_metadata_analysis_pass, init_metadata_analysis_pass, verify_analysis_pass
-from mase_hw.passes.transforms import (
+from mase_hw.passes import (
+    add_common_metadata_analysis_pass,
     fold_constants_transform_pass,
+    init_metadata_analysis_pass,
     lower_arithmetic_transform_pass,
     lower_attention_transform_pass,
     lower_movement_transform_pass,
     lower_patterns_transform_pass,
     lower_products_transform_pass,
     lower_slices_transform_pass,
+    verify_analysis_pass,
 )
 from tests.e2e.test_small_models_arithmetic import bits
 from tests.unit.pipeline import OWN_FRAMES

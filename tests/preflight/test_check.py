@@ -87,7 +87,7 @@ def test_costs_are_those_of_compile(tmp_path: Path) -> None:
     design = mase_hw.compile(model, example, out=tmp_path / "design")
     assert found.passed and found.complete
     assert found.timing == {name: value for name, value in design.timing.items() if name != "steady"}
-    assert found.estimate == estimate(design.manifest)
+    assert found.estimate == estimate(design.record)
     by_node: dict[str, list[dict[str, Any]]] = {}
     for instance in design.manifest["instances"]:
         by_node.setdefault(instance["node"], []).append(instance)

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mase_hw.regress.regress import Report, regress
+from mase_hw.regress.regress import Pool, RegressOptions, Report, regress
 
 NETWORKS = Path(__file__).with_name("networks.py")
 Runner = Callable[..., Report]
@@ -59,8 +60,8 @@ class Here:
 def runner(tmp_path: Path, runtime: Path) -> Runner:
     """Run entries in this test's folder, one after the other in this process unless told otherwise."""
 
-    def run(*entries: str, **options: object) -> Report:
-        options = {"pool": Here(), **options}
-        return regress(write(tmp_path, *entries), out_folder(tmp_path, runtime), **options)  # type: ignore[arg-type]
+    def run(*entries: str, pool: Pool | None = None, tell: Any = None, **options: Any) -> Report:
+        out, chosen = out_folder(tmp_path, runtime), RegressOptions(**options)
+        return regress(write(tmp_path, *entries), out, options=chosen, pool=pool or Here(), tell=tell)
 
     return run

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -42,7 +43,7 @@ def page(design: Design, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_figures_are_those_of_the_bundle(design: Design, page: Path) -> None:
     said, manifest = text_of(page), design.manifest
     assert f"{manifest['timing']['interval']:,} cycles per frame" in said
-    area = estimate(manifest)
+    area = estimate(design.record)
     assert f"{area['lut']:,} LUTs, estimated" in said
     for instance in manifest["instances"]:
         assert instance["name"] in said
@@ -77,16 +78,16 @@ def test_queues_show_the_highest_level_seen(design: Design) -> None:
 
 def test_the_netlist_of_a_bundle_is_that_of_its_graph(design: Design) -> None:
     assert design.graph is not None
-    netlist = rebuilt(design.manifest, default_catalogue())
+    netlist = rebuilt(design.record, default_catalogue())
     assert netlist is not None
     schedule, theirs = predict(netlist, default_catalogue()), design.graph.meta["schedule"]
-    assert agrees(schedule, design.manifest)
+    assert agrees(schedule, design.record)
     assert {n: t for n, t in schedule.instances.items()} == theirs.instances
 
 
 def test_stages_work_as_long_as_they_have_steps(design: Design) -> None:
     """In an interval of the steady state every module does the steps of a frame, no more and no less."""
-    netlist = rebuilt(design.manifest, default_catalogue())
+    netlist = rebuilt(design.record, default_catalogue())
     assert netlist is not None
     timeline = timeline_of(netlist, default_catalogue())
     assert timeline is not None
@@ -219,8 +220,9 @@ def test_bundle_of_another_version(design: Design, tmp_path: Path) -> None:
 
 def test_modules_that_are_not_known(design: Design, tmp_path: Path) -> None:
     """A bundle whose modules are those of a custom op, or of another version: no timeline, and the rest is there."""
-    manifest = {**design.manifest, "instances": [dict(entry) for entry in design.manifest["instances"]]}
-    manifest["instances"][0]["module"] = "somebodys_own"
+    first, *others = design.record.instances
+    strange = msgspec.structs.replace(first, module="somebodys_own")
+    manifest = msgspec.structs.replace(design.record, instances=(strange, *others))
     assert rebuilt(manifest, default_catalogue()) is None
 
 

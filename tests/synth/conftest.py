@@ -9,6 +9,10 @@ import torch
 from torch import nn
 
 import mase_hw
+from mase_hw.emit.port_entry import port_record
+from mase_hw.formats import FixedFormat
+from mase_hw.hardware.manifest import Instance, Manifest, Timing
+from mase_hw.streams import Stream
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
 
@@ -20,6 +24,27 @@ def compiled(net: nn.Module, shape: tuple[int, ...], out: Path, **hardware: obje
         nn.init.uniform_(parameter, -1.0, 1.0)
     data = torch.rand(32, *shape) * 2 - 1
     return mase_hw.compile(net.eval(), data[:1], {"hardware": hardware}, out=out, calibration=[data], vectors=data[:16])
+
+
+def manifest(top: str, *instances: Instance) -> Manifest:
+    """That of a design with a stream in and a stream out."""
+    fmt = FixedFormat(8, 4)
+    streams = Stream("data_in_0", "in", (1, 1), fmt), Stream("data_out_0", "out", (1, 1), fmt)
+    return Manifest(
+        format_version=1,
+        generator={},
+        top=top,
+        parameters={},
+        ports=tuple(port_record(stream, stream.name) for stream in streams),
+        timing=Timing(fill=1, last=1, interval=1, bottleneck="", exact=True, steady=None, unit=""),
+        instances=instances,
+        memories=(),
+        fifos=(),
+        edges=(),
+        rtl=(),
+        files={},
+        digest="",
+    )
 
 
 @pytest.fixture(scope="session")

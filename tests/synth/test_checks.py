@@ -10,21 +10,17 @@ import pytest
 
 from mase_hw.cost.devices import DEVICES
 from mase_hw.errors import ConfigError, ResourceError, ToolError
+from mase_hw.hardware.manifest import Instance
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_outputs, check_rows
 from mase_hw.synth.replay import cell_models
 from mase_hw.synth.report import MappedMemory, Row, read_statistics
 from mase_hw.synth.synthesise import read_timing
 from mase_hw.synth.targets import COLUMNS, TARGETS, Elaborated, Memory, find_device, find_target
 
+from .conftest import manifest
+
 XC7 = TARGETS["xc7"]
-MANIFEST: dict[str, Any] = {
-    "top": "top",
-    "instances": [{"name": "u_fc", "module": "fixed_linear", "multipliers": 4}],
-    "ports": [
-        {"name": "data_in_0", "direction": "in", "valid": "data_in_0_valid", "ready": "data_in_0_ready"},
-        {"name": "data_out_0", "direction": "out", "valid": "data_out_0_valid", "ready": "data_out_0_ready"},
-    ],
-}
+MANIFEST = manifest("top", Instance(name="u_fc", node="fc", module="fixed_linear", parameters={}, multipliers=4))
 
 
 def use(**figures: int) -> dict[str, int]:

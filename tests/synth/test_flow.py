@@ -16,7 +16,7 @@ from mase_hw.errors import ConfigError, EmitError, MismatchError, ResourceError,
 from mase_hw.synth.checks import check_family
 from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
-from mase_hw.synth.synthesise import synthesise
+from mase_hw.synth.synthesise import Placement, synthesise
 from mase_hw.synth.targets import TARGETS
 from mase_hw.synth.tools import _check_cache, run_yosys
 
@@ -75,7 +75,7 @@ def test_a_design_for_no_family_or_another_one_is_told(
     for name in ("xc7", "ecp5"):
         made = compiled(nn.Sequential(nn.Linear(4, 4)), (4,), tmp_path / name, max_parallelism=2, family=name)
         assert made.manifest["family"] == name
-        told = {target: check_family(made.manifest, TARGETS[target]) for target in TARGETS}
+        told = {target: check_family(made.record, TARGETS[target]) for target in TARGETS}
         assert not told[name] and not told["generic"]
         others = [told[target] for target in TARGETS if target not in (name, "generic")]
         assert len(others) == 4
@@ -125,9 +125,9 @@ def test_a_device_that_cannot_hold_it_is_refused_before_mapping(
 
 def test_wrong_arguments(tiny: mase_hw.Design) -> None:
     with pytest.raises(ConfigError, match="place and route is not available"):
-        synthesise(tiny, "xc7", place_netlist=True)
+        synthesise(tiny, "xc7", placement=Placement())
     with pytest.raises(ConfigError, match="MHz"):
-        synthesise(tiny, "ecp5", mhz=0.5)
+        synthesise(tiny, "ecp5", placement=Placement(mhz=0.5))
     with pytest.raises(ConfigError, match="unknown synthesis target"):
         synthesise(tiny, "xc8")
 
@@ -169,7 +169,7 @@ def test_a_combinational_loop_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_place_and_route(tiny: mase_hw.Design) -> None:
-    report = synthesise(tiny, "ecp5", place_netlist=True, mhz=25)
+    report = synthesise(tiny, "ecp5", placement=Placement(mhz=25))
     assert report.total["dsp"] == 4
     assert report.replay is not None and report.replay["mismatches"] == 0, "with the registers in the multipliers"
     assert report.place is not None and report.reached

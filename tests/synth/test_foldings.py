@@ -73,7 +73,7 @@ def test_counts(name: str, root: Path, tmp_path: Path) -> None:
     assert all(memory.place == "block RAM" for memory in large)
     assert bool(large) == (name == "linear_256x64_4x4")
     # The README's estimate, made without any tool.
-    guess = estimate(design.manifest)
+    guess = estimate(design.record)
     assert guess["dsp"] == found["dsp"]
     assert all(found[column] / 2 <= guess[column] <= found[column] * 2 for column in ("lut", "ff")), (guess, found)
 

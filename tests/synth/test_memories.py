@@ -18,6 +18,8 @@ from mase_hw.synth.report import MappedMemory, Report, read_memories
 from mase_hw.synth.targets import TARGETS, Elaborated, read_elaborated
 from mase_hw.synth.tools import run_yosys
 
+from .conftest import manifest
+
 TOP = "memories"
 INSIDE = {"u_window": ("loop_counter", "ring_add", "window_steps", "window_control", "window_rise")}
 LIBRARY = (
@@ -68,7 +70,7 @@ def elaborate(folder: Path, read: list[str]) -> Elaborated:
 def test_what_cannot_be_block_ram_is_named_before_mapping(tmp_path: Path) -> None:
     found = elaborate(tmp_path, prepare(tmp_path, 1))
     assert {memory.instance for memory in found.memories if memory.clocked} == LARGE
-    warnings = check_elaborated(found, {"top": TOP, "instances": []}, TARGETS["xc7"])
+    warnings = check_elaborated(found, manifest(TOP), TARGETS["xc7"])
     assert len(warnings) == 1
     assert re.match(r"\S*u_unclocked\S* \(1024 x 18 bits\) cannot be block RAM: it is read without", warnings[0])
 

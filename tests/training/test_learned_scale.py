@@ -43,7 +43,7 @@ def run(fmt: ScaledFormat, x: Tensor, weigh: Tensor, factor: float) -> tuple[Ten
     zero = torch.tensor(float(fmt.zero_point), dtype=x.dtype, requires_grad=True)
     ends = [torch.tensor(e, dtype=torch.float64) for e in zip(*fmt.limits, strict=True)]
     low, high = (each.reshape(shape) if len(fmt.limits) > 1 else each.reshape(()) for each in ends)
-    value = scaled_lsq(x, scale, zero, low, high, factor)
+    value = scaled_lsq(x, scale, zero, (low, high), factor)
     (value * weigh).sum().backward()
     assert x.grad is not None and scale.grad is not None and zero.grad is not None
     return value.detach(), x.grad, scale.grad.flatten(), zero.grad

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis import (
+from mase_hw.passes import (
     add_common_metadata_analysis_pass,
     calibrate_analysis_pass,
     init_metadata_analysis_pass,

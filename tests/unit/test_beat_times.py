@@ -70,7 +70,9 @@ def test_a_chain_of_registers_closes_gaps() -> None:
 
 def test_steps_wait_for_what_they_need() -> None:
     """Four steps; the first needs two beats, the third all; results complete with the second and the fourth."""
-    steps = Steps((counts(2, 2, 3, 3),), (counts(0, 0, 0, 3),), counts(0, 1, 1, 2), (1,), 5, (3,), 4)
+    steps = Steps(
+        (counts(2, 2, 3, 3),), (counts(0, 0, 0, 3),), counts(0, 1, 1, 2), delay=(1,), pipe=5, room=(3,), queue=4
+    )
     network = BeatNetwork()
     source = network.source(3, np.array([0, 10, 30, 31, 32, 33]))
     out = network.stage(steps, [source])[0]

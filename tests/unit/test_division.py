@@ -11,6 +11,7 @@ import torch
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.hardware.params import Cast
 from mase_hw.numerics.wide import Wide
 from mase_hw.ops._division import divide_cast
 from tests.unit.oracle import by_fraction
@@ -48,8 +49,7 @@ def test_division(
             (bound, largest),
             frac,
             FixedFormat(*target),
-            rounding,
-            overflow,
+            Cast(rounding, overflow),
         )
         values = [Fraction(n, divisor) / Fraction(2) ** frac for n in numerators]
         assert got.to(torch.int64).tolist() == [by_fraction(v, target, rounding.name, overflow.name) for v in values]
@@ -78,7 +78,7 @@ def test_next_to_every_half(bound: int, rounding: Rounding) -> None:
         near = {s * (n + more) for n in halves for more in range(-2, 3) for s in (1, -1)}
         numerators = sorted({n for n in near if abs(n) <= bound} | {bound, -bound})
         limits = (bound, divisor)
-        got = divide_cast(torch.tensor(numerators), torch.tensor(divisor), limits, 0, target, rounding)
+        got = divide_cast(torch.tensor(numerators), torch.tensor(divisor), limits, 0, target, Cast(rounding))
         wanted = [by_fraction(Fraction(n, divisor), (62, 1, True), rounding.name, "SATURATE") for n in numerators]
         assert got.to(torch.int64).tolist() == wanted, divisor
 
@@ -110,6 +110,6 @@ def test_saturation_beyond_the_narrow_carrier(overflow: Overflow) -> None:
         numerators = [s * n for n in (127, 128, 1 << 24, (1 << 24) + 1, (1 << 40) + 1, (1 << 51) + 1) for s in (1, -1)]
         limits = (1 << 52, 1)
         own = torch.tensor(numerators, dtype=torch.float64)
-        got = divide_cast(own, torch.tensor(1), limits, 0, target, Rounding.HALF_EVEN, overflow, own=True)
+        got = divide_cast(own, torch.tensor(1), limits, 0, target, Cast(overflow=overflow), own=True)
         wanted = [by_fraction(Fraction(n), (width, 0, True), "HALF_EVEN", overflow.name) for n in numerators]
         assert got.tolist() == wanted

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.emit.estimate import filled
+from mase_hw.hardware.manifest import Fifo, Memory
 from mase_hw.hardware.memories import FAMILIES, Block
 from mase_hw.ops.products import _multipliers
 
@@ -99,10 +100,9 @@ def test_places() -> None:
 
 def test_filled_blocks() -> None:
     def share(memories: list[tuple[int, int, str]], fifos: tuple[tuple[int, int], ...] = ()) -> float | None:
-        entries: list[dict[str, object]] = [
-            {"words": words, "bits": bits} | ({"place": place} if place else {}) for words, bits, place in memories
-        ]
-        return filled({"memories": entries, "fifos": [{"depth": depth, "bits": bits} for depth, bits in fifos]})
+        entries = [Memory(file="", instance="", words=w, bits=b, place=place) for w, b, place in memories]
+        more = {"instance": "", "before": "", "after": "", "given": False, "rate": False}
+        return filled(entries, [Fifo(depth=depth, bits=bits, **more) for depth, bits in fifos])
 
     assert share([(512, 36, "block")]) == 1.0
     assert share([(64, 512, "block"), (512, 36, "lut")]) == 64 * 512 / (15 * 18 * 1024)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from mase_hw.cli import partitioned
 from mase_hw.cli._common import (
@@ -23,6 +22,7 @@ from mase_hw.cli._common import (
 )
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
+from mase_hw.host.documents import Json
 
 HELP = "turn a model into a bundle of SystemVerilog"
 
@@ -106,11 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
         if page is not None:
             say(f"report: {page}")
     summary = design.quantisation
-    found: dict[str, Any] = {
+    found: Json = {
         "bundle": design.path,
         "digest": design.manifest["digest"],
         "timing": design.timing,
-        "multipliers": sum(entry.get("multipliers") or 0 for entry in design.manifest["instances"]),
+        "multipliers": sum(entry.multipliers for entry in design.record.instances),
         "quantisation": None if summary is None else summary.to_dict(),
         "simulation": verdict,
         "report": page,

@@ -10,7 +10,7 @@ import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -18,6 +18,7 @@ from rich.table import Column, Table
 from mase_hw.cli import coverage
 from mase_hw.cli._common import OK
 from mase_hw.cli.answers import answer
+from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
     from mase_hw.opdef import OpDef
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     return answer(arguments, OK, {**found, "ops": ops}, lambda: _show(found))
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: Json) -> None:
     name = Column("op", min_width=max(len(row[0]) for row in found["ops"]))
     table = Table(name, "kind", "torch", "hardware", box=None, pad_edge=False)
     for row in found["ops"]:

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the matrix, the baseline, a folder or the cluster is not usable.
     """
-    from mase_hw.regress.regress import LocalPool, dask_pool, regress
+    from mase_hw.regress.regress import LocalPool, RegressOptions, dask_pool, regress
     from mase_hw.regress.report import table
 
     width = arguments.jobs if arguments.jobs is not None else min(8, cores())
@@ -43,12 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
             report = regress(
                 arguments.file,
                 arguments.out,
-                only=arguments.only,
-                failed=arguments.failed,
-                waves=arguments.waves,
+                options=RegressOptions(
+                    arguments.only,
+                    arguments.failed,
+                    arguments.waves,
+                    arguments.baseline,
+                    arguments.update_baseline,
+                ),
                 pool=pool,
-                baseline=arguments.baseline,
-                update_baseline=arguments.update_baseline,
                 tell=say,
             )
         if report.differences:

@@ -19,6 +19,7 @@ from mase_hw.cli._common import (
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import Voice, voice
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
     from mase_hw.compiler.config import CompileConfig
@@ -96,10 +97,10 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError("there is no such folder", field="--out", got=str(arguments.out.parent))
 
 
-Found = tuple[Any, dict[str, Any], str]
+Found = tuple[Any, Json, str]
 
 
-def _uniform(settings: CompileConfig, bits: int) -> dict[str, Any]:
+def _uniform(settings: CompileConfig, bits: int) -> Json:
     """Everything at so many bits; the family, and what else is no width, are those of the default rule."""
     from mase_hw.passes.mixed_precision import uniform
     from mase_hw.passes.transforms.quantize_config import given_keys

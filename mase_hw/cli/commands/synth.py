@@ -30,9 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If something is wrong with the design, the tools or the arguments.
     """
     from mase_hw.design.design import load_design
-    from mase_hw.synth.synthesise import synthesise
+    from mase_hw.synth.synthesise import Placement, synthesise
 
     arguments.kept = lambda: "what was synthesised so far is in the work folder, and no report was written"
+    placement = Placement(arguments.mhz, arguments.seed)
     with voice(arguments) as say:
         report = synthesise(
             load_design(arguments.bundle),
@@ -40,9 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             device=arguments.device,
             work_dir=arguments.work,
             replay_netlist=not arguments.no_replay,
-            place_netlist=arguments.place,
-            mhz=arguments.mhz,
-            seed=arguments.seed,
+            placement=placement if arguments.place else None,
             progress=say,
         )
     return answer(arguments, OK if report.reached else FAILED, report.to_json(), report.text())

@@ -6,7 +6,6 @@ import functools
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from pydantic import Field
@@ -22,10 +21,12 @@ from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
 from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.hardware.manifest import Manifest, Vectors
 from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.base import graph_pass
+from mase_hw.passes.base import Info, graph_pass
 
 FRAMES = 8
 """Least number of frames the testbenches play in a run: enough for a steady interval."""
@@ -116,7 +117,7 @@ LOADING = (
         "emit_cocotb_transform_pass",
     ),
 )
-def emit_handoff_transform_pass(graph: MaseGraph, args: HandoffArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def emit_handoff_transform_pass(graph: MaseGraph, args: HandoffArgs) -> tuple[MaseGraph, Info]:
     """Add what an integrator needs: AXI4-Stream wrapper, testbenches, scripts, constraints, example and README.
 
     Raises:
@@ -134,7 +135,7 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
         ConfigError: If a module of the design has the name of one that would be added.
     """
     _put_prefix(bundle, options.prefix)
-    manifest, prefix = bundle.manifest, options.prefix
+    manifest, prefix = bundle.record, options.prefix
     ports = handoff_ports(manifest)
     tops = _tops(manifest, options)
     _check_names(manifest, tops)
@@ -146,14 +147,14 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
         bundle.add(f"rtl/{tops[-1].list}", "".join(f"{file}\n" for file in tops[-1].files))
     for file in BENCH:
         _add_static(bundle, f"sim/{file}", sim_root() / "testbench" / file, prefix)
-    files = _checked_files(bundle, ports)
+    files = _checked_files(bundle, manifest, ports)
     for top in tops:
-        bench = _bench(bundle, ports, top, files)
+        bench = _bench(manifest, ports, top, files)
         _render(bundle, f"sim/{bench['name']}.sv", "testbench/testbench.sv.j2", {**context, **bench})
         _render(bundle, f"sim/{bench['name']}.f", "testbench/verilator.f.j2", {**context, **bench})
-    manifest["handoff"] = _entry(options, ports, tops)
+    bundle.manifest["handoff"] = _entry(options, ports, tops)
     for path, template in (
-        (f"{manifest['top']}.core", "synth/fusesoc.core.j2"),
+        (f"{manifest.top}.core", "synth/fusesoc.core.j2"),
         ("synth/files.tcl", "synth/files.tcl.j2"),
         ("synth/fusesoc_yosys.tcl", "synth/fusesoc_yosys.tcl.j2"),
         ("synth/yosys_verilog.ys", "synth/yosys_verilog.ys.j2"),
@@ -163,7 +164,7 @@ def add_handoff(bundle: Bundle, options: HandoffOptions) -> None:
         ("synth/vivado.tcl", "synth/vivado.tcl.j2"),
         ("synth/vivado_ip.tcl", "synth/vivado_ip.tcl.j2"),
         ("synth/quartus.tcl", "synth/quartus.tcl.j2"),
-        (f"examples/{manifest['top']}_example.v", "synth/example.v.j2"),
+        (f"examples/{manifest.top}_example.v", "synth/example.v.j2"),
     ):
         _render(bundle, path, template, context)
     for device, mapper in MAPPERS.items():
@@ -201,10 +202,10 @@ def _add_static(bundle: Bundle, path: str, source: Path, prefix: str) -> None:
     bundle.add(renamed(path, prefix), with_prefix(content(source), path, names, prefix))
 
 
-def _tops(manifest: dict[str, Any], options: HandoffOptions) -> list[Top]:
+def _tops(manifest: Manifest, options: HandoffOptions) -> list[Top]:
     """The native top, and the wrapper if there is one."""
-    files: list[str] = list(manifest["rtl"])
-    native = Top(manifest["top"], False, files, "files.f", manifest["clock"], 0)
+    files = list(manifest.rtl)
+    native = Top(manifest.top, False, files, "files.f", manifest.clock, 0)
     if not options.axis:
         return [native]
     name = f"{native.name}_axis"
@@ -214,11 +215,11 @@ def _tops(manifest: dict[str, Any], options: HandoffOptions) -> list[Top]:
     return [native, Top(name, True, [*files, *boundary, f"rtl/{name}.v"], "files_axis.f", "aclk", delay)]
 
 
-def _check_names(manifest: dict[str, Any], tops: list[Top]) -> None:
-    modules = {Path(file).stem for file in manifest["rtl"]}
+def _check_names(manifest: Manifest, tops: list[Top]) -> None:
+    modules = {Path(file).stem for file in manifest.rtl}
     added = {
-        *(manifest.get("prefix", "") + Path(file).stem for file in BENCH),
-        f"{manifest['top']}_example",
+        *(manifest.prefix + Path(file).stem for file in BENCH),
+        f"{manifest.top}_example",
         *(f"{top.name}_tb" for top in tops),
     }
     added |= {top.name for top in tops if top.axis}
@@ -232,23 +233,21 @@ def _check_names(manifest: dict[str, Any], tops: list[Top]) -> None:
         )
 
 
-def _context(
-    manifest: dict[str, Any], options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]
-) -> dict[str, Any]:
+def _context(manifest: Manifest, options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -> Json:
     """What every template may use."""
     boundary = "every TDATA, TVALID, TREADY and TLAST comes from a flip-flop (one skid buffer a port)"
     return {
         "version": __version__,
-        "core": manifest["top"],
+        "core": manifest.top,
         "prefix": options.prefix,
         "ports": ports,
         "inputs": [p for p in ports if p.into],
         "outputs": [p for p in ports if not p.into],
         "errors": [p for p in ports if p.into],
-        "memory": bool(manifest["parameters"]),
-        "loading": list(LOADING) if "image" in manifest else [],
-        "memories": sorted({entry["file"] for entry in manifest["memories"]}),
-        "vectors": sorted(manifest["vectors"]["files"].values()),
+        "memory": bool(manifest.parameters),
+        "loading": [] if manifest.image is None else list(LOADING),
+        "memories": sorted({entry.file for entry in manifest.memories}),
+        "vectors": sorted(_vectors(manifest).files.values()),
         "registered": options.registered,
         "boundary": boundary if options.registered else "not registered",
         "options": options,
@@ -259,12 +258,11 @@ def _context(
     }
 
 
-def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top, files: list[dict[str, Any]]) -> dict[str, Any]:
+def _bench(manifest: Manifest, ports: list[HandoffPort], top: Top, files: list[Json]) -> Json:
     """Figures of the testbench of a top, which looks at these files before anything reads them."""
-    manifest = bundle.manifest
     first = next(p for p in ports if not p.into)
-    timing, vectors = manifest["timing"], manifest["vectors"]["frames"]
-    fill, interval, last = (int(timing[key]) for key in ("fill", "interval", "last"))
+    timing, vectors = manifest.timing, _vectors(manifest).frames
+    fill, interval, last = timing.fill, timing.interval, timing.last
     return {
         "name": f"{top.name}_tb",
         "dut": top.name,
@@ -274,7 +272,7 @@ def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top, files: list[dict[
         "frames": max(FRAMES, vectors),
         "fill": fill + top.delay,
         "interval": interval,
-        "exact": bool(timing["exact"]),
+        "exact": timing.exact,
         "watchdog": 8 * (last + interval) + 512,
         "tail": last + interval + 128,
         "cut": fill + interval + interval // 2 + 1,
@@ -297,20 +295,23 @@ def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top, files: list[dict[
     }
 
 
-def _checked_files(bundle: Bundle, ports: list[HandoffPort]) -> list[dict[str, Any]]:
+def _vectors(manifest: Manifest) -> Vectors:
+    assert manifest.vectors is not None  # of the pass before
+    return manifest.vectors
+
+
+def _checked_files(bundle: Bundle, manifest: Manifest, ports: list[HandoffPort]) -> list[Json]:
     """The files that a testbench looks at before anything reads them: vectors, and memories with their CRC-32."""
-    frames, memories = bundle.manifest["vectors"]["frames"], bundle.manifest["memories"]
-    found: list[dict[str, Any]] = [
-        {"folder": "{VECTOR_DIR", "file": p.file, "words": p.beats * frames, "crc": ""} for p in ports
-    ]
-    for file in sorted({entry["file"] for entry in memories}):
+    frames = _vectors(manifest).frames
+    found: list[Json] = [{"folder": "{VECTOR_DIR", "file": p.file, "words": p.beats * frames, "crc": ""} for p in ports]
+    for file in sorted({entry.file for entry in manifest.memories}):
         content = bundle.read(file)
         words, crc = count_words(content), f"{zlib.crc32(content.replace(bytes([13]), b'')):08x}"
         found.append({"folder": "{MEM_DIR", "file": file.removeprefix("mem/"), "words": words, "crc": crc})
     return [entry | {"name": f"file_{index}"} for index, entry in enumerate(found)]
 
 
-def _entry(options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -> dict[str, Any]:
+def _entry(options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -> Json:
     """What the manifest says of the handoff."""
     return {
         "options": options.model_dump(exclude={"prefix"}),
@@ -325,7 +326,7 @@ def _entry(options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -
     }
 
 
-def _render(bundle: Bundle, path: str, template: str, context: dict[str, Any]) -> None:
+def _render(bundle: Bundle, path: str, template: str, context: Json) -> None:
     bundle.add(path, _environment().get_template(template).render(context))
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from mase_hw.emit.port_entry import format_of
-from mase_hw.hardware.manifest import Port
+from mase_hw.hardware.manifest import Manifest, Port
 
 SLAVE, MASTER = "s_axis_", "m_axis_"
 
@@ -73,9 +70,9 @@ class HandoffPort:
         return "output" if self.into else "input"
 
 
-def handoff_ports(manifest: dict[str, Any]) -> list[HandoffPort]:
+def handoff_ports(manifest: Manifest) -> list[HandoffPort]:
     """The ports of a manifest, inputs first."""
-    return [_port(entry, index) for index, entry in enumerate(msgspec.convert(manifest["ports"], list[Port]))]
+    return [_port(entry, index) for index, entry in enumerate(manifest.ports)]
 
 
 def _port(entry: Port, index: int) -> HandoffPort:

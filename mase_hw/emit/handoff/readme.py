@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mase_hw.cost.devices import missing
 from mase_hw.emit.estimate import basis, counted, estimate
 from mase_hw.emit.handoff.ports import HandoffPort
 from mase_hw.emit.port_entry import format_of
-from mase_hw.hardware.manifest import Fixed, Scaled
+from mase_hw.hardware.manifest import Fixed, Manifest, Scaled
+from mase_hw.host.documents import Json
 
 
-def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[str, Any]:
+def readme_context(manifest: Manifest, ports: list[HandoffPort]) -> Json:
     """Tables of the README: ports, figures, instances, memories."""
-    timing = manifest["timing"]
-    memories = manifest["memories"]
-    compute = [i for i in manifest["instances"] if i.get("multipliers")]
+    timing = manifest.timing
+    memories = manifest.memories
+    compute = [i for i in manifest.instances if i.multipliers]
     return {
         "timing": timing,
         "port_rows": [_row(p) for p in ports],
         "compute": compute,
-        "multipliers": sum(i["multipliers"] for i in compute),
-        "work": sum(i["work"] for i in compute),
+        "multipliers": sum(i.multipliers for i in compute),
+        "work": sum(i.work for i in compute),
         "memory_rows": memories,
-        "memory_bits": sum(m["words"] * m["bits"] for m in memories),
-        "fifo_bits": sum(f["depth"] * f["bits"] for f in manifest["fifos"]),
-        "frames": manifest["vectors"]["frames"],
+        "memory_bits": sum(m.words * m.bits for m in memories),
+        "fifo_bits": sum(f.depth * f.bits for f in manifest.fifos),
+        "frames": 0 if manifest.vectors is None else manifest.vectors.frames,
         "estimate": estimate(manifest),
         "basis": basis(),
         "counted": counted,
@@ -33,7 +32,7 @@ def readme_context(manifest: dict[str, Any], ports: list[HandoffPort]) -> dict[s
     }
 
 
-def _row(port: HandoffPort) -> dict[str, Any]:
+def _row(port: HandoffPort) -> Json:
     entry = port.entry
     fmt = entry.format
     known = format_of(fmt)

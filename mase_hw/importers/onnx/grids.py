@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,11 +38,19 @@ def frac_widths(scale: Tensor) -> list[int] | None:
     return [1 - exponent for _, exponent in parts] if all(part == 0.5 for part, _ in parts) else None
 
 
-def limits(width: int, signed: bool, narrow: bool) -> tuple[int, int]:
-    """The smallest and the largest integer."""
-    if signed:
-        return -(1 << (width - 1)) + narrow, (1 << (width - 1)) - 1
-    return 0, (1 << width) - 1 - narrow
+class Integers(NamedTuple):
+    """Integers of some bits; a narrow range is without the outermost one."""
+
+    width: int
+    signed: bool
+    narrow: bool = False
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest one."""
+        if self.signed:
+            return -(1 << (self.width - 1)) + self.narrow, (1 << (self.width - 1)) - 1
+        return 0, (1 << self.width) - 1 - self.narrow
 
 
 def stored(s: Step, integers: Tensor, scale: Tensor, width: int, signed: bool, *, fixed: bool = True) -> Tensor:
@@ -76,10 +85,8 @@ def rounded(
     x: Ref,
     scale: Tensor,
     zero: int,
-    width: int,
-    signed: bool,
+    integers: Integers,
     *,
-    narrow: bool = False,
     mode: Rounding = Rounding.HALF_EVEN,
     tied: bool = True,
 ) -> Ref:
@@ -90,9 +97,7 @@ def rounded(
         x: The data.
         scale: One step.
         zero: The integer that stands for 0.
-        width: Bits.
-        signed: With a sign.
-        narrow: Without the outermost integer.
+        integers: Which there are.
         mode: How.
         tied: Whether ``mode`` says of ties what the file does. Else ``half_even`` takes the odd neighbour, and of
             other modes there must be none.
@@ -100,7 +105,7 @@ def rounded(
     if scale.numel() != 1:
         raise Refused("data with a scale for each channel", "quantise it with one scale")
     (step,), fracs = steps(scale), frac_widths(scale)
-    low, high = limits(width, signed, narrow)
+    (width, signed, narrow), (low, high) = integers, integers.limits
     half = -(1 << (width - 1)) if signed else 1 << (width - 1)
     if not low <= zero <= high:
         raise Refused(f"a zero point of {zero} beyond {low} to {high}", "a zero point is one of the integers")

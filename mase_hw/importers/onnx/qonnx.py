@@ -32,11 +32,12 @@ _ROUND: dict[Rounding, Callable[[Tensor], Tensor]] = {
 def quant(s: Step) -> Ref:
     """``Quant``: ``(round(clip(x / scale + zero point)) - zero point) * scale``."""
     width, mode = _bits(s, 3), _rounding(s, "ROUND")
-    signed, narrow = bool(s.node.get("signed", 1)), bool(s.node.get("narrow", 0))
+    signed = bool(s.node.get("signed", 1))
+    integers = grids.Integers(width, signed, bool(s.node.get("narrow", 0)))
     scale, x = s.known(1, "the scale"), s.data()
     if isinstance(x, Tensor) and not (width == 1 and signed):
         zeros = _zeros(s)
-        low, high = grids.limits(width, signed, narrow)
+        low, high = integers.limits
         grids.steps(scale)
         if not bool(((zeros >= low) & (zeros <= high)).all()):
             raise Refused(f"a zero point beyond {low} to {high}", "a zero point is one of the integers")
@@ -60,7 +61,7 @@ def quant(s: Step) -> Ref:
         if not signed:
             mode = {Rounding.TRUNC: Rounding.FLOOR, Rounding.HALF_AWAY: Rounding.HALF_UP}.get(mode, mode)
         tied = mode in (Rounding.FLOOR, Rounding.HALF_UP) or (mode is Rounding.HALF_EVEN and zero % 2 == 0)
-    return grids.rounded(s, x, scale, zero, width, signed, narrow=narrow, mode=mode, tied=tied)
+    return grids.rounded(s, x, scale, zero, integers, mode=mode, tied=tied)
 
 
 def bipolar_quant(s: Step) -> Ref:

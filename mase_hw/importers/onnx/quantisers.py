@@ -75,7 +75,7 @@ def values_of_integers(x: Tensor, scale: Tensor, zero: Tensor | None, axis: int,
 def _rounded(s: Step, x: Ref, scale: Tensor, index: int, zero_first: bool = False) -> Ref:
     """Data as integers, with the zero point of an input."""
     zero, width, signed = _zero(s, index)
-    made = grids.rounded(s, x, scale, zero, width, signed, tied=not (zero_first and zero % 2))
+    made = grids.rounded(s, x, scale, zero, grids.Integers(width, signed), tied=not (zero_first and zero % 2))
     return s.writer.codes(made, Codes(scale.reshape(()), zero))
 
 
@@ -83,7 +83,7 @@ def _stored(s: Step, x: Tensor, scale: Tensor) -> Tensor:
     """Stored values as integers, as the specification has it in float32."""
     grids.steps(scale)
     zero = _zeros(s, 2)
-    low, high = grids.limits(*bits_of(zero), False)
+    low, high = grids.Integers(*bits_of(zero)).limits
     axis = s.node.get("axis", 1)
     whole = torch.round(x.float() / _along(s, scale, axis)) + _along(s, zero.float(), axis)
     return integers_like(whole.clamp(low, high), zero)
@@ -182,7 +182,7 @@ def clip(s: Step) -> Ref:
     width, signed = marker.fmt.width, marker.fmt.signed
     if known.zero and not isinstance(marker.fmt, ScaledFormat):
         signed = not signed  # fixed point has it with the other sign
-    ends = list(grids.limits(width, signed, False))
+    ends = list(grids.Integers(width, signed).limits)
     for index in (1, 2):
         given = s.maybe_known(index, "a bound")
         if given is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import once, twice
 from mase_hw.importers.tflite.step import Step, Value, stored_scales
@@ -51,17 +52,13 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
         for name in (("Stride", ""), ("Dilation", "Factor"))
     )
     pads = window_pads(s, x.shape[1:3], tuple(weight.shape[2:]), stride, dilation)
-    attributes: dict[str, Any] = {
-        "stride": stride,
-        "padding": (pads[0][0], pads[1][0], pads[0][1], pads[1][1]),
-        "dilation": dilation,
-        "groups": groups,
-    }
+    padding = (pads[0][0], pads[1][0], pads[0][1], pads[1][1])
     given = s.channels_first(x)
     bias = _bias(s, outputs)
     bounds = _largest_sums(x.fmt, weight, bias)
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
-    made, have = _sums(s, "conv2d", given, weight, scales, bias, attributes, shape)
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    made, have = _sums(s, "conv2d", given, _Weights(weight, scales, bias), shape, **geometry)
     found, first = twice([x.fmt.scale * scale / want.scale for scale in scales], max(bounds))
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first), want, first=True)
 
@@ -81,7 +78,7 @@ def dense(s: Step) -> Value:
     given = s.rows(x, (*rows, inner))
     scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs)
     bounds = _largest_sums(x.fmt, weight, bias)
-    made, have = _sums(s, "linear", given, weight, scales, bias, {}, (*rows, outputs))
+    made, have = _sums(s, "linear", given, _Weights(weight, scales, bias), (*rows, outputs))
     found = once(
         [x.fmt.scale * scale / want.scale for scale in scales], bounds if len(scales) > 1 else [max(bounds)], want
     )
@@ -102,18 +99,26 @@ def _largest_sums(x: ScaledFormat, weight: Tensor, bias: Tensor | None) -> list[
     return bounds
 
 
+@dataclass(frozen=True)
+class _Weights:
+    """The weights of a layer as integers, their scales, and its bias."""
+
+    values: Tensor
+    scales: Sequence[float]
+    bias: Tensor | None
+
+
 def _sums(
-    s: Step, op: str, given: fx.Node, weight: Tensor, scales: Sequence[float], bias: Tensor | None,
-    attributes: dict[str, Any], shape: Sequence[int],
-) -> tuple[fx.Node, ScaledFormat]:  # fmt: skip
+    s: Step, op: str, given: fx.Node, stored: _Weights, shape: Sequence[int], **attributes: object
+) -> tuple[fx.Node, ScaledFormat]:
     """The exact sums of integers as the file stores them, at the scale of the products, and their format."""
-    x, narrow = s.data().fmt, bool((weight > -128).all())  # narrow weights can be packed
-    fmt = ScaledFormat.make(8, scales, narrow=narrow)
+    x, narrow = s.data().fmt, bool((stored.values > -128).all())  # narrow weights can be packed
+    fmt = ScaledFormat.make(8, stored.scales, narrow=narrow)
     products = torch.tensor(products_of(x, fmt), dtype=torch.float64)
-    numbers = None if bias is None else bias * products
-    kept = Stored(dequantize(weight.double(), fmt), fmt)
+    numbers = None if stored.bias is None else stored.bias * products
+    kept = Stored(dequantize(stored.values.double(), fmt), fmt)
     made = sums_of(s.catalogue[op], x, kept, numbers, s.writer.shape(given))
-    layer = Quantized(s.catalogue[op], Arithmetic(made.formats, attributes=attributes), made.parameters)
+    layer = Quantized(s.catalogue[op], Arithmetic(made.formats, attributes=attributes_of(attributes)), made.parameters)
     have = made.formats["data_out_0"]
     assert isinstance(have, ScaledFormat)  # as the data is
     return s.put(layer, [given], shape, "sums"), have

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Multipliers, Rounding
+from mase_hw.formats.attributes import Attributes
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.step import Step, Value
 from mase_hw.nn import Quantized
@@ -78,7 +78,7 @@ def pool(*, average: bool) -> Callable[[Step], Value]:
                           (("Filter", "eight", "idth"), ("Stride", "", "")))  # fmt: skip
         pads = window_pads(s, x.shape[1:3], kernel, stride, (1, 1))
         outs = out_sizes(x.shape[1:3], kernel, stride, (1, 1), pads)
-        attributes: dict[str, Any] = {
+        attributes: Attributes = {
             "kernel_size": kernel,
             "stride": stride,
             "padding": tuple(before for before, _ in pads),

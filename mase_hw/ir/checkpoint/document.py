@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from mase_hw.errors import CheckpointError
+from mase_hw.host.documents import Json
 from mase_hw.ir.checkpoint.tensors import TensorDocument
 
 
@@ -49,7 +50,7 @@ class ModuleDocument(Part):
 
     path: Path
     kind: str | None = None
-    arguments: dict[str, Any] | None = None
+    arguments: Json | None = None
     same_as: str | None = None
 
 
@@ -66,9 +67,9 @@ class StateDocument(Part):
 class MetadataDocument(Part):
     """The branches of the metadata of a node, or of the graph (whose common branch follows from the nodes)."""
 
-    common: dict[str, Any]
-    software: dict[str, Any]
-    hardware: dict[str, Any]
+    common: Json
+    software: Json
+    hardware: Json
 
 
 _OPTIONAL = ("imported", "incomplete", "notes", "node_notes", "example", "nested")
@@ -108,13 +109,13 @@ class Document(Part):
     training: list[str]
     tensors: dict[str, TensorDocument]
     passes: list[str]
-    cf_args: dict[str, Any]
+    cf_args: Json
     boundary: bool
     metadata: dict[str, MetadataDocument]
     graph_metadata: MetadataDocument
     imported: dict[Name, str] | None = None
     incomplete: list[Name] | None = None
-    notes: dict[str, Any] | None = None
+    notes: Json | None = None
     node_notes: dict[Name, Any] | None = None
     example: Any = None
     nested: Any = None

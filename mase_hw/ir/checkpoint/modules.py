@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError, GraphError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir.records import same
 from mase_hw.ir.trace.derived import computes_as
 
@@ -26,7 +27,7 @@ _MISSING = object()
 
 _OF_MODULE = ("class", "arguments")
 """Keys of an argument that is a module."""
-_OF_LAYER: dict[str, Any] = {
+_OF_LAYER: Json = {
     "d_model": lambda m: m.self_attn.embed_dim,
     "nhead": lambda m: m.self_attn.num_heads,
     "dim_feedforward": lambda m: m.linear1.out_features,
@@ -37,7 +38,7 @@ _OF_LAYER: dict[str, Any] = {
     "norm_first": lambda m: m.norm_first,
     "bias": lambda m: m.linear1.bias is not None,
 }
-_NOT_KEPT: dict[type[nn.Module], dict[str, Any]] = {
+_NOT_KEPT: dict[type[nn.Module], Json] = {
     nn.MultiheadAttention: {
         "bias": lambda m: m.in_proj_bias is not None,
         "add_bias_kv": lambda m: m.bias_k is not None,
@@ -59,13 +60,11 @@ _NOT_KEPT: dict[type[nn.Module], dict[str, Any]] = {
 class Rebuildable(Protocol):
     """A module class whose instances describe themselves; of the others, attributes are taken for arguments."""
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """All but the tensors: numbers, texts, formats, and lists, tuples and dicts of them."""
 
     @classmethod
-    def from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
-    ) -> nn.Module:
+    def from_document(cls, document: Json, tensors: Mapping[str, Tensor], catalogue: Catalogue) -> nn.Module:
         """Build the module; ``tensors`` are its own parameters and buffers.
 
         Raises:
@@ -115,7 +114,7 @@ def known_classes(catalogue: Catalogue) -> dict[str, type[nn.Module]]:
     return {class_name(cls): cls for cls in classes}
 
 
-def describe_module(module: nn.Module, path: str, catalogue: Catalogue) -> tuple[str, dict[str, Any]]:
+def describe_module(module: nn.Module, path: str, catalogue: Catalogue) -> tuple[str, Json]:
     """Class name and arguments of a module.
 
     Raises:
@@ -137,9 +136,7 @@ def describe_module(module: nn.Module, path: str, catalogue: Catalogue) -> tuple
     return class_name(cls), arguments
 
 
-def build_module(
-    name: str, arguments: Mapping[str, Any], tensors: Mapping[str, Tensor], catalogue: Catalogue
-) -> nn.Module:
+def build_module(name: str, arguments: Json, tensors: Mapping[str, Tensor], catalogue: Catalogue) -> nn.Module:
     """Build a module; parameters and buffers that it makes itself are on the ``meta`` device.
 
     Raises:
@@ -210,8 +207,8 @@ def _parameters(cls: type[nn.Module]) -> dict[str, inspect.Parameter]:
     }
 
 
-def _constructor_arguments(cls: type[nn.Module], module: nn.Module, path: str, catalogue: Catalogue) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
+def _constructor_arguments(cls: type[nn.Module], module: nn.Module, path: str, catalogue: Catalogue) -> Json:
+    arguments: Json = {}
     special = _NOT_KEPT.get(cls, {})
     for name in _parameters(cls):
         value = special[name](module) if name in special else getattr(module, name, _MISSING)

@@ -16,6 +16,7 @@ from torch.fx.proxy import _COPY_META_FIELDS
 
 from mase_hw.errors import CheckpointError
 from mase_hw.formats import FixedFormat
+from mase_hw.host.documents import Json
 from mase_hw.ir.annotated import SOURCE_NAMES, AnnotatedGraph
 from mase_hw.ir.checkpoint.document import Document
 from mase_hw.ir.checkpoint.tensors import TensorTable
@@ -69,7 +70,7 @@ class Keep:
             warnings.warn(f"the checkpoint does not hold {lost}", stacklevel=stacklevel + 1)
 
 
-def notes_of(graph: AnnotatedGraph, keep: Keep, describe: Callable[[AnnotatedGraph, str], Document]) -> dict[str, Any]:
+def notes_of(graph: AnnotatedGraph, keep: Keep, describe: Callable[[AnnotatedGraph, str], Document]) -> Json:
     """The fields of a document for what stands at a graph besides its metadata.
 
     Args:
@@ -86,7 +87,7 @@ def notes_of(graph: AnnotatedGraph, keep: Keep, describe: Callable[[AnnotatedGra
                 return keep.lose(where, error)
         return keep.whole(_plain(value.to_document() if isinstance(value, Nested) else value), where)
 
-    def some(values: Mapping[str, Any], where: str) -> dict[str, JsonValue]:
+    def some(values: Json, where: str) -> dict[str, JsonValue]:
         written = {str(key): one(value, f"{where}[{key!r}]", str(key)) for key, value in values.items()}
         return {key: value for key, value in written.items() if value is not LOST}
 

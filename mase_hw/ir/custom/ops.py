@@ -19,9 +19,10 @@ from torch import nn
 
 from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, default_catalogue
 from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params, parameter_names
 from mase_hw.ir.custom.files import locate_files
-from mase_hw.ir.custom.spec import CustomOp, Facet, read_entry
+from mase_hw.ir.custom.spec import CustomOp, CustomOps, Facet, read_entry
 from mase_hw.plugins import plugins
 
 _FACETS = ("params", "build", "ports", "arithmetic", "latency")
@@ -30,7 +31,7 @@ _OPTIONAL = ("cases", "work", "multipliers", "follows_input", "static", "tied")
 Target = type[nn.Module] | Callable[..., Any]
 
 
-def with_custom_ops(catalogue: Catalogue | None, custom_ops: Mapping[str, Any] | None) -> Catalogue:
+def with_custom_ops(catalogue: Catalogue | None, custom_ops: CustomOps | None) -> Catalogue:
     """A catalogue with a user's ops.
 
     Args:
@@ -59,7 +60,7 @@ def _installed() -> Catalogue:
     return known
 
 
-def custom_targets(custom_ops: Mapping[str, Any] | None) -> list[tuple[str, Any, Any]]:
+def custom_targets(custom_ops: CustomOps | None) -> list[tuple[str, Any, Any]]:
     """The modules and functions that ``custom_ops`` names, with their entries: ``(kind, target, entry)``.
 
     Raises:
@@ -104,7 +105,9 @@ def _added(known: Catalogue, op: OpDef) -> Catalogue:
     return known.extended([op])
 
 
-def custom_op(target: Target, entry: Mapping[str, Any], catalogue: Catalogue | None = None, where: str = "") -> OpDef:
+def custom_op(
+    target: Target, entry: Mapping[str, object], catalogue: Catalogue | None = None, where: str = ""
+) -> OpDef:
     """Make an op of an entry of ``custom_ops``.
 
     Args:
@@ -144,7 +147,7 @@ def custom_op(target: Target, entry: Mapping[str, Any], catalogue: Catalogue | N
     return op
 
 
-def _arguments(target: Target, spec: CustomOp, where: str) -> dict[str, Any]:
+def _arguments(target: Target, spec: CustomOp, where: str) -> Mapping[str, str | None]:
     """The kind of every argument, ``data_in`` in the order of the signature."""
     is_module = isinstance(target, type)
     called: Any = target
@@ -224,20 +227,22 @@ def _with_config(base: Hardware, config: tuple[str, ...], where: str) -> dict[st
 
     def build(request: Request) -> Any:
         plain = base.build(request)
+        given: Mapping[str, Any] = request.arithmetic.attributes
         values = {f: getattr(plain, f) for f in (plain.__struct_fields__ if of_record else known)}
-        return params(**values, **{name.upper(): int(request.arithmetic.attributes[name]) for name in config})
+        return params(**values, **{name.upper(): int(given[name]) for name in config})
 
     def arithmetic(p: Any) -> Arithmetic:
         read = base.arithmetic(p)
-        return dataclasses.replace(read, attributes={**read.attributes, **{n: getattr(p, n.upper()) for n in config}})
+        own = {n: getattr(p, n.upper()) for n in config}
+        return dataclasses.replace(read, attributes=attributes_of({**read.attributes, **own}))
 
     return {"params": params, "build": build, "arithmetic": arithmetic}
 
 
-def _check(config: tuple[str, ...], check: Facet) -> Callable[[str, Mapping[str, Any]], None]:
+def _check(config: tuple[str, ...], check: Facet) -> Callable[[str, Attributes], None]:
     """A SystemVerilog parameter is a whole number, so every ``config`` argument must be one."""
 
-    def refuse(node: str, attributes: Mapping[str, Any]) -> None:
+    def refuse(node: str, attributes: Attributes) -> None:
         for name in config:
             if not isinstance(attributes.get(name), int):
                 raise UnsupportedError(

@@ -10,9 +10,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.opdef import OpDef
 from mase_hw.user_code import user_code
 
 Facet = Callable[..., Any] | None
+CustomOps = Mapping[str, Mapping[Any, "OpDef | Mapping[str, object]"]]
+"""``{"modules": {class: entry}, "functions": {function: entry}}``; see :class:`CustomOp` for an entry."""
 
 
 class CustomOp(BaseModel):
@@ -87,7 +90,7 @@ def _is_users(facet: Any) -> bool:
     return callable(facet) and not isinstance(facet, type) and not own
 
 
-def read_entry(entry: Mapping[str, Any], where: str) -> CustomOp:
+def read_entry(entry: Mapping[str, object], where: str) -> CustomOp:
     """Check an entry.
 
     Raises:

@@ -54,7 +54,7 @@ def frames_apart(program: Any, call: Any, node: fx.Node, one: tuple[int, ...]) -
     return merged
 
 
-def _with_start(program: Any, args: Any, scales: Mapping[str, Any], node: fx.Node) -> fx.Node:
+def _with_start(program: Any, args: Any, scales: Mapping[str, object], node: fx.Node) -> fx.Node:
     """``beta * start + alpha * a @ b``, as a product and a sum."""
     product = program.emit(("call_function", torch.bmm, tuple(args[1:3]), {}), node)
     terms = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch import fx
 
 from mase_hw.catalogue import Catalogue
 
-Call = tuple[str, Any, tuple[Any, ...], dict[str, Any]]
+Keywords = Mapping[str, Any]
+Call = tuple[str, Any, tuple[Any, ...], Keywords]
 """Kind of the node, its target, arguments and keywords."""
 
 SAME = frozenset(
@@ -85,7 +86,7 @@ def packet(target: Any) -> str:
     return str(getattr(target, "overloadpacket", target)).rsplit(".", 1)[-1]
 
 
-def call_of(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: Catalogue) -> Call | None:
+def call_of(target: Any, args: tuple[Any, ...], kwargs: Keywords, known: Catalogue) -> Call | None:
     """The call that an operation of aten is; None if the catalogue has no such function.
 
     Args:
@@ -163,7 +164,7 @@ def _enlarged(name: str) -> Callable[..., Call]:
     mode = name.removeprefix("_").removeprefix("upsample_").removesuffix("_aa")[:-2].replace("_", "-")
 
     def rule(x: Any, size: Any, *rest: Any) -> Call:
-        more: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": rest[0]}
+        more: dict[str, object] = {} if mode.startswith("nearest") else {"align_corners": rest[0]}
         if name.endswith("_aa"):
             more["antialias"] = True
         return _function(F.interpolate, x, size, None if size is not None else rest[-1], mode, **more)

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.ir import binding
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.export.program import export_model
 from mase_hw.ir.faithful.same_function import equal, run
@@ -27,9 +27,9 @@ from mase_hw.ops.software import setitem
 
 def followed(
     model: nn.Module,
-    fixed: Mapping[str, Any],
+    fixed: Values,
     known: Catalogue,
-    example: Mapping[str, Any] | Sequence[Any],
+    example: Values | Sequence[Any],
     share_weights: bool = False,
 ) -> fx.GraphModule:
     """The graph of a model: as the fx tracer follows it, or as ``torch.export`` does where that is at a loss.
@@ -66,7 +66,7 @@ def followed(
         return traced
 
 
-def _in_doubt(model: nn.Module, traced: fx.GraphModule, known: Catalogue, example: Mapping[str, Any]) -> bool:
+def _in_doubt(model: nn.Module, traced: fx.GraphModule, known: Catalogue, example: Values) -> bool:
     if traced.meta.pop(SPECIALISED, False):
         return True
     for node in traced.graph.nodes:
@@ -94,7 +94,7 @@ def _of_torch(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch.nn.")
 
 
-def _named(model: nn.Module, fixed: Mapping[str, Any], example: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def _named(model: nn.Module, fixed: Values, example: Values | Sequence[Any]) -> dict[str, object]:
     """The example by name of the arguments that are not fixed, in their order."""
     free = [name for name in inspect.signature(model.forward).parameters if name not in fixed]
     if isinstance(example, Mapping):
@@ -104,10 +104,10 @@ def _named(model: nn.Module, fixed: Mapping[str, Any], example: Mapping[str, Any
 
 def traced_by_export(
     model: nn.Module,
-    fixed: Mapping[str, Any],
+    fixed: Values,
     names: Sequence[str] | None,
     known: Catalogue,
-    example: Mapping[str, Any] | Sequence[Any],
+    example: Values | Sequence[Any],
     share_weights: bool = False,
 ) -> fx.GraphModule:
     """The graph of a model for the shapes of an example, and any number of frames.

@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError, UnsupportedError
+from mase_hw.ir.evaluate import Values
 from mase_hw.user_code import first_line, place
 
 
@@ -51,7 +52,7 @@ def program_of(model: ExportedProgram | fx.GraphModule) -> ExportedProgram:
     return made
 
 
-def export_model(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ExportedProgram:
+def export_model(model: nn.Module, args: Sequence[Any], kwargs: Values) -> ExportedProgram:
     """Export a model for the shapes of an example.
 
     Raises:

@@ -12,13 +12,13 @@ from torch import Tensor, fx, nn
 from mase_hw.ir.export.aten import NotTaken
 from mase_hw.ir.export.layers import META
 
-_LAYERS: dict[str, tuple[Any, int, dict[str, Any]]] = {
+_LAYERS: dict[str, tuple[Any, int, dict[str, object]]] = {
     "rnn_tanh": (nn.RNN, 1, {"nonlinearity": "tanh"}),
     "rnn_relu": (nn.RNN, 1, {"nonlinearity": "relu"}),
     "gru": (nn.GRU, 3, {}),
     "lstm": (nn.LSTM, 4, {}),
 }
-_CELLS: dict[str, tuple[Any, int, dict[str, Any]]] = {
+_CELLS: dict[str, tuple[Any, int, dict[str, object]]] = {
     "rnn_tanh_cell": (nn.RNNCell, 1, {"nonlinearity": "tanh"}),
     "rnn_relu_cell": (nn.RNNCell, 1, {"nonlinearity": "relu"}),
     "gru_cell": (nn.GRUCell, 3, {}),
@@ -44,7 +44,7 @@ def write_recurrent(program: Any, node: fx.Node, name: str) -> Any:
     begins: list[Any] = list(states) if isinstance(states, list | tuple) else [states]
     weights: list[Any] = [w for w in rest if w is not None] if cell else list(rest[0])  # type: ignore[arg-type]
     frames = 0
-    options: dict[str, Any] = {"bias": len(weights) > 2}
+    options: dict[str, object] = {"bias": len(weights) > 2}
     if str(node.target).endswith(".data"):
         raise NotTaken("its sequences are packed: give all of them the same length")
     if not cell:
@@ -81,7 +81,7 @@ def write_recurrent(program: Any, node: fx.Node, name: str) -> Any:
     return (parts[0], *(_part(program, parts[1], i) for i in (0, 1))) if name == "lstm" else tuple(parts)
 
 
-def _layer(name: str, weights: Sequence[Tensor], options: dict[str, Any]) -> tuple[nn.Module, list[str]]:
+def _layer(name: str, weights: Sequence[Tensor], options: dict[str, object]) -> tuple[nn.Module, list[str]]:
     """The layer, on the meta device, and the names of its parameters in order."""
     kind, gates, function = {**_LAYERS, **_CELLS}[name]
     inputs, units = weights[0].shape[1], weights[0].shape[0] // gates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import call
 from mase_hw.user_code import place_of_call
 
@@ -31,7 +32,7 @@ _DRAWN = frozenset(
 )
 
 
-def random_calls(model: nn.Module, inputs: Mapping[str, Any]) -> list[str]:
+def random_calls(model: nn.Module, inputs: Values) -> list[str]:
     """The user's lines that draw random numbers, each with what is left on there.
 
     Args:
@@ -52,7 +53,7 @@ class _Recorded(TorchFunctionMode):
         self.lines: list[str] = []
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Values | None = None
     ) -> Any:
         """Run it, and note what is random about it."""
         given = dict(kwargs or {})
@@ -62,7 +63,7 @@ class _Recorded(TorchFunctionMode):
         return func(*args, **given)
 
 
-def _what(func: Callable[..., Any], args: tuple[Any, ...], given: Mapping[str, Any]) -> str | None:
+def _what(func: Callable[..., Any], args: tuple[Any, ...], given: Values) -> str | None:
     name = getattr(func, "__name__", "")
     if func in _DROPOUTS or func is torch.dropout:
         share, training = (

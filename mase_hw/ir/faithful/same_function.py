@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import GraphError
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.models import refuse_own_arithmetic
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import contents
 from mase_hw.user_code import user_code
 
 
-def fixed_arguments(model: nn.Module, given: int | set[str]) -> dict[str, Any]:
+def fixed_arguments(model: nn.Module, given: int | set[str]) -> dict[str, object]:
     """Arguments of ``forward`` that keep their default, because the example does not give them.
 
     Args:
@@ -32,7 +33,7 @@ def fixed_arguments(model: nn.Module, given: int | set[str]) -> dict[str, Any]:
     return {p.name: p.default for p in named if p.default is not inspect.Parameter.empty and p.name not in names}
 
 
-def check_trace(model: nn.Module, graph: nn.Module, example: Mapping[str, Any]) -> None:
+def check_trace(model: nn.Module, graph: nn.Module, example: Values) -> None:
     """Run model and traced graph on the example, in evaluation mode, and compare the tensors, whatever they are in.
 
     Raises:
@@ -49,13 +50,13 @@ def check_trace(model: nn.Module, graph: nn.Module, example: Mapping[str, Any]) 
         )
 
 
-def run(model: nn.Module, inputs: Mapping[str, Any], what: str = "the example") -> Any:
+def run(model: nn.Module, inputs: Values, what: str = "the example") -> Any:
     """As :func:`call`; random numbers are afterwards as before."""
     with torch.random.fork_rng(devices=[]):
         return call(model, inputs, what)
 
 
-def call(model: nn.Module, inputs: Mapping[str, Any], what: str = "the example") -> Any:
+def call(model: nn.Module, inputs: Values, what: str = "the example") -> Any:
     """The result of a model in evaluation mode, for copies of the inputs, without gradients.
 
     Flags are set one by one: ``eval()`` of a user's own may change more than flags.

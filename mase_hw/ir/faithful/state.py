@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
+from mase_hw.ir.evaluate import Values, has_rows
 from mase_hw.ir.faithful.fingerprint import fingerprint
 from mase_hw.ir.faithful.randomness import random_calls
 from mase_hw.ir.faithful.same_function import call, describe, equal
@@ -32,7 +33,7 @@ _LEFT_ON = (
 )
 
 
-def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
+def check_stateless(model: nn.Module, example: Values) -> None:
     """Refuse a model that changes itself, or gives another result for the same input.
 
     Args:
@@ -45,7 +46,7 @@ def check_stateless(model: nn.Module, example: Mapping[str, Any]) -> None:
     twin = private_copy(model)
     with user_code("the model cannot be brought into evaluation mode"):
         twin.eval()
-    other = {name: value.flip(-1) if _long(value) else value for name, value in example.items()}
+    other = {name: value.flip(-1) if has_rows(value) else value for name, value in example.items()}
     results, states = [], []
     before = settings()
     # One state of the random numbers for all runs: what is drawn anew every time must show.
@@ -84,7 +85,7 @@ def _random(model: str, calls: list[str], first: str, later: str) -> GraphError:
     )
 
 
-def with_random(error: UnsupportedError, model: nn.Module, example: Mapping[str, Any]) -> UnsupportedError:
+def with_random(error: UnsupportedError, model: nn.Module, example: Values) -> UnsupportedError:
     """An error about nodes of a model that also names its lines that are random: both are mended at once.
 
     Args:
@@ -120,14 +121,10 @@ def _changes(changed: Mapping[str, tuple[str, str]]) -> GraphError:
     )
 
 
-def _try(model: nn.Module, inputs: Mapping[str, Any]) -> None:
+def _try(model: nn.Module, inputs: Values) -> None:
     """Run a model on inputs that it may refuse, since nobody promised them."""
     with contextlib.suppress(GraphError):
         call(model, inputs)
-
-
-def _long(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0
 
 
 def _kept(value: Any) -> Any:

@@ -68,7 +68,7 @@ def _open(graph: fx.Graph, pair: fx.Node) -> None:
             )
 
 
-def _fields(node: fx.Node) -> dict[str, Any] | tuple[Any, ...] | None:
+def _fields(node: fx.Node) -> fx.node.Argument:
     """What a call of a dataclass or named tuple puts into it; of a dataclass by name, but for what is None."""
     kind = node.target
     if node.op != "call_function" or not isinstance(kind, type):

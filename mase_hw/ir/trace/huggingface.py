@@ -11,7 +11,7 @@ import importlib
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace.inplace import follow_writes, written
 
 INSTALL = "pip install 'transformers>=4.57,<5'"
@@ -42,10 +43,10 @@ class Call:
     """
 
     inputs: tuple[str, ...]
-    fixed: Mapping[str, Any]
+    fixed: Values
 
 
-def plan(model: nn.Module, names: Sequence[str] | None, fixed: Mapping[str, Any]) -> Call:
+def plan(model: nn.Module, names: Sequence[str] | None, fixed: Values) -> Call:
     """Decide which arguments are inputs.
 
     Without names it is the model's main input. A cache of keys and values is never used: it is no tensor, and an
@@ -139,7 +140,7 @@ class _Shims(fx.Tracer):
         kind: str,
         target: Any,
         args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, object],
         name: str | None = None,
         type_expr: Any = None,
         proxy_factory_fn: Any = None,
@@ -229,7 +230,7 @@ def broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Cal
 
 
 @contextlib.contextmanager
-def replaced(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
+def replaced(module: Any, values: Values) -> Iterator[None]:
     """Set attributes of a module for a while."""
     before = {name: vars(module)[name] for name in values if name in vars(module)}
     try:

@@ -30,8 +30,8 @@ def in_order(model: fx.GraphModule) -> None:
 
 
 def _in_order(
-    signatures: Iterable[inspect.Signature], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    signatures: Iterable[inspect.Signature], args: tuple[Any, ...], kwargs: dict[str, object]
+) -> tuple[tuple[Any, ...], dict[str, object]]:
     for signature in signatures:
         try:
             bound = signature.bind(*args, **kwargs)

@@ -16,6 +16,8 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import CheckpointError, ConfigError
+from mase_hw.host.documents import Json
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace import huggingface
 
 NAMES = "_mase_names"
@@ -70,7 +72,7 @@ class Nested:
         tensors = any(isinstance(leaf, Tensor | np.ndarray) for leaf in pytree.tree_leaves(values))
         return cls(model, example) if tensors and (held or collected or _is_argument(model, example)) else None
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """All of it as lists, tuples, dicts and the defaults of the signature.
 
         Raises:
@@ -88,7 +90,7 @@ class Nested:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Nested:
+    def from_document(cls, document: Json) -> Nested:
         """What :meth:`to_document` wrote."""
         made = cls.__new__(cls)
         parameters = []
@@ -101,7 +103,7 @@ class Nested:
         made.names = [str(c) for c, tensor in zip(made.constants, made._tensors, strict=True) if tensor]
         return made
 
-    def flat(self, inputs: Any, what: str = "inputs") -> dict[str, Any]:
+    def flat(self, inputs: Any, what: str = "inputs") -> dict[str, Tensor]:
         """Tensors by name.
 
         Args:
@@ -138,7 +140,7 @@ class Nested:
         given = [leaf for leaf, tensor in zip(leaves, self._tensors, strict=True) if tensor]
         return dict(zip(self.names, given, strict=True))
 
-    def rebuilt(self, tensors: Mapping[str, Any]) -> inspect.BoundArguments:
+    def rebuilt(self, tensors: Values) -> inspect.BoundArguments:
         """The arguments of ``forward`` from tensors by name."""
         leaves = [
             tensors[constant] if tensor else constant
@@ -156,7 +158,7 @@ class Nested:
             self, data
         )  # fmt: skip
 
-    def _bound(self, inputs: Any, what: str) -> dict[str, Any]:
+    def _bound(self, inputs: Any, what: str) -> dict[str, object]:
         """Arguments by name of the parameter."""
         args, kwargs = self._arguments(inputs)
         try:
@@ -169,7 +171,7 @@ class Nested:
                 expected=str(self.signature),
             ) from error
 
-    def _arguments(self, inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def _arguments(self, inputs: Any) -> tuple[Sequence[Any], Values]:
         if isinstance(inputs, Mapping):
             return ((inputs,), {}) if _is_one(self.signature, inputs) else ((), inputs)
         if isinstance(inputs, list | tuple) and not _is_one(self.signature, inputs):
@@ -186,13 +188,13 @@ class Nested:
         return ", ".join(self.names)
 
 
-class _Flat(Iterable[dict[str, Any]]):
+class _Flat(Iterable[dict[str, Tensor]]):
     """Batches with tensors by name, as often as they are asked for."""
 
     def __init__(self, nested: Nested, data: Iterable[Any]) -> None:
         self.nested, self.data = nested, data
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
         return (self.nested.flat(batch, f"data[{index}]") for index, batch in enumerate(self.data))
 
 

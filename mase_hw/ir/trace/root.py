@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import fx, nn
 
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace.derived import computes_as
 
 OPAQUE = (
@@ -25,7 +26,7 @@ def is_opaque(model: nn.Module) -> bool:
     return any(computes_as(type(model), kind) for kind in OPAQUE)
 
 
-def as_call(layer: nn.Module, fixed: Mapping[str, Any], example: Mapping[str, Any] | Sequence[Any] | None) -> Any:
+def as_call(layer: nn.Module, fixed: Mapping[str, Any], example: Values | Sequence[Any] | None) -> Any:
     """The root and graph of a model that is one layer.
 
     Args:

@@ -8,15 +8,16 @@ is found by computing the example beside one of twice as many frames. Where Pyth
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import Attribute, Proxy, TraceError
 from torch.utils import _pytree as pytree
 
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.paths import module_at
 
 _ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "device", "layout", "is_cuda", "requires_grad"})
@@ -68,21 +69,20 @@ def _recorded(tracer: fx.Tracer, home: Any, name: str) -> Iterator[None]:
 class ShapeAware(fx.Tracer):
     """A tracer that knows an example; to be mixed into another one."""
 
-    _examples: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    _examples: tuple[Values, Values] = ({}, {})
     _values: tuple[dict[fx.Node, Any], dict[fx.Node, Any]] = ({}, {})
     specialised = False
     """Whether Python was given a number that is another one for more frames."""
     _computing = False
     """Whether modules compute although their calls are followed: a value of the graph is wanted."""
 
-    def use(self, example: Mapping[str, Any]) -> None:
+    def use(self, example: Values) -> None:
         """Take an example: tensors by name of the argument of ``forward``."""
         once = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in example.items()}
-        dense = {k for k, v in once.items() if isinstance(v, Tensor) and v.dim() and v.layout is torch.strided}
-        twice = {k: torch.cat([v, v]) if k in dense else v for k, v in once.items()}
+        twice = {k: torch.cat([v, v]) if _is_dense(v) else v for k, v in once.items()}
         self._examples, self._values = (once, twice), ({}, {})
 
-    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+    def trace(self, root: Any, concrete_args: dict[str, object] | None = None) -> fx.Graph:
         """The graph of a model; tensors that it makes by the number of frames are nodes."""
         with recorded(self, torch, *_MAKING), recorded(self, torch.Tensor, *_RESHAPING):
             return super().trace(root, concrete_args)
@@ -91,7 +91,7 @@ class ShapeAware(fx.Tracer):
         """What a module gives, or a proxy of it."""
         return forward(*args, **kwargs) if self._computing else super().call_module(m, forward, args, kwargs)
 
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, fx.Proxy]) -> Any:
         """An attribute of a module, or a proxy of it."""
         return attr_val if self._computing else super().getattr(attr, attr_val, parameter_proxy_cache)
 
@@ -294,3 +294,7 @@ def _of_shapes(node: fx.Node) -> bool:
 
 def _asks(node: fx.Node) -> bool:
     return node.target is getattr and len(node.args) > 1 and node.args[1] in _ATTRIBUTES
+
+
+def _is_dense(value: object) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.dim() > 0 and value.layout is torch.strided

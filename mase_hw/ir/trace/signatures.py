@@ -33,7 +33,7 @@ _NO_SIGNATURE: dict[Any, tuple[str, ...]] = {
 }
 """Names for what has no signature, or only one with other names than the documentation."""
 
-_SCHEMA_KINDS: dict[str, Any] = {
+_SCHEMA_KINDS: dict[str, object] = {
     "TensorType": torch.Tensor,
     "ListType": list,
     "StringType": str,
@@ -51,7 +51,7 @@ _BUILTINS: dict[int, tuple[Any, list[inspect.Signature]]] = {}
 their schemas say."""
 
 
-def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any], is_tensor: Callable[[Any], bool]) -> Bound:
+def bind(target: Any, args: Sequence[Any], kwargs: dict[str, object], is_tensor: Callable[[Any], bool]) -> Bound:
     """Name the arguments of a call.
 
     Args:

@@ -17,6 +17,8 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
 from mase_hw.ir.custom.ops import custom_targets
+from mase_hw.ir.custom.spec import CustomOps
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import open_results, open_states
 from mase_hw.ir.trace.derived import computes_as
@@ -65,7 +67,7 @@ class MaseTracer(fx.Tracer):
         constant = {"param_shapes_constant": True} if param_shapes_constant else {}  # not every base knows it
         super().__init__(autowrap_modules=modules, autowrap_functions=self.custom_leaf_functions, **constant)
 
-    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+    def trace(self, root: Any, concrete_args: dict[str, object] | None = None) -> fx.Graph:
         """The graph of a model."""
         with recorded(self, torch, *self.unasking):
             return super().trace(root, concrete_args)
@@ -93,12 +95,12 @@ class ShapeTracer(ShapeAware, MaseTracer):
 
 def trace_torch_module(
     model: nn.Module,
-    cf_args: Mapping[str, Any] | None = None,
-    custom_ops: Mapping[str, Any] | None = None,
+    cf_args: Values | None = None,
+    custom_ops: CustomOps | None = None,
     hf_input_names: Sequence[str] | None = None,
     catalogue: Catalogue | None = None,
     share_weights: bool = False,
-    example: Mapping[str, Any] | Sequence[Any] | None = None,
+    example: Values | Sequence[Any] | None = None,
 ) -> fx.GraphModule:
     """Trace a module into a GraphModule.
 
@@ -251,7 +253,7 @@ def _untraceable(model: nn.Module, error: BaseException, theirs: bool) -> GraphE
     )
 
 
-def _drop_specialised(graph: fx.Graph, fixed: Mapping[str, Any]) -> None:
+def _drop_specialised(graph: fx.Graph, fixed: Values) -> None:
     """Remove what fx leaves of an argument fixed by ``cf_args``: its placeholder and value check."""
     for name in fixed:
         for node in list(graph.nodes):

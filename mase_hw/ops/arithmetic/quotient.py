@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.attributes import Attributes
 from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _binary as binary
@@ -35,7 +36,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     size = torch.where(zero, torch.ones_like(size), size)
     limits = (magnitude(fn), magnitude(fd))
     turned = torch.where(d.detach() < 0, -n, n)
-    found = divide_cast(turned, size.to(torch.int64), limits, frac, out, a.rounding, a.overflow)
+    found = divide_cast(turned, size.to(torch.int64), limits, frac, out, a.modes)
     ends = torch.where(n > 0, out.max_mantissa, torch.where(n < 0, out.min_mantissa, 0)).to(found.dtype)
     result = torch.where(zero, ends, found)
     if any(v.requires_grad for v in (n, d)):
@@ -56,7 +57,7 @@ def quotient_bits(p: BinaryParams) -> int:
 class QuotientParams(BinaryParams, frozen=True):
     """Parameters of ``fixed_divide``; operation 1 is the second operand by the first."""
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """Which operand is divided."""
         return {"reversed": True} if self.operation else {}
 
@@ -73,7 +74,7 @@ def _latency(p: BinaryParams) -> Latency:
     return Latency.from_steps(Steps.registered(beats, 2 - p.has_constant, quotient_bits(p) + 2, skid=True))
 
 
-def _check(node: str, attributes: Mapping[str, Any]) -> None:
+def _check(node: str, attributes: Attributes) -> None:
     mode = attributes.get("rounding_mode")
     if mode is not None:
         raise UnsupportedError(

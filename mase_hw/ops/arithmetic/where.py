@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -89,7 +90,7 @@ class WhereParams(binary.OperandParams, frozen=True):
     reversed: bool
     cast: Cast
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """Whether the choices are the other way round."""
         return {"reversed": True} if self.reversed else {}
 
@@ -153,7 +154,7 @@ def _case(
     named = dict(zip(("data_in_0", "data_in_1", second, "data_out_0"), formats, strict=True))
     shapes = {n: tuple(shape) for n in ("data_in_0", "data_in_1")}
     shapes[second] = tuple(shape if constant is None else constant)
-    request = Request(name, Arithmetic(named, *modes, attributes), shapes, {"data_in_0": (lanes,)})
+    request = Request(name, Arithmetic(named, *modes, attributes_of(attributes)), shapes, {"data_in_0": (lanes,)})
     return Case(name, _build(request), 6)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats.attributes import Attributes
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import Arithmetic, Case, OpDef, Request
 from mase_hw.ops._binary import CONSTANT, BinaryParams
@@ -51,7 +52,7 @@ def _divided(mode: str, itself: Callable[..., Tensor], x: Any, y: Any) -> Tensor
     return result
 
 
-def _whole(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Mapping[str, Any]) -> FixedFormat:
+def _whole(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Attributes) -> FixedFormat:
     """Whole numbers up to the largest number of the dividend over the smallest of the divisor."""
     second = CONSTANT if CONSTANT in formats else "data_in_1"
     over, under = ("data_in_0", second) if not attributes.get("reversed") else (second, "data_in_0")

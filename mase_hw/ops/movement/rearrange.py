@@ -14,7 +14,6 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
@@ -99,12 +99,12 @@ class Places:
         return cls(block, passes, tuple(int(start) for start in once[::run]), run, hold)
 
     @classmethod
-    def from_attributes(cls, attributes: Mapping[str, Any]) -> Places:
+    def from_attributes(cls, attributes: Attributes) -> Places:
         """As :meth:`to_dict` gives it, among other attributes."""
-        block, passes, run, hold = (int(attributes[name]) for name in ("block", "passes", "run", "hold"))
-        return cls(block, passes, tuple(int(start) for start in attributes["starts"]), run, hold)
+        a = attributes
+        return cls(a["block"], a["passes"], tuple(int(start) for start in a["starts"]), a["run"], a["hold"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Attributes:
         """As attributes of an op."""
         return {
             "block": self.block,
@@ -155,7 +155,7 @@ class RearrangeParams(Params, frozen=True):
     hold: int
     cast: Cast
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """Shapes and lanes, from which the places follow."""
         shapes = {s.name: s.shape for s in self.streams()}
         lanes = {s.name: s.parallelism for s in self.streams()}
@@ -187,7 +187,7 @@ def rearrange(
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0 (*shape)``."""
-    x = rearrange(t["data_in_0"], a.attributes["shape"], **Places.from_attributes(a.attributes).to_dict())
+    x = rearrange(t["data_in_0"], a.attributes["shape"], **dataclasses.asdict(Places.from_attributes(a.attributes)))
     return {"data_out_0": cast(x, a.formats["data_in_0"].frac_width, a.formats["data_out_0"], a.rounding, a.overflow)}
 
 
@@ -254,7 +254,7 @@ def _beats(taken: IntArray, given: IntArray, elements: int) -> IntArray | None:
     return beats if bool((filled == given).all()) else None
 
 
-def arranged(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any], wanted: Sequence[Layout]) -> Layout:
+def arranged(layout: Layout, shape: Sequence[int], attributes: Attributes, wanted: Sequence[Layout]) -> Layout:
     """The order in which the result leaves: that which its readers want, else the one that costs least."""
     row_major, channels_last = Layout.row_major(shape), Layout.channels_last(shape)
     places = Places.from_attributes(attributes)
@@ -290,7 +290,7 @@ def _build(r: Request) -> RearrangeParams:
 def _plan(
     shapes: Mapping[str, tuple[int, ...]],
     layouts: Mapping[str, Layout],
-    attributes: Mapping[str, Any],
+    attributes: Attributes,
     lanes: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> _Plan:
     have, want = (layouts.get(name) or Layout.row_major(shapes[name]) for name in ("data_in_0", "data_out_0"))
@@ -335,10 +335,10 @@ def _latency(p: RearrangeParams) -> Latency:
 def _case(
     name: str, shape: tuple[int, ...], made: tuple[int, ...], places: Places, lanes: tuple[int, int], formats: str
 ) -> Case:
-    shapes, attributes = dict(zip(ONE_INPUT, (shape, made), strict=True)), places.to_dict()
+    shapes = dict(zip(ONE_INPUT, (shape, made), strict=True))
     offered = dict(zip(ONE_INPUT, lanes, strict=True))
-    found = case(_build, name, shapes, offered, formats, shape=made, **attributes)
-    return dataclasses.replace(found, attributes=attributes)
+    found = case(_build, name, shapes, offered, formats, shape=made, **dataclasses.asdict(places))
+    return dataclasses.replace(found, attributes=places.to_dict())
 
 
 def _cases() -> list[Case]:

@@ -7,13 +7,14 @@ with this kernel, of the same stride and without dilation and padding. See :clas
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.nn.streaming import AFTER, BEFORE, Taps, taps
 from mase_hw.numerics import cast
@@ -37,22 +38,26 @@ class TapsParams(Params, frozen=True):
     data_out_0: Image
     cast: Cast
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The window."""
-        return dict(zip(WINDOW, (self.kernel, self.dilation, self.stride, self.phase), strict=True))
+        return attributes_of(dict(zip(WINDOW, (self.kernel, self.dilation, self.stride, self.phase), strict=True)))
+
+
+def _window(attributes: Mapping[str, Any]) -> Iterator[int]:
+    return (int(attributes[name]) for name in WINDOW)
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0 (N, C, L)``, hops one after the other, and what was before -> ``data_out_0 (N, C, L / s * k)``."""
     x = t["data_in_0"]
-    found, after = taps(x, t.get(BEFORE), *(int(a.attributes[name]) for name in WINDOW))
+    found, after = taps(x, t.get(BEFORE), *_window(a.attributes))
     frac = a.formats["data_in_0"].frac_width
     return {"data_out_0": cast(found, frac, a.formats["data_out_0"], a.rounding, a.overflow), AFTER: after}
 
 
 def _build(r: Request) -> TapsParams:
     formats, shape = r.arithmetic.formats, r.shapes["data_in_0"]
-    kernel, dilation, stride, phase = (int(r.arithmetic.attributes[name]) for name in WINDOW)
+    kernel, dilation, stride, phase = _window(r.arithmetic.attributes)
     if len(shape) not in (3, 4) or (len(shape) == 4 and shape[2] != 1) or shape[-1] % stride:
         raise UnsupportedError(
             "windows of a stream need whole hops",

@@ -20,6 +20,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.nn.streaming import AFTER
 from mase_hw.numerics import cast, magnitude, straight_through
@@ -158,7 +159,7 @@ class MatmulParams(Params, frozen=True):
         outer = (self.matrices, self.rows if name == "data_in_1" else self.tokens)
         return dataclasses.replace(folded, shape=(*outer, *folded.shape[1:]), parallelism=(*folded.parallelism, 1))
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """Which way round the second operand is, and whether tokens see what comes after them."""
         return {"transposed": self.transposed, "causal": self.causal, "slots": slots_of(self.slot.fmt)}
 
@@ -281,7 +282,7 @@ def _exact_integers(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tup
     return ScaledFormat.make(_exact(formats, shapes).width, x * y)
 
 
-def _integers(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _integers(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of exact sums of products of two streams: numbers without a zero point, which would add up."""
     if any(fmt.zero_point for fmt in formats.values()):
         return "numbers without a zero point; requantise them"

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Matrix, Params, Precision, Tensor3, Vector, port
 from mase_hw.nn.recurrence import GATES, Recurrence, inside
 from mase_hw.nn.streaming import AFTER, BEFORE
@@ -36,7 +37,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         name: str, kind: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 3, streaming: bool = False
     ) -> Case:
         units, gates, cells = shape[-1], GATES[kind], "state=" in formats
-        attributes = {"kind": kind, "streaming": streaming, "cells": cells}
+        attributes: Attributes = {"kind": kind, "streaming": streaming, "cells": cells}
         a = Arithmetic.read(formats, ("data_in_0", "weight", "data_out_0"), attributes)
         out = (*shape[:-1], units * (1 + cells))
         shapes = {"data_in_0": (*shape[:-1], units * gates), "weight": (units * gates, units), "data_out_0": out}
@@ -141,7 +142,7 @@ class RecurrentParams(Params, frozen=True):
         own = {name: getattr(self, name) for name, there in inside.items() if there}
         return super().formats() | {name: FixedFormat(fmt.width, fmt.frac_width) for name, fmt in own.items()}
 
-    def attributes(self) -> dict[str, object]:
+    def attributes(self) -> Attributes:
         """The kind, and which results it has."""
         return {"kind": self.kind_name, "streaming": self.streaming, "cells": self.cells}
 
@@ -281,16 +282,14 @@ def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
     return formats["data_out_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
 
 
-def _inner_names(attributes: Mapping[str, Any]) -> tuple[str, ...]:
+def _inner_names(attributes: Attributes) -> tuple[str, ...]:
     """What has a format inside a kind."""
     if attributes.get("cells"):
         return ("gate", "cell", "state")
     return {"rnn_relu": (), "lstm": ("gate", "cell")}.get(attributes["kind"], ("gate",))
 
 
-def _both(
-    formats: Mapping[str, FixedFormat], shape: Sequence[int], attributes: Mapping[str, Any]
-) -> FixedFormat | None:
+def _both(formats: Mapping[str, FixedFormat], shape: Sequence[int], attributes: Attributes) -> FixedFormat | None:
     """Of a result with cell states: what holds these and the states exactly."""
     return covering_both({name: formats[name] for name in ("cell", "state")}) if attributes.get("cells") else None
 

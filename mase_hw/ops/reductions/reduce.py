@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor5, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
@@ -119,7 +120,7 @@ class ReduceParams(Params, frozen=True):
     operation: int
     cast: Cast
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The dimensions that are reduced, of a tensor that has the module's."""
         reduced: tuple[int, ...] = (2, 4) if self.inner else (1, 3)
         if self.operation >= ARGMAX:
@@ -127,7 +128,7 @@ class ReduceParams(Params, frozen=True):
         return {"dim": reduced, "keepdim": True}
 
 
-def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
+def dims_of(attributes: Attributes, rank: int) -> tuple[int, ...]:
     """The reduced dimensions, not negative and in order; all of them if none is named."""
     given = attributes.get("dim")
     if given is None or given == () or given == []:
@@ -157,14 +158,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[st
     if operation != MEAN:
         return {"data_out_0": cast(total, source.frac_width, target, a.rounding, a.overflow)}
     divisor = torch.tensor(count, dtype=torch.int64)
-    out = divide_cast(total, divisor, (bound, count), source.frac_width, target, a.rounding, a.overflow)
+    out = divide_cast(total, divisor, (bound, count), source.frac_width, target, a.modes)
     if x.requires_grad and not out.requires_grad and out.is_floating_point():
         sums = x.double().sum(dims, keepdim=keep)
         out = straight_through(out, surrogate(sums, divisor.to(x.device), source.frac_width, target, a.overflow))
     return {"data_out_0": out}
 
 
-def _layout_of(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any], *, operation: int) -> Layout | None:
+def _layout_of(layout: Layout, shape: Sequence[int], attributes: Attributes, *, operation: int) -> Layout | None:
     """The order of the result; None if the module cannot work in that order."""
     dims = dims_of(attributes, len(layout.shape))
     if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1):
@@ -224,7 +225,7 @@ def _latency(p: ReduceParams) -> Latency:
     return Latency.from_steps(*stages, Steps.queued(sink.beats, 2)) if mean else Latency.from_steps(*stages)
 
 
-def check(node: str, attributes: Mapping[str, Any], *, one: bool = False) -> None:
+def check(node: str, attributes: Attributes, *, one: bool = False) -> None:
     """Refuse what the arithmetic does not cover: another type, and the dimension of the frames."""
     if attributes.get("dtype") is not None:
         raise UnsupportedError(
@@ -288,9 +289,7 @@ def build(operation: int) -> Callable[[Request], ReduceParams]:
     return functools.partial(_build, operation=operation)
 
 
-def place_format(
-    formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Mapping[str, Any]
-) -> FixedFormat:
+def place_format(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Attributes) -> FixedFormat:
     """The narrowest format that holds every place of a dimension."""
     (dim,) = dims_of(attributes, len(sizes))
     return FixedFormat(max(1, (sizes[dim] - 1).bit_length()), 0, signed=False)
@@ -380,7 +379,7 @@ def _as_input(formats: Any) -> FixedFormat:
     return formats["data_in_0"]  # type: ignore[no-any-return]
 
 
-def _count(shape: tuple[int, ...], attributes: Mapping[str, Any]) -> int:
+def _count(shape: tuple[int, ...], attributes: Attributes) -> int:
     """Numbers in a sum."""
     return math.prod(shape[d] for d in dims_of(attributes, len(shape)))
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import shifted_product
@@ -52,7 +52,7 @@ def row_steps(beats: int, length: int, *, note: int) -> Steps:
     )
 
 
-def relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """Rows may come in any order of rows, each in one piece and from its first element to its last."""
     last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
     in_order = not last or (len(last) == 1 and layout.order[-1] == last[0])
@@ -68,7 +68,7 @@ def row_shape(r: Request, name: str = "data_in_0") -> tuple[int, int]:
     return rows, shape[-1]
 
 
-def along(attributes: Mapping[str, Any], rank: int) -> int:
+def along(attributes: Attributes, rank: int) -> int:
     """The dimension of the rows, not negative: the last one once lowered; PyTorch's own choice if none is named."""
     if "size" in attributes:
         return max(rank - 1, 0)

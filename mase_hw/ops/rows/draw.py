@@ -10,13 +10,13 @@ proportional to its weight to within ``2**-16``, and one without weight never, u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params, Tensor3, port
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
@@ -39,7 +39,7 @@ class DrawParams(Params, frozen=True):
     seed: int
     has_slot: bool
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """What the random numbers depend on."""
         return {"seed": self.seed, "slots": slots_of(self.slot.fmt)}
 

@@ -22,6 +22,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledUse
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
@@ -158,7 +159,7 @@ def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
     plan = exponentials(a, size, SOFTMAX)
     terms = evaluate(plan, (most - x).clamp(min=0)).masked_fill_(~keep, 0)
     total = as_carrier(terms, carrier(size << plan.frac)).sum(-1, keepdim=True).clamp(min=1)
-    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.rounding, a.overflow, own=True)
+    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.modes, own=True)
 
 
 class MaskedSoftmaxParams(Params, frozen=True):
@@ -181,12 +182,13 @@ class MaskedSoftmaxParams(Params, frozen=True):
         """The mask may be stored, or causal, and all queries of one sequence."""
         return (*([] if self.has_mask else ["data_in_1"]), *super().absent())
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The mask that is not data, and what its memory depends on."""
-        own: dict[str, Any] = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
-        own |= {"slots": slots_of(self.slot.fmt)} if self.has_slot else {}
+        own: Attributes = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
+        if self.has_slot:
+            own["slots"] = slots_of(self.slot.fmt)
         lanes = {"data_in_0": self.data_in_0.lanes}
-        return own | {"shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
+        return {**own, "shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
 
 
 def build(r: Request) -> MaskedSoftmaxParams:
@@ -272,7 +274,7 @@ def _case(
     made = case(_build, name, shapes, lanes, formats, names, frames, **attributes)
     # Any schedule: the timing does not depend on it.
     given = {SLOT: interleaved(frames * shape[1], slots)} if slots > 1 else {}
-    own = {k: v for k, v in attributes.items() if k in ("allowed", "scale")}
+    own = attributes_of({k: v for k, v in attributes.items() if k in ("allowed", "scale")})
     return dataclasses.replace(made, attributes=own, given=given)
 
 

@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
@@ -77,7 +78,7 @@ class NormParams(Params, frozen=True):
         """The parameters come once for every position."""
         return dict.fromkeys(("weight", "bias"), self.data_in_0.size[1] * self.data_in_0.size[2])
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The size of a row."""
         return {"normalized_shape": (self.data_in_0.size[0],)}
 
@@ -92,7 +93,7 @@ class GroupNormParams(NormParams, frozen=True):
         images, positions, channels = getattr(self, name).shape
         return Layout.channels_last((images, channels, positions))
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The number of groups."""
         return {"num_groups": self.groups}
 
@@ -120,7 +121,7 @@ def latency(p: NormParams) -> Latency:
 LAYER, RMS, GROUP = "layer_norm", "rms_norm", "group_norm"
 
 
-def epsilon(attributes: Mapping[str, Any]) -> float:
+def epsilon(attributes: Attributes) -> float:
     """What is added to the variance; PyTorch's own for an RMS norm that does not say it."""
     eps = attributes.get("eps", 1e-5)
     return float(torch.finfo(torch.float32).eps if eps is None else eps)
@@ -132,7 +133,7 @@ def _integer_epsilon(a: Arithmetic) -> float:
     return eps / fmt.scale**2 if isinstance(fmt, ScaledFormat) else eps
 
 
-def _scaled(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _scaled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """Of a norm, which does not depend on the scale of its data: the others in fixed point, or in steps of the result.
 
     What multiplies and what is added say how many steps of the result they stand for, so that its scale costs nothing.
@@ -165,7 +166,7 @@ def _in_steps(a: Arithmetic) -> Arithmetic:
     return dataclasses.replace(a, formats=formats)
 
 
-def _scaled_rms(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def _scaled_rms(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     return _scaled(formats, attributes) or ("data without a zero point" if formats["data_in_0"].zero_point else "")
 
 
@@ -178,8 +179,8 @@ def rows_of(kind: str, a: Arithmetic, x: Tensor) -> Tensor:
     return x.reshape(*x.shape[: x.ndim - dims], -1)
 
 
-def _normalized(attributes: Mapping[str, Any], shape: Sequence[int]) -> Sequence[int]:
-    given = attributes.get("normalized_shape", shape[-1:])
+def _normalized(attributes: Attributes, shape: Sequence[int]) -> Sequence[int]:
+    given: Any = attributes.get("normalized_shape", shape[-1:])
     return given if isinstance(given, list | tuple | torch.Size) else (int(given),)
 
 
@@ -300,9 +301,10 @@ def _case(
     kind: str, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, **attributes: float
 ) -> Case:
     channels = shape[1:2] if kind == GROUP else shape[-1:]
+    own: dict[str, object]
     own = {"num_groups": attributes.pop("groups", 1)} if kind == GROUP else {"normalized_shape": channels}
-    eps = {"eps": attributes.get("eps", 1e-5)}
-    a = Arithmetic.read(formats, LAYER_TENSORS, own | eps)
+    eps: Attributes = {"eps": attributes.get("eps", 1e-5)}
+    a = Arithmetic.read(formats, LAYER_TENSORS, {**own, **eps})
     shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
     return Case(name, _build(kind)(Request(name, a, shapes, {"data_in_0": (lanes,)})), frames, attributes=eps)
 

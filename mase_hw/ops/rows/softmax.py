@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import ExponentTables, Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -62,7 +63,7 @@ class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
     log_frac: int
     segments: Segments
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The size of a row."""
         return {"size": self.data_in_0.size[0]}
 
@@ -93,7 +94,7 @@ def result_format(a: Arithmetic) -> FixedFormat:
     return FixedFormat(fmt.width, 1 - math.frexp(fmt.scale)[1], fmt.signed)
 
 
-def shares(formats: Mapping[str, FixedFormat], attributes: Mapping[str, Any]) -> str:
+def shares(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     """What is wrong with formats of a softmax; as :attr:`mase_hw.formats.ScaledUse.wrong`."""
     x, out = formats["data_in_0"], formats["data_out_0"]
     if x.per_channel or out.per_channel:
@@ -149,7 +150,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     total = as_carrier(terms, carrier(size << plan.frac)).sum(dim, keepdim=True)
     if function != LOG:
         limits = (1 << plan.frac, size << plan.frac)
-        return divide_cast(terms, total, limits, 0, target, a.rounding, a.overflow, own=True)
+        return divide_cast(terms, total, limits, 0, target, a.modes, own=True)
     key = logarithms(a, size)
     frac = max(source.frac_width, key[3].frac_width)
     far, near = (frac - fmt.frac_width for fmt in (source, key[3]))

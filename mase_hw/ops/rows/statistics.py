@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic, wider
@@ -77,7 +78,7 @@ class StatisticParams(ElementwiseParams, frozen=True):
     correction: int
     moment_width: int
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """The size of a row, and the correction of its number."""
         return {"size": self.data_in_0.size[0], "correction": self.correction}
 
@@ -96,7 +97,7 @@ def root_bits(a: Arithmetic, width: int) -> tuple[int, int]:
     return grow, (width + 2 * grow + 1) // 2
 
 
-def _rows(x: Tensor, attributes: Mapping[str, Any]) -> tuple[Tensor, Sequence[int]]:
+def _rows(x: Tensor, attributes: Attributes) -> tuple[Tensor, Sequence[int]]:
     """The elements of every row in the last dimension, and the shape of the result."""
     if "size" in attributes:
         return x, (*x.shape[:-1], 1)
@@ -107,7 +108,7 @@ def _rows(x: Tensor, attributes: Mapping[str, Any]) -> tuple[Tensor, Sequence[in
     return x.permute(*kept, *dims).reshape(*(x.shape[d] for d in kept), -1), shape
 
 
-def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
+def dims_of(attributes: Attributes, rank: int) -> tuple[int, ...]:
     """The dimensions of a row, in order; all if none is named."""
     dim = attributes.get("dim")
     if dim is None or dim in ((), []):
@@ -115,7 +116,7 @@ def dims_of(attributes: Mapping[str, Any], rank: int) -> tuple[int, ...]:
     return tuple(sorted({int(d) % rank for d in (dim if isinstance(dim, list | tuple) else [dim])}))
 
 
-def correction_of(attributes: Mapping[str, Any]) -> int:
+def correction_of(attributes: Attributes) -> int:
     """What is taken off the size in the divisor, 1 unless it is said otherwise."""
     given, unbiased = attributes.get("correction"), attributes.get("unbiased")
     if given is not None:
@@ -153,7 +154,7 @@ def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
     if function == VAR:
         limits = ((1 << width) - 1, divisor)
         frac = 2 * source.frac_width
-        return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.rounding, a.overflow)
+        return divide_cast(moment, torch.tensor(divisor), limits, frac, target, a.modes)
     frac = source.frac_width + grow + 1
     if dtype is WIDE:
         found = [_root(v << 2 * grow, divisor) for v in Wide.of(moment).integers()]
@@ -183,7 +184,7 @@ def _surrogate(function: int, a: Arithmetic, x: Tensor) -> Tensor:
     return smooth.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else smooth
 
 
-def relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """The rows in the order in which they come, one element each."""
     if in_rows(layout, layout.shape, attributes) is None:
         return None
@@ -270,7 +271,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
     return {VAR: var, STD: std, NORM: norm}[function]
 
 
-def _order(node: str, attributes: Mapping[str, Any]) -> None:
+def _order(node: str, attributes: Attributes) -> None:
     order = attributes.get("p", attributes.get("ord", 2))
     if order not in (2, "fro", None):
         raise UnsupportedError(

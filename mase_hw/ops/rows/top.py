@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
@@ -65,7 +66,7 @@ class TopParams(Params, frozen=True):
     places: bool
     cast: Cast
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Attributes:
         """What is looked for in which row."""
         size, count = self.data_in_0.size[0], self.data_out_0.size[0]
         return {"size": size, "count": count, "largest": not self.smallest}
@@ -81,7 +82,7 @@ def _golden(places: bool) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[s
     return golden
 
 
-def _relayout(layout: Layout, shape: Sequence[int], attributes: Mapping[str, Any]) -> Layout | None:
+def _relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """The rows in the order in which they come, each from its first element to its last."""
     kept = in_rows(layout, layout.shape, attributes)
     last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
@@ -125,9 +126,7 @@ def _latency(p: TopParams) -> Latency:
     return Latency.from_steps(Steps.registered(rows * size), cells, leaving, Steps.registered(rows * count))
 
 
-def _place_format(
-    formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Mapping[str, Any]
-) -> FixedFormat:
+def _place_format(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Attributes) -> FixedFormat:
     """The narrowest format that holds every place of a row."""
     return FixedFormat(max(1, (sizes[-1] - 1).bit_length()), 0, signed=False)
 

@@ -16,7 +16,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -170,7 +169,7 @@ class Stages:
 
 def context_of(
     layer: Layer, stages: Stages, a: Arithmetic, order: Sequence[int], parameters: Mapping[str, int | str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The context of the template.
 
     Args:
@@ -250,7 +249,7 @@ class _Text:
         plain = f"{width}'({self.name(number, stage)})"
         return f"({plain} << {shift})" if shift else plain
 
-    def sum_of(self, number: int) -> dict[str, Any]:
+    def sum_of(self, number: int) -> dict[str, object]:
         """Declaration and assignment of a sum, and the operands that are wider than it."""
         made = self.graph.values[number]
         stage = self.stages.of(number)
@@ -300,7 +299,7 @@ class _Text:
         ]
 
 
-def _cast(layer: Layer, text: _Text, a: Arithmetic, lane: int) -> dict[str, Any]:
+def _cast(layer: Layer, text: _Text, a: Arithmetic, lane: int) -> dict[str, object]:
     """How a sum becomes an output."""
     output, out = layer.graph.outputs[lane], a.formats["data_out_0"]
     if output is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from pydantic import Field
 
@@ -15,7 +14,7 @@ from mase_hw.passes.base import Info, PassArgs, graph_pass
 class CommonArgs(PassArgs):
     """Arguments of :func:`add_common_metadata_analysis_pass`."""
 
-    dummy_in: dict[str, Any] | None = Field(
+    dummy_in: dict[str, object] | None = Field(
         default=None, description="a tensor for every input of the model, by the name of the argument"
     )
     add_value: bool | None = Field(

@@ -14,6 +14,7 @@ from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.latency import timing_of
 from mase_hw.ir import MaseGraph, TensorMetadata
+from mase_hw.ir.records import Entries
 from mase_hw.layouts import Layout
 from mase_hw.opdef import Latency
 from mase_hw.passes.analysis.hardware_args import HardwareArgs as HardwareArgs
@@ -28,7 +29,7 @@ from mase_hw.passes.analysis.hardware_choices import asked_of, interface
 from mase_hw.passes.analysis.hardware_lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.analysis.hardware_orders import Orders, recorded, streamed
 from mase_hw.passes.analysis.shared_blocks import shared_blocks
-from mase_hw.passes.base import graph_pass
+from mase_hw.passes.base import Info, graph_pass
 from mase_hw.streams import Stream, turned
 
 DEFAULT_DEVICE = -1
@@ -70,7 +71,7 @@ class _Mapper:
         self.orders = Orders(graph)
         self.files: dict[int, tuple[str, ...]] = {}
         """Of every kind of hardware, by identity: its files, which are read to find out which others they need."""
-        self.found: dict[str, dict[str, Any]] = {}
+        self.found: dict[str, Entries] = {}
         self.wanted: dict[str, Wanted] = {}
         shared = [shared_blocks(graph, path) for path in args.shared]
         self.twins = {node: nodes for blocks in shared for nodes in blocks.twins() for node in nodes}
@@ -260,7 +261,7 @@ class _Mapper:
                 )
         return found
 
-    def _interface(self, node: fx.Node, hardware: Hardware, ports: Sequence[Stream]) -> dict[str, dict[str, Any]]:
+    def _interface(self, node: fx.Node, hardware: Hardware, ports: Sequence[Stream]) -> dict[str, Entries]:
         """What feeds parameters, with those turned that the metadata of the node asks to turn."""
         meta = self.graph.meta_of(node)
         sets, streams = len(self.twins.get(node, (node,))), {p.name: p for p in ports}
@@ -332,16 +333,14 @@ def _format(node: fx.Node, name: str, tensor: TensorMetadata) -> FixedFormat:
     return fmt
 
 
-def mapped(graph: MaseGraph, args: HardwareArgs) -> dict[str, dict[str, Any]]:
+def mapped(graph: MaseGraph, args: HardwareArgs) -> dict[str, Entries]:
     """What the pass would record of every node, without recording it.
 
     Raises:
         UnsupportedError: As the pass.
         ConfigError: As the pass.
     """
-    mapper = _Mapper(graph, args)
-    mapper.run()
-    return mapper.found
+    return _mapped(graph, args).found
 
 
 def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
@@ -351,9 +350,13 @@ def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
         UnsupportedError: As the pass.
         ConfigError: As the pass.
     """
+    return _mapped(graph, args).wanted
+
+
+def _mapped(graph: MaseGraph, args: HardwareArgs) -> _Mapper:
     mapper = _Mapper(graph, args)
     mapper.run()
-    return mapper.wanted
+    return mapper
 
 
 @graph_pass(
@@ -361,7 +364,7 @@ def wanted(graph: MaseGraph, args: HardwareArgs) -> dict[str, Wanted]:
     args=HardwareArgs,
     needs=("add_common_metadata_analysis_pass", "quantize_transform_pass"),
 )
-def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) -> tuple[MaseGraph, Info]:
     """Choose module, parameters and lanes for every node.
 
     Returns:
@@ -378,7 +381,7 @@ def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareArgs) ->
     return graph, {"nodes": nodes, "verilog_sources": list(dict.fromkeys(sources))}
 
 
-def _record(graph: MaseGraph, args: HardwareArgs) -> dict[str, dict[str, Any]]:
+def _record(graph: MaseGraph, args: HardwareArgs) -> dict[str, Entries]:
     found = mapped(graph, args)
     for node in graph.nodes:
         graph.meta_of(node).hardware.fill(found[node.name])

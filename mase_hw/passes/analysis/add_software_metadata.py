@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
+from mase_hw.ir.records import Entries
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 
 SOFTWARE_PASS = "add_software_metadata_analysis_pass"
@@ -34,12 +33,12 @@ def add_software_metadata_analysis_pass(graph: MaseGraph, args: NoArgs) -> tuple
     return graph, {"nodes": len(graph.nodes), "tensors": tensors}
 
 
-def statistics_of(branch: dict[str, Any], name: str) -> dict[str, Any]:
+def statistics_of(branch: Entries, name: str) -> Entries:
     """The statistics of a tensor by name, to read and write; made if there are none.
 
     Args:
         branch: ``software.args`` or ``software.results`` of a node.
         name: Name of the tensor.
     """
-    statistics: dict[str, Any] = branch.setdefault(name, {}).setdefault("stat", {})
+    statistics: Entries = branch.setdefault(name, {}).setdefault("stat", {})
     return statistics

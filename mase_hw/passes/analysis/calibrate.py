@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -11,10 +11,12 @@ from rich.progress import Progress
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, GraphError
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir.annotate import named_results
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import frame_tensor
+from mase_hw.ir.records import Entries
 from mase_hw.passes.analysis.calibration import (
     OBSERVERS,
     CalibrationState,
@@ -59,7 +61,7 @@ class CalibrateArgs(CalibrateOptions):
         description="True for a progress bar, or a function called after every batch with the number done and the "
         "total, if known",
     )
-    watch: Callable[[Mapping[str, Any], Any], Any] | None = Field(
+    watch: Callable[[Values, Any], Any] | None = Field(
         default=None, description="called after every batch with the inputs by node and the result of the model"
     )
 
@@ -143,7 +145,7 @@ def _sample(graph: MaseGraph, state: CalibrationState) -> FrameSample:
         ) from error
 
 
-def _show_kept(graph: MaseGraph, sample: FrameSample, watch: Callable[[Mapping[str, Any], Any], Any]) -> None:
+def _show_kept(graph: MaseGraph, sample: FrameSample, watch: Callable[[Values, Any], Any]) -> None:
     """Show an observer the frames that were kept: of a state without further data they are all there is."""
     kept, found = sample.stacked(), list[Any]()
     for _, inputs in batches(graph, [kept] if kept else [], "state"):
@@ -169,7 +171,7 @@ def _inner(graph: MaseGraph, node: fx.Node) -> tuple[str, ...]:
     op, module = graph.op_of(node), graph.meta_of(node).module
     if op is None or op.inner is None or module is None:
         return ()
-    return op.inner.names({name: getattr(module, name) for name in op.attributes})
+    return op.inner.names(attributes_of({name: getattr(module, name) for name in op.attributes}))
 
 
 def _check_state(graph: MaseGraph, state: CalibrationState) -> None:
@@ -222,7 +224,7 @@ def _parameters(graph: MaseGraph, args: CalibrateArgs) -> dict[tuple[fx.Node, st
     return found
 
 
-def _observed(graph: MaseGraph, inputs: Mapping[str, Any], state: CalibrationState, masked: Masked) -> Any:
+def _observed(graph: MaseGraph, inputs: Values, state: CalibrationState, masked: Masked) -> Any:
     """Observe a batch; the result of the model."""
     result: list[Any] = []
     laid_out = {node for node in graph.nodes if _inner(graph, node)}
@@ -251,7 +253,7 @@ def _observe(state: CalibrationState, node: fx.Node, value: Any, masked: Masked)
             state.observer(where).update(masked.others(node, result, where), where)
 
 
-def _record(branch: dict[str, Any], name: str, observed: Observer) -> None:
+def _record(branch: Entries, name: str, observed: Observer) -> None:
     if observed.count:
         entry = branch.setdefault(name, {})
         entry.setdefault("stat", {})[RangeMinMax.name] = observed.range()

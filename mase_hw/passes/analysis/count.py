@@ -20,6 +20,7 @@ from pydantic import Field
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.metadata import TensorMetadata
@@ -42,7 +43,7 @@ class Operands:
 
     args: Mapping[str, Shape]
     results: Mapping[str, Shape]
-    attributes: Mapping[str, Any]
+    attributes: Attributes
 
     @property
     def out(self) -> Shape:
@@ -194,7 +195,7 @@ def count_analysis_pass(graph: MaseGraph, args: CountArgs) -> tuple[MaseGraph, I
         if name not in graph.catalogue:
             known = graph.catalogue.names()
             raise ConfigError("a rule for an unknown op", field=f"rules.{name}", remedy=suggest(name, known))
-    nodes: dict[str, dict[str, Any]] = {}
+    nodes: dict[str, Info] = {}
     held: dict[int, tuple[int, int]] = {}
     for node in graph.nodes:
         common = graph.meta_of(node).common
@@ -255,7 +256,7 @@ def _macs(graph: MaseGraph, node: fx.Node, rules: Mapping[str, Rule]) -> tuple[i
         Operands(
             {name: tuple(t.shape) for name, t in common.args.tensors.items()},
             {name: tuple(t.shape) for name, t in common.results.tensors.items()},
-            {name: value for name, value in common.args.items() if name not in common.args.tensors},
+            common.args.attributes,
         )
     )
     if products is None:
@@ -264,7 +265,7 @@ def _macs(graph: MaseGraph, node: fx.Node, rules: Mapping[str, Rule]) -> tuple[i
     return sum(p.macs for p in products), bits
 
 
-def _report(info: Mapping[str, Any]) -> list[Table | str]:
+def _report(info: Info) -> list[Table | str]:
     rows = [[name, entry["op"], *(_cell(entry[key]) for key in COLUMNS)] for name, entry in info["nodes"].items()]
     heads = [
         "Node name",

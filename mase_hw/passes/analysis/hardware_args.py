@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
 from mase_hw.passes.base import validate
@@ -195,7 +196,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
         name, _, tensor = places[place]
         return [f"{n}.{tensor}" for n in paths.get(name, [name])]
 
-    def by_path(given: Mapping[str, Any]) -> dict[str, Any]:
+    def by_path(given: Json) -> Json:
         ordered = sorted(given.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
         return {n: value for name, value in ordered for n in paths.get(name, [name])}
 
@@ -219,7 +220,7 @@ def with_metadata(graph: MaseGraph, args: HardwareArgs, given: HardwareArgs | No
     Raises:
         ConfigError: If ``given`` says something else for the same place, or a value is none.
     """
-    asked: dict[str, dict[str, Any]] = {key: {} for key in ("parallelism", *_AT_NODES)}
+    asked: dict[str, Json] = {key: {} for key in ("parallelism", *_AT_NODES)}
     for node in graph.nodes:
         op = graph.op_of(node)
         ways = op.hardware.delegates if op is not None and op.hardware is not None else {}
@@ -250,7 +251,7 @@ def with_metadata(graph: MaseGraph, args: HardwareArgs, given: HardwareArgs | No
     return args.model_copy(update={**update, "parallelism": {**args.parallelism, **lanes}})
 
 
-def _by_place(args: HardwareArgs) -> dict[str, Any]:
+def _by_place(args: HardwareArgs) -> Json:
     """What arguments say of single nodes and tensors, by key."""
     lanes = {
         f"{n}.{t}": lane_dims(value, "parallelism") for n, each in args.parallelism.items() for t, value in each.items()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch import fx, nn
 
@@ -11,6 +10,7 @@ from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
 from mase_hw.hardware.memories import FAMILIES, UNNAMED, Family
 from mase_hw.ir import TensorMetadata
+from mase_hw.ir.records import Entries
 from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
 from mase_hw.streams import Stream
@@ -21,9 +21,7 @@ STORAGE = {"lut": "LUT", "block": "BRAM"}
 """What MASE's metadata calls the places of memories."""
 
 
-def asked_of(
-    node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | None], args: HardwareArgs
-) -> dict[str, Any]:
+def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | None], args: HardwareArgs) -> Entries:
     """What a request says of implementations and orders: what is asked for, for which family, what the weights are.
 
     Args:
@@ -49,12 +47,12 @@ def asked_of(
 
 def interface(
     node: fx.Node,
-    arguments: Mapping[str, Any],
+    arguments: Entries,
     hardware: Hardware,
     ports: Sequence[Stream],
     args: HardwareArgs,
     sets: int = 1,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Entries]:
     """What feeds every argument that is not an activation, as MASE lists it.
 
     Where a family is configured, or a place for the memory, ``registers`` says how many lie behind the memory. What is
@@ -63,7 +61,7 @@ def interface(
     Raises:
         UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module.
     """
-    found: dict[str, dict[str, Any]] = {name: {} for name in arguments if not name.startswith("data_in_")}
+    found: dict[str, Entries] = {name: {} for name in arguments if not name.startswith("data_in_")}
     streams = {port.name: port for port in ports}
     for name in found:
         loaded = args.parameters_at.get(f"{node.name}.{name}", args.parameters) == "ram"
@@ -71,7 +69,7 @@ def interface(
             raise _inside(f"{node.name}.{name}", hardware.module)
         if name not in hardware.static:
             continue
-        entry: dict[str, Any] = {"storage": "BRAM", "transpose": False}
+        entry: Entries = {"storage": "BRAM", "transpose": False}
         if loaded:
             entry["banks"] = args.parameter_banks
         asked = args.memory.get(f"{node.name}.{name}")

@@ -61,7 +61,7 @@ class Orders:
             return {"data_in_0": wanted, "data_out_0": made}
         if op is not None and op.arranged is not None:
             common_args = self.graph.meta_of(node).common.args
-            attributes = {k: v for k, v in common_args.items() if k not in common_args.tensors}
+            attributes = common_args.attributes
             wishes = self._wishes(node, shapes["data_out_0"])
             made = op.arranged(arriving["data_in_0"], shapes["data_out_0"], attributes, wishes)
             self.found[node.name, "data_out_0"] = made
@@ -114,7 +114,7 @@ class Orders:
         """What an implicit node wants and what it makes of it; another order only if renaming cannot do it."""
         op, common = self.graph.op_of(node), self.graph.meta_of(node).common
         shape = tuple(self.graph.tensor(node, "data_out_0").shape)
-        attributes = {k: v for k, v in common.args.items() if k not in common.args.tensors}
+        attributes = common.args.attributes
         for layout in _choices(arriving):
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)

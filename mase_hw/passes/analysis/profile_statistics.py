@@ -11,6 +11,7 @@ from pydantic import AliasChoices, ConfigDict, Field, field_validator
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
@@ -87,7 +88,7 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileArgs) -> tup
     done, samples = _run(graph, args, seen) if seen else (0, 0)
     found |= {place: seen[result] for place, result in targets.activations.items()}
     outcome = {id(c): c.results() for c in found.values()}  # one collection may serve several places
-    nodes: dict[str, Any] = {}
+    nodes: Json = {}
     for (node, branch, name), collection in found.items():
         results = {k: dict(v) for k, v in outcome[id(collection)].items()}
         statistics_of(getattr(graph.meta_of(node).software, branch), name).update(results)
@@ -129,7 +130,7 @@ def _run(graph: MaseGraph, args: ProfileArgs, seen: dict[Result, Collection]) ->
     return done, samples
 
 
-def _shown(statistic: dict[str, Any]) -> dict[str, Any]:
+def _shown(statistic: Json) -> Json:
     return {k: {"shape": list(v.shape)} if isinstance(v, Tensor) else v for k, v in statistic.items()}
 
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat, Overflow, steps_of
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.ir.trace.containers import contents
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
@@ -87,7 +88,7 @@ class Summary:
         """The three nodes that add most noise for their signal, the worst first."""
         return sorted((n for n in self.nodes if n.added > 0), key=lambda n: -n.added)[:NAMED]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """All of it as plain values."""
         return asdict(self)
 
@@ -116,7 +117,7 @@ def _decibels(ratio: float) -> str:
     return "no noise" if ratio == math.inf else f"{ratio:.1f} dB"
 
 
-Seen = tuple[Mapping[str, Any], Mapping[str, Any]]
+Seen = tuple[Values, Values]
 """Inputs of a graph by name, and the value of every node for them."""
 
 
@@ -128,7 +129,7 @@ class Summarising:
         batches: Inputs by name of the graph's input.
     """
 
-    def __init__(self, graph: MaseGraph, batches: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, graph: MaseGraph, batches: Sequence[Values]) -> None:
         elements = 1
         for node in graph.nodes:
             elements += sum(math.prod(t.shape) for t in graph.meta_of(node).common.results.tensors.values())
@@ -173,7 +174,7 @@ class Summarising:
         graph: MaseGraph,
         node: fx.Node,
         value: Any,
-        wanted: Mapping[str, Any],
+        wanted: Values,
         sums: dict[str, _Sums],
         outputs: list[_Sums],
     ) -> None:
@@ -185,8 +186,9 @@ class Summarising:
             for each, (a, b) in zip(outputs, both, strict=True):
                 each.add(a, b, None)
         module = graph.meta_of(node).module
-        if isinstance(module, Quantized) and isinstance(wanted.get(name), Tensor):
-            sums.setdefault(name, _Sums()).add(wanted[name], value, module.arithmetic.formats["data_out_0"])
+        before = wanted.get(name)
+        if isinstance(module, Quantized) and isinstance(before, Tensor):
+            sums.setdefault(name, _Sums()).add(before, value, module.arithmetic.formats["data_out_0"])
 
 
 @dataclass
@@ -338,8 +340,8 @@ def _share(noise: float, signal: float) -> float:
     return noise / signal if signal else (math.inf if noise else 0.0)
 
 
-def _values(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _values(graph: MaseGraph, inputs: Values) -> dict[str, object]:
+    found: dict[str, object] = {}
 
     def keep(node: fx.Node, value: Any) -> None:
         found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
@@ -348,16 +350,16 @@ def _values(graph: MaseGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _same(given: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
+def _same(given: Values, inputs: Values) -> bool:
     return given.keys() == inputs.keys() and all(given[name] is value for name, value in inputs.items())
 
 
-def rows_of(inputs: Mapping[str, Any]) -> int:
+def rows_of(inputs: Values) -> int:
     """Length of the first dimension of inputs."""
     return max([len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()], default=1)
 
 
-def _some(graph: MaseGraph, batches: Sequence[Mapping[str, Any]], frames: int) -> Iterator[dict[str, Any]]:
+def _some(graph: MaseGraph, batches: Sequence[Values], frames: int) -> Iterator[dict[str, object]]:
     """So many frames of the first batches, each cut at a whole frame."""
     shapes = [t.shape for n in graph.nodes if n.op == "placeholder" for t in _tensors(graph, n) if t.shape]
     frame = max([shape[0] for shape in shapes], default=1)

@@ -24,7 +24,7 @@ def report_node_hardware_type_analysis_pass(graph: MaseGraph, args: ReportArgs) 
     Raises:
         ConfigError: If the file cannot be written.
     """
-    nodes: list[dict[str, Any]] = []
+    nodes: list[Info] = []
     implicit = [n.name for n in graph.nodes if graph.meta_of(n).hardware.is_implicit]
     for node in graph.nodes:
         meta = graph.meta_of(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from torch import fx
 from mase_hw.errors import ConfigError
 from mase_hw.host.shown import paper
 from mase_hw.ir.records import plain
-from mase_hw.passes.base import PassArgs
+from mase_hw.passes.base import Info, PassArgs
 
 
 class ReportArgs(PassArgs):
@@ -74,7 +74,7 @@ class Table:
 Section = Table | str
 
 
-def publish(sections: Sequence[Section], info: Mapping[str, Any], args: ReportArgs) -> None:
+def publish(sections: Sequence[Section], info: Info, args: ReportArgs) -> None:
     """Print a report, or write it to the file that was asked for.
 
     Raises:

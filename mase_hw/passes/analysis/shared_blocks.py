@@ -6,15 +6,15 @@ as many for each; what a block computes from is what the block before gives, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from torch import fx
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.records import Entries
 from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.calibrate import CALIBRATED, UNITED
 from mase_hw.passes.base import Info
@@ -180,11 +180,11 @@ def _same(graph: MaseGraph, first: fx.Node, node: fx.Node) -> None:
             raise _unequal(f"{node.name}.{what}", f"{first.name}.{what}", f"{theirs.get(what)}, not {ours.get(what)}")
 
 
-def _facts(graph: MaseGraph, node: fx.Node) -> dict[str, Any]:
+def _facts(graph: MaseGraph, node: fx.Node) -> Entries:
     """What must be equal of two nodes, by name."""
     meta = graph.meta_of(node)
     tensors = {**meta.common.args.tensors, **meta.common.results.tensors}
-    found: dict[str, Any] = {f"shape of {name}": list(tensor.shape) for name, tensor in tensors.items()}
+    found: Entries = {f"shape of {name}": list(tensor.shape) for name, tensor in tensors.items()}
     if isinstance(meta.module, Quantized):
         arithmetic = meta.module.arithmetic
         found |= {f"format of {name}": str(fmt) for name, fmt in arithmetic.formats.items()}
@@ -233,7 +233,7 @@ def unite_ranges(graph: MaseGraph, paths: Sequence[str]) -> tuple[MaseGraph, Inf
 
 
 def _unite_below(graph: MaseGraph, shared: Shared) -> None:
-    boundary: list[dict[str, Any]] = []
+    boundary: list[Entries] = []
     for end in (shared.enters, *shared.results):
         for node, name in _formed(graph, *end):
             boundary += _entries(graph.meta_of(node).software.results, name)
@@ -258,12 +258,12 @@ def _formed(graph: MaseGraph, node: fx.Node, name: str) -> Iterator[Result]:
         yield from _formed(graph, *sources["data_in_0"])
 
 
-def _entries(branch: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _entries(branch: Entries, name: str) -> list[Entries]:
     found = branch.get(name, {})
     return [found] if CALIBRATED in found else []
 
 
-def _unite(entries: list[dict[str, Any]]) -> None:
+def _unite(entries: list[Entries]) -> None:
     found = [entry[CALIBRATED] for entry in entries]
     if found:
         ends = {"min": min(each["min"] for each in found), "max": max(each["max"] for each in found)}

@@ -185,7 +185,7 @@ CRITERIA: dict[str, Callable[..., Criterion]] = {
 }
 """What makes a criterion, by name; each takes the arguments of its class."""
 
-CriterionLike = str | Mapping[str, Any] | Criterion | Callable[[], Criterion] | Callable[[Any, Any], Any]
+CriterionLike = str | Mapping[str, object] | Criterion | Callable[[], Criterion] | Callable[[Any, Any], Any]
 """A name of :data:`CRITERIA`, ``{"name": ..., option: ...}``, a criterion, what makes one without arguments, or a
 function of outputs and ground truth."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.graph import COMMON_PASS
@@ -45,7 +46,7 @@ class CandidateScorer:
         self.higher_is_better = made.higher_is_better
         self.fast_mode = fast_mode
 
-    def quantised(self, quantize: Mapping[str, Any]) -> MaseGraph:
+    def quantised(self, quantize: Json) -> MaseGraph:
         """A quantised copy of the graph."""
         made, _ = quantize_transform_pass(copy_graph(self.graph), quantize)
         return made

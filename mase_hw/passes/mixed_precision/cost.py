@@ -7,9 +7,9 @@ lookup tables, fitted to synthesis results, is used in the same way: ``cost=my_l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.count import count_analysis_pass
 
@@ -49,7 +49,7 @@ def cost_model(cost: str | CostModel) -> tuple[str, CostModel]:
     return cost, COSTS[cost]
 
 
-def _counts(graph: MaseGraph) -> dict[str, Any]:
+def _counts(graph: MaseGraph) -> Json:
     _, info = count_analysis_pass(graph, {"show": False})
     if info["not_counted"]:
         names = ", ".join(f"{name} ({op})" for name, op in info["not_counted"].items())
@@ -59,5 +59,5 @@ def _counts(graph: MaseGraph) -> dict[str, Any]:
             got=names,
             remedy="pass a cost model of your own, a function from a graph to a number",
         )
-    totals: dict[str, Any] = info["totals"]
+    totals: Json = info["totals"]
     return totals

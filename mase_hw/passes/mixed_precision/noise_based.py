@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mase_hw.errors import ConfigError, SearchError
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
@@ -38,14 +39,12 @@ class MixedPrecisionConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    low: int | dict[str, Any] | QuantizeArgs = Field(
+    low: int | Json | QuantizeArgs = Field(
         default=8,
         description="what every node has at first: a width, or arguments of ``quantize_transform_pass`` with all "
         "widths",
     )
-    high: int | dict[str, Any] | QuantizeArgs = Field(
-        default=16, description="what a raised node has, in the same form"
-    )
+    high: int | Json | QuantizeArgs = Field(default=16, description="what a raised node has, in the same form")
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,13 @@ class MixedPrecision:
 
 def noise_based_mixed_precision_quantization(
     graph: MaseGraph,
-    quantization_config: MixedPrecisionConfig | Mapping[str, Any] | None,
+    quantization_config: MixedPrecisionConfig | Mapping[str, object] | None,
     criterion: CriterionLike,
     target_accuracy: float,
     *,
     data: Iterable[Any],
     noise_data: Iterable[Any] | None = None,
-    custom_quantization_configs: Mapping[str, Mapping[str, Any]] | None = None,
+    custom_quantization_configs: Mapping[str, Mapping[str, object]] | None = None,
     max_iterations: int = MIXED_PRECISION_SEARCH_LIMIT,
     fast_mode: bool = True,
     cost: str | CostModel = "bit_operations",
@@ -152,10 +151,10 @@ def noise_based_mixed_precision_quantization(
     low, high, fixed = _settings(graph, config, custom)
     scores: dict[int, float] = {}
 
-    def configured(raised: set[str]) -> dict[str, Any]:
+    def configured(raised: set[str]) -> dict[str, object]:
         return compose(graph, {name: (high if name in raised else low)[name] for name in low})
 
-    def quantize(groups: Sequence[Ranked]) -> dict[str, Any]:
+    def quantize(groups: Sequence[Ranked]) -> dict[str, object]:
         return configured({name for group in groups for name in group.nodes})
 
     found = groups_of(graph, low, fixed)
@@ -223,7 +222,7 @@ def noise_based_mixed_precision_quantization(
 
 
 def _settings(
-    graph: MaseGraph, config: MixedPrecisionConfig, custom: Mapping[str, Mapping[str, Any]]
+    graph: MaseGraph, config: MixedPrecisionConfig, custom: Mapping[str, Mapping[str, object]]
 ) -> tuple[dict[str, Settings], dict[str, Settings], set[str]]:
     """Settings of every node low and high, and the nodes that stay as they are."""
     found: list[dict[str, Settings]] = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.errors import SearchError
+from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.report_tables import Table
 from mase_hw.passes.mixed_precision.plan import Fact, Plan
 
@@ -69,7 +69,7 @@ class WidthSearch:
     criterion: str
     cost: str
     higher_is_better: bool
-    plans: tuple[dict[str, Any], ...]
+    plans: tuple[Json, ...]
 
     def choose(self, target: float | None = None, max_cost: float | None = None) -> Plan:
         """The plan of the cheapest point that meets a target; or of the best one, if only a cost is given.
@@ -111,7 +111,7 @@ class WidthSearch:
     def to_json(self) -> str:
         """Points and front, for other programs."""
         listed = {"points": self.points, "front": self.front}
-        document: dict[str, Any] = {"criterion": self.criterion, "cost": self.cost, "trials": self.trials}
+        document: Json = {"criterion": self.criterion, "cost": self.cost, "trials": self.trials}
         for key, points in listed.items():
             document[key] = [{"widths": dict(p.widths), "score": p.score, "cost": p.cost} for p in points]
         return json.dumps(document, indent=1)

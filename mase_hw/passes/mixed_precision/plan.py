@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import validate
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
@@ -21,6 +22,9 @@ WIDTHS = ("data_in_width", "weight_width", "bias_width", "data_out_width")
 """What a plan always says, so that no default of ``compile`` can change it."""
 
 Fact = str | int | float | bool | None
+
+QuantizeLike = int | Mapping[str, object] | QuantizeArgs
+"""A width for everything, or arguments of ``quantize_transform_pass``."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Settings:
             format from its input.
     """
 
-    values: Mapping[str, Any]
+    values: Json
     specific: frozenset[str] = frozenset()
 
     def replaced(self, **values: Any) -> Settings:
@@ -51,7 +55,7 @@ class Plan:
         facts: What is known about it (score, cost, target); written as comments.
     """
 
-    quantize: dict[str, Any]
+    quantize: Json
     facts: dict[str, Fact] = field(default_factory=dict)
 
     @property
@@ -102,7 +106,7 @@ def settings_of(graph: MaseGraph, args: QuantizeArgs) -> dict[str, Settings]:
     return found
 
 
-def compose(graph: MaseGraph, settings: Mapping[str, Settings]) -> dict[str, Any]:
+def compose(graph: MaseGraph, settings: Mapping[str, Settings]) -> Json:
     """The shortest configuration that gives every node its settings: the commonest values are the default.
 
     Args:
@@ -113,7 +117,7 @@ def compose(graph: MaseGraph, settings: Mapping[str, Settings]) -> dict[str, Any
         Arguments of ``quantize_transform_pass``.
     """
     wanted = {name: _needed(graph, name, each) for name, each in settings.items()}
-    default: dict[str, Any] = {}
+    default: Json = {}
     for key in NodeConfig.model_fields:
         # A default cannot be taken back, so every node must have a value of its own or be free of the key.
         if wanted and all(key in values or key in free for values, _, free in wanted.values()):
@@ -126,11 +130,11 @@ def compose(graph: MaseGraph, settings: Mapping[str, Settings]) -> dict[str, Any
         if own:
             overrides[name] = {"config": own}
     # A plan says all widths itself; without this, compile would widen what leaves the model.
-    result: dict[str, Any] = {"by": "type", "output_width": 1, "default": {"config": default}}
+    result: Json = {"by": "type", "output_width": 1, "default": {"config": default}}
     return {**result, "overrides": overrides} if overrides else result
 
 
-def _needed(graph: MaseGraph, name: str, settings: Settings) -> tuple[dict[str, Any], set[str], set[str]]:
+def _needed(graph: MaseGraph, name: str, settings: Settings) -> tuple[Json, set[str], set[str]]:
     """Values of a node, keys that only an override may set, and keys whose value does not matter."""
     op = graph.op_of(graph.node(name))
     without = {key for key in NodeConfig.model_fields if not has_tensor(graph, name, key)}
@@ -156,8 +160,8 @@ def has_tensor(graph: MaseGraph, node: str, key: str) -> bool:
     return group is None or group in kinds
 
 
-def _values(config: NodeConfig) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _values(config: NodeConfig) -> Json:
+    found: Json = {}
     for key in NodeConfig.model_fields:
         if key not in config.model_fields_set:
             continue
@@ -169,7 +173,7 @@ def _values(config: NodeConfig) -> dict[str, Any]:
     return found
 
 
-def uniform(width: int, **others: Any) -> dict[str, Any]:
+def uniform(width: int, **others: Any) -> Json:
     """Arguments of ``quantize_transform_pass`` with one width for everything; ``others`` are further keys.
 
     With ``name="integer"``, for all but biases, which have the bits that their sums need.
@@ -179,7 +183,7 @@ def uniform(width: int, **others: Any) -> dict[str, Any]:
     return {"by": "type", "default": {"config": config}}
 
 
-def complete(where: str, given: int | Mapping[str, Any] | QuantizeArgs) -> QuantizeArgs:
+def complete(where: str, given: QuantizeLike) -> QuantizeArgs:
     """A configuration that leaves no width to a default of ``compile``.
 
     Args:
@@ -213,7 +217,7 @@ def _fact(value: Fact) -> str:
     return f"{value:.9g}" if isinstance(value, float) else " ".join(str(value).split())
 
 
-def _toml(path: str, table: Mapping[str, Any]) -> list[str]:
+def _toml(path: str, table: Mapping[str, object]) -> list[str]:
     """A table of plain values and tables, in the order of the mapping."""
     lines, below = [f"[{path}]"], []
     for key, value in table.items():

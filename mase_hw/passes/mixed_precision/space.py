@@ -9,6 +9,7 @@ from torch import fx
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.formats import MAX_WIDTH
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mixed_precision.groups import groups_of
 from mase_hw.passes.mixed_precision.plan import compose, settings_of
@@ -51,7 +52,7 @@ class WidthSpace:
         common = set.intersection(*(set(c) for c in self.choices.values()))
         return [dict.fromkeys(self.choices, width) for width in sorted(common, reverse=True)]
 
-    def quantize(self, chosen: Mapping[str, int]) -> dict[str, Any]:
+    def quantize(self, chosen: Mapping[str, int]) -> Json:
         """Arguments of ``quantize_transform_pass`` for a width of every variable."""
         settings = dict(self.base)
         for name, head in self.owner.items():

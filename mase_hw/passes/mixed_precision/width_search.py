@@ -17,10 +17,9 @@ from mase_hw.passes.evaluation import CriterionLike
 from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.pareto import Point, WidthSearch, pareto_front
-from mase_hw.passes.mixed_precision.plan import complete
+from mase_hw.passes.mixed_precision.plan import QuantizeLike, complete
 from mase_hw.passes.mixed_precision.search import Tell
 from mase_hw.passes.mixed_precision.space import Widths, WidthSpace
-from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -36,7 +35,7 @@ def search_widths(
     criterion: CriterionLike,
     *,
     data: Iterable[Any],
-    base: int | Mapping[str, Any] | QuantizeArgs = 8,
+    base: QuantizeLike = 8,
     widths: Widths = (2, 3, 4, 5, 6, 7, 8),
     cost: str | CostModel = "bit_operations",
     trials: int = 100,
@@ -179,7 +178,7 @@ def _journal(file: Path) -> BaseJournalBackend:
     journal = JournalFileBackend(str(file))
     write = journal.append_logs
 
-    def append(logs: list[dict[str, Any]]) -> None:
+    def append(logs: list[dict[str, object]]) -> None:
         with _uninterrupted():
             write(logs)
 
@@ -234,11 +233,11 @@ def _seed(seed: int, count: int) -> int:
     return int(np.random.SeedSequence([seed, count]).generate_state(1)[0])
 
 
-def _chosen(space: WidthSpace, params: Mapping[str, Any]) -> dict[str, int]:
+def _chosen(space: WidthSpace, params: Mapping[str, int]) -> dict[str, int]:
     return {name: choice[params[name]] for name, choice in space.choices.items()}
 
 
-def _key(space: WidthSpace, params: Mapping[str, Any]) -> tuple[int, ...]:
+def _key(space: WidthSpace, params: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(params[name]) for name in space.choices)
 
 

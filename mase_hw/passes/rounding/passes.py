@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +76,7 @@ def _run(graph: MaseGraph, args: RoundingArgs) -> tuple[MaseGraph, Info]:
     given, frames = some_batches(graph, args.data, args.frames)
     before = dict(_parameters(graph))
     ratio = _ratio(exact, graph, given)
-    layers: dict[str, Any] = {}
+    layers: dict[str, object] = {}
     walk(exact, graph, given, lambda layer, x, y: layers.update({layer.name: _choose(layer, x, y, args)}))
     graph.refresh()
     after = _ratio(exact, graph, given)
@@ -99,7 +98,7 @@ def _run(graph: MaseGraph, args: RoundingArgs) -> tuple[MaseGraph, Info]:
     return graph, info
 
 
-def _choose(layer: Layer, inputs: list[Tensor], wanted: list[Tensor], args: RoundingArgs) -> dict[str, Any]:
+def _choose(layer: Layer, inputs: list[Tensor], wanted: list[Tensor], args: RoundingArgs) -> dict[str, object]:
     """Round one layer; what was done."""
     float_weight, corrected = layer.weight(), args.bias_correction != "none" and layer.has_bias
     problem = _problem(layer, inputs, wanted, args.target, centred=corrected)
@@ -111,7 +110,7 @@ def _choose(layer: Layer, inputs: list[Tensor], wanted: list[Tensor], args: Roun
     else:
         chosen = nearest
     layer.set_weight(chosen)
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "changed": float((chosen != nearest).double().mean()),
         "error": {"nearest": float(problem.error(nearest).mean()), "now": float(problem.error(chosen).mean())},
     }
@@ -163,7 +162,7 @@ def _parameters(graph: MaseGraph) -> Iterator[tuple[tuple[nn.Module, str], nn.Pa
                 yield (layer.module, name), layer.module.get_parameter(name)
 
 
-def _ratio(exact: MaseGraph, graph: MaseGraph, given: list[dict[str, Any]]) -> float:
+def _ratio(exact: MaseGraph, graph: MaseGraph, given: list[dict[str, object]]) -> float:
     """Signal-to-noise ratio of the quantised graph at all outputs, in dB."""
     signal = noise = 0.0
     for inputs in given:

@@ -6,7 +6,7 @@ one is looked at, and a layer may be changed before it is run. A value is freed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import undisturbed
+from mase_hw.ir.evaluate import Values, undisturbed
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes.analysis.statistics.base import batches, empty
 from mase_hw.passes.rounding.layers import Layer
@@ -23,7 +23,7 @@ OnLayer = Callable[[Layer, list[Tensor], list[Tensor]], None]
 """Called with a layer, its inputs in the quantised graph and its results in the float graph, batch by batch."""
 
 
-def walk(exact: MaseGraph, quantised: MaseGraph, given: list[dict[str, Any]], on_layer: OnLayer) -> None:
+def walk(exact: MaseGraph, quantised: MaseGraph, given: list[dict[str, object]], on_layer: OnLayer) -> None:
     """Show every layer of a quantised graph, in order of execution; ``on_layer`` may change it.
 
     Args:
@@ -50,13 +50,13 @@ def _entered(x: Tensor, fmt: FixedFormat) -> Tensor:
     return dequantize(quantize(x, fmt), fmt)
 
 
-def some_batches(graph: MaseGraph, data: Iterable[Any], frames: int) -> tuple[list[dict[str, Any]], int]:
+def some_batches(graph: MaseGraph, data: Iterable[Any], frames: int) -> tuple[list[dict[str, object]], int]:
     """Whole batches until there are so many frames, as inputs by node, and the number of frames.
 
     Raises:
         ConfigError: If there is no data, or it does not fit.
     """
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     count = 0
     for _, inputs in batches(graph, data):
         found.append(inputs)
@@ -71,7 +71,7 @@ def some_batches(graph: MaseGraph, data: Iterable[Any], frames: int) -> tuple[li
 class _Run:
     """A graph on several batches, one node after the other."""
 
-    def __init__(self, graph: MaseGraph, given: list[dict[str, Any]]) -> None:
+    def __init__(self, graph: MaseGraph, given: list[dict[str, object]]) -> None:
         self.graph = graph
         self.given = given
         self.interpreter = fx.Interpreter(graph.model, garbage_collect_values=False)
@@ -97,7 +97,7 @@ class _Run:
                 return [value.clone() for value in results]
         raise KeyError(name)
 
-    def _value(self, node: fx.Node, inputs: Mapping[str, Any], env: dict[fx.Node, Any]) -> Any:
+    def _value(self, node: fx.Node, inputs: Values, env: dict[fx.Node, Any]) -> Any:
         if node.op == "placeholder":
             value = inputs[node.name]
             return value.clone() if isinstance(value, Tensor) else value

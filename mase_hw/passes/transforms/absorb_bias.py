@@ -78,9 +78,9 @@ def absorb_bias_transform_pass(graph: MaseGraph, args: AbsorbBiasArgs) -> tuple[
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "bias absorption")
-    found, skipped = _pairs(graph)
+    found, skipped = paths.pairs(graph, lambda path: _not_shifting(graph, path))
     seen = _observe(graph, [first for first, _ in found], args.data)
-    absorbed: dict[str, Any] = {}
+    absorbed: Info = {}
     for first, path in found:
         shift = seen[first].common()
         if not bool(shift.any()):
@@ -94,23 +94,6 @@ def absorb_bias_transform_pass(graph: MaseGraph, args: AbsorbBiasArgs) -> tuple[
     if absorbed:
         edit.finish(graph)
     return graph, {"modified": bool(absorbed), "absorbed": absorbed, "skipped": skipped}
-
-
-def _pairs(graph: MaseGraph) -> tuple[list[tuple[fx.Node, paths.Path]], dict[str, str]]:
-    found: list[tuple[fx.Node, paths.Path]] = []
-    skipped: dict[str, str] = {}
-    for node in graph.nodes:
-        module = graph.meta_of(node).module
-        if module is None or not paths.is_layer(module) or graph.op_of(node) is None:
-            continue
-        dim = paths.channel_dim(module, len(graph.tensor(node, "data_out_0").shape))
-        path = edit.not_changeable(graph, node, edit.sharing(graph)) or paths.follow(graph, node, dim)
-        reason = path if isinstance(path, str) else _not_shifting(graph, path)
-        if reason is not None:
-            skipped[node.name] = reason
-        elif not isinstance(path, str):
-            found.append((node, path))
-    return found, skipped
 
 
 def _not_shifting(graph: MaseGraph, path: paths.Path) -> str | None:

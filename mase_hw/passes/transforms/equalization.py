@@ -90,7 +90,7 @@ def equalization_transform_pass(graph: MaseGraph, args: EqualizationArgs) -> tup
             remedy="pass a list or a data loader",
         )
     guard = _Guard(graph, args) if args.keep == "better" and args.enabled else None
-    steps: dict[str, Any] = {}
+    steps: Info = {}
     for name, one, given in _steps(args):
         trial = copy_graph(graph) if guard is not None else graph
         trial, found = one(trial, given)
@@ -107,7 +107,7 @@ def equalization_transform_pass(graph: MaseGraph, args: EqualizationArgs) -> tup
     return graph, info
 
 
-def _steps(args: EqualizationArgs) -> Iterator[tuple[str, GraphPass[Any], dict[str, Any]]]:
+def _steps(args: EqualizationArgs) -> Iterator[tuple[str, GraphPass[Any], Info]]:
     if args.cross_layer:
         yield "cross_layer", cross_layer_equalization_transform_pass, {"power_of_two": args.power_of_two}
     if args.absorb_bias:

@@ -7,8 +7,6 @@ each side, makes both ranges ``sqrt(r1_i * r2_i)``: one format of a whole tensor
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from pydantic import Field
 from torch import Tensor, fx, nn
@@ -59,7 +57,7 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "cross-layer equalization")
-    pairs, skipped = _scaled_pairs(graph)
+    pairs, skipped = paths.pairs(graph)
     weights = {node: _weight(graph, node) for first, path in pairs for node in (first, path.layer)}
     total: dict[fx.Node, Tensor] = {}
     rounds = 0
@@ -83,27 +81,11 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         edit.changed(graph, [first, *path.between])
     if pairs:
         edit.finish(graph)
-    info: dict[str, Any] = {"modified": bool(pairs), "pairs": [], "skipped": skipped, "iterations": rounds}
+    info: Info = {"modified": bool(pairs), "pairs": [], "skipped": skipped, "iterations": rounds}
     for first, path in pairs:
         low, high = float(total[first].min()), float(total[first].max())
         info["pairs"].append({"first": first.name, "second": path.layer.name, "scale": [low, high]})
     return graph, info
-
-
-def _scaled_pairs(graph: MaseGraph) -> tuple[list[tuple[fx.Node, paths.Path]], dict[str, str]]:
-    found: list[tuple[fx.Node, paths.Path]] = []
-    skipped: dict[str, str] = {}
-    for node in graph.nodes:
-        module = graph.meta_of(node).module
-        if module is None or not paths.is_layer(module) or graph.op_of(node) is None:
-            continue
-        dim = paths.channel_dim(module, len(graph.tensor(node, "data_out_0").shape))
-        path = edit.not_changeable(graph, node, edit.sharing(graph)) or paths.follow(graph, node, dim)
-        if isinstance(path, str):
-            skipped[node.name] = path
-        else:
-            found.append((node, path))
-    return found, skipped
 
 
 def _module(graph: MaseGraph, node: fx.Node) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -92,6 +93,31 @@ def follow(graph: MaseGraph, start: fx.Node, dim: int) -> Path | str:
         elif op.name not in HOMOGENEOUS or _mixes(node, graph):
             return reason
         between.append(node)
+
+
+def pairs(
+    graph: MaseGraph, refused: Callable[[Path], str | None] = lambda _: None
+) -> tuple[list[tuple[fx.Node, Path]], dict[str, str]]:
+    """The layers whose channels lead to another layer, with the way there; and why others have none.
+
+    Args:
+        graph: A float graph.
+        refused: Why a way is not taken, if it is not.
+    """
+    found: list[tuple[fx.Node, Path]] = []
+    skipped: dict[str, str] = {}
+    for node in graph.nodes:
+        module = graph.meta_of(node).module
+        if module is None or not is_layer(module) or graph.op_of(node) is None:
+            continue
+        dim = channel_dim(module, len(graph.tensor(node, "data_out_0").shape))
+        path = edit.not_changeable(graph, node, edit.sharing(graph)) or follow(graph, node, dim)
+        reason = path if isinstance(path, str) else refused(path)
+        if reason is not None:
+            skipped[node.name] = reason
+        elif not isinstance(path, str):
+            found.append((node, path))
+    return found, skipped
 
 
 def _mixes(node: fx.Node, graph: MaseGraph) -> bool:

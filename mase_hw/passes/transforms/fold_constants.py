@@ -328,7 +328,7 @@ def simplify_graph_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
         GraphError: If the graph is quantised already.
     """
     edit.refuse_quantised(graph, "simplification")
-    info: dict[str, Any] = {"removed": {}, "constants": fold_constants(graph)}
+    info: Info = {"removed": {}, "constants": fold_constants(graph)}
     for rule in (_identity, _relu_of_positive):
         for node in graph.nodes:
             source = rule(graph, node)

@@ -49,7 +49,7 @@ def lower_rows_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph
         if rows is None or node.target is rows or not meta.common.args.tensors:
             continue
         rank = len(graph.tensor(node, "data_in_0").shape)
-        dim = along(meta.common.args, rank)
+        dim = along(meta.common.args.attributes, rank)
         if rank and (dim or rank == 1):
             lowered[node.name] = _along(graph, node, rows, dim, rank)
     if lowered:

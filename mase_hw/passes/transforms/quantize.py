@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import fx
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, any_scaled
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
-from mase_hw.passes.base import graph_pass
+from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.transforms.integers.thresholds import Requantizing
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
 from mase_hw.passes.transforms.quantize_formats import Decision
@@ -26,7 +27,7 @@ from mase_hw.passes.transforms.quantize_rewrite import Rewriter
 
 DECISIONS = "quantization_decisions"
 """Key of ``graph.meta``: by node, why its tensors have their formats, and what was configured."""
-Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, dict[str, Any]]]]]
+Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, Json]]]]
 """What is there: by node, decisions by tensor, and who configured which keys, the weakest first."""
 
 
@@ -36,7 +37,7 @@ Decisions = dict[str, tuple[dict[str, Decision], list[tuple[str, dict[str, Any]]
     needs=("add_common_metadata_analysis_pass",),
     invalidates=("add_hardware_metadata_analysis_pass",),
 )
-def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, dict[str, Any]]:
+def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseGraph, Info]:
     """Replace float nodes by bit-true fixed-point ones.
 
     What is recorded at a node, by :func:`update_quantization_configs` or by hand, wins over all arguments but
@@ -77,7 +78,7 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
 
 def configured_for(graph: MaseGraph, node: str) -> NodeConfig:
     """The keys with which a node of a quantised graph was quantised; none of one that has no record."""
-    merged: dict[str, Any] = {}
+    merged: Json = {}
     for _, given in (graph.note(DECISIONS, Decisions) or {}).get(node, ({}, []))[1]:
         merged |= given
     return NodeConfig(**merged)
@@ -98,7 +99,7 @@ def write_plans(
     planner: Planned,
     behind: Callable[[Plan], Requantizing],
     before: Callable[[Plan], Requantizing] = lambda _: Requantizing(),
-) -> dict[str, Any]:
+) -> Json:
     """Put the quantised modules into a graph, with what brings their formats together.
 
     Args:
@@ -118,7 +119,7 @@ def write_plans(
         module.label = name
         module.check_parameters()
     rewriter = Rewriter(graph)
-    info: dict[str, Any] = {"nodes": {}, "casts": [], "inputs": {}}
+    info: Info = {"nodes": {}, "casts": [], "inputs": {}}
     wanted: list[tuple[Plan, fx.Node, FixedFormat, FixedFormat]] = []
     for name, plan in planner.plans.items():
         formats = plan.arithmetic.formats

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
 from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
+from mase_hw.host.documents import Json
 
 INNER = ("weight", "bias", "gate", "cell", "state")
 """Tensors inside an op: not every op has them."""
@@ -279,16 +280,16 @@ class QuantizeArgs(BaseModel):
         Returns:
             The merged configuration and the names of the keys a rule or an override gave.
         """
-        merged: dict[str, Any] = {}
+        merged: Json = {}
         specific: set[str] = set()
         for origin, given in self.layers(node, op):
             merged |= given
             specific |= set(given) if origin != "default" else set()
         return NodeConfig(**merged), specific
 
-    def layers(self, node: str, op: str) -> list[tuple[str, dict[str, Any]]]:
+    def layers(self, node: str, op: str) -> list[tuple[str, Json]]:
         """What is configured for a node, the weakest first: where it stands, and the keys given there."""
-        found: list[tuple[str, dict[str, Any]]] = []
+        found: list[tuple[str, Json]] = []
         if self.default is not None:
             found.append(("default", given_keys(self.default.config)))
         for key, config in self.rules().items():
@@ -310,6 +311,6 @@ def _regex_fault(pattern: str) -> str | None:
     return None
 
 
-def given_keys(config: NodeConfig) -> dict[str, Any]:
+def given_keys(config: NodeConfig) -> Json:
     """The keys that were given, with their values."""
     return {key: getattr(config, key) for key in config.model_fields_set}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +10,7 @@ from torch import Tensor
 
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
+from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.calibration import Choice, Points, choose_format
 from mase_hw.passes.transforms.quantize_config import NodeConfig, group_of
 
@@ -38,7 +37,7 @@ class Decision:
     channels: tuple[int, ...] = field(default=())
 
 
-def from_statistics(node: str, tensor: str, config: NodeConfig, width: int, statistics: Mapping[str, Any]) -> Decision:
+def from_statistics(node: str, tensor: str, config: NodeConfig, width: int, statistics: Json) -> Decision:
     """Choose a format from what calibration recorded.
 
     Raises:

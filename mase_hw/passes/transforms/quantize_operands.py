@@ -13,6 +13,8 @@ from torch import Tensor, fx
 from mase_hw.catalogue import OpDef
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes, attributes_of
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
@@ -47,10 +49,10 @@ class Operands:
     settings: frozenset[str] = frozenset()
     chain: list[fx.Node] = field(default_factory=list)
 
-    def attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def attributes(self, given: Attributes) -> Attributes:
         """The arguments of a node that are no operands, and whether the constant comes first."""
         kept = {name: value for name, value in given.items() if name not in self.settings}
-        return {**kept, "reversed": True} if self.reversed else kept
+        return attributes_of({**kept, "reversed": True} if self.reversed else kept)
 
 
 def operands_of(graph: MaseGraph, node: fx.Node, op: OpDef) -> Operands:
@@ -170,9 +172,7 @@ def _is_stored(graph: MaseGraph, node: fx.Node) -> bool:
     return node.op == "get_attr"
 
 
-def hold_constant(
-    graph: MaseGraph, node: fx.Node, op: OpDef, operands: Operands, attributes: Mapping[str, Any]
-) -> None:
+def hold_constant(graph: MaseGraph, node: fx.Node, op: OpDef, operands: Operands, attributes: Attributes) -> None:
     """Write into the metadata that a node's constant is a parameter now, and that only data is called data."""
     assert operands.constant is not None  # the caller looked
     meta = graph.meta_of(node)
@@ -180,7 +180,8 @@ def hold_constant(
     for index, name in enumerate(operands.names):
         args[f"data_in_{index}"] = old[name]
     args[op.constant] = describe(operands.constant.detach()).as_parameter()
-    for name, value in {**old, **{k: attributes[k] for k in op.attributes if k in attributes}}.items():
+    own = {name: value for name, value in attributes.items() if name in op.attributes}
+    for name, value in {**old, **own}.items():
         if name not in old.tensors and name not in operands.settings:
             args[name] = value
     meta.common.args = args
@@ -201,7 +202,7 @@ def hold_derived(graph: MaseGraph, node: fx.Node, op: OpDef, parameters: Mapping
     meta.software.args = {k: v for k, v in meta.software.args.items() if k not in op.parameters}
 
 
-def ends_of(value: Tensor, result: Mapping[str, Any] | None = None) -> tuple[float, float]:
+def ends_of(value: Tensor, result: Json | None = None) -> tuple[float, float]:
     """The smallest and the largest value of a tensor; zeros if it is empty.
 
     Args:

@@ -28,7 +28,7 @@ def with_node_names(graph: MaseGraph, args: QuantizeArgs) -> tuple[QuantizeArgs,
     """
     paths = translations(graph, args.overrides)
     overrides = _merged(graph, {name: rule.config for name, rule in args.overrides.items()}, paths)
-    changes: dict[str, Any] = {"overrides": {name: Rule(config=config) for name, config in overrides.items()}}
+    changes: dict[str, object] = {"overrides": {name: Rule(config=config) for name, config in overrides.items()}}
     if args.by == "name":
         more = translations(graph, args.rules())
         paths = {**paths, **more}
@@ -47,7 +47,7 @@ def gone(graph: MaseGraph, name: str) -> str | None:
     return f"is a constant: its format is that of the weight, or of the constant, of {readers}"
 
 
-def _replaced(args: QuantizeArgs, rules: Mapping[str, Rule], changes: Mapping[str, Any]) -> QuantizeArgs:
+def _replaced(args: QuantizeArgs, rules: Mapping[str, Rule], changes: Mapping[str, object]) -> QuantizeArgs:
     base = {name: getattr(args, name) for name in args.model_fields_set if name in type(args).model_fields}
     return QuantizeArgs(**{**base, **changes, **rules})
 

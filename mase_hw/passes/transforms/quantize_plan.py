@@ -14,6 +14,8 @@ from torch import Tensor, fx
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
+from mase_hw.formats.attributes import Attributes
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.numerics import carrier, magnitude
@@ -224,7 +226,7 @@ class Planner:
         self.formats[node.name] = formats["data_out_0"] if behind is None else behind
 
     def _plan_scaled(
-        self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Mapping[str, Any]
+        self, node: fx.Node, op: OpDef, config: NodeConfig, operands: Operands, attributes: Attributes
     ) -> None:
         """The same with scaled integers."""
         for index, name in enumerate(operands.names):
@@ -408,14 +410,14 @@ class Planner:
         self.decisions.setdefault(node.name, {})[name] = Decision(fmt, reason)
         return fmt, reason
 
-    def _observed(self, node: fx.Node, name: str) -> Mapping[str, Any] | None:
+    def _observed(self, node: fx.Node, name: str) -> Json | None:
         """What calibration recorded of a tensor."""
         name = self.observed.get((node.name, name), name)
         software = self.graph.meta_of(node).software
-        found: Mapping[str, Any] | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
+        found: Json | None = {**software.args, **software.results}.get(name, {}).get(CALIBRATED)
         return found
 
-    def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+    def statistics(self, node: fx.Node, name: str) -> Json:
         """What calibration recorded of a tensor.
 
         Raises:
@@ -455,9 +457,8 @@ class Planner:
             self.entries[node.name], _ = self._format(node, "data_out_0", config.entering())
             self.decisions.pop(node.name, None)
 
-    def _attributes(self, node: fx.Node) -> dict[str, Any]:
-        common = self.graph.meta_of(node).common
-        return {k: v for k, v in common.args.items() if k not in common.args.tensors}
+    def _attributes(self, node: fx.Node) -> Attributes:
+        return self.graph.meta_of(node).common.args.attributes
 
 
 def _only_truths(table: Tensor) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 from pydantic import Field
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import Info, PassArgs, graph_pass, validate
@@ -135,6 +135,6 @@ def _ops(graph: MaseGraph) -> dict[str, str]:
     return {node.name: op.name for node in graph.nodes if (op := graph.op_of(node)) is not None}
 
 
-def _keys(given: dict[str, Any]) -> dict[str, Any]:
+def _keys(given: Json) -> Json:
     """Keys as they are recorded: modes by name."""
     return {key: value.name.lower() if isinstance(value, IntEnum) else value for key, value in given.items()}

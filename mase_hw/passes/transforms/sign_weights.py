@@ -10,12 +10,12 @@ threshold stays: it is below 0.7 times the scale, which is below the rounded one
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import Tensor
 
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import SignFormat
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.transforms.quantize_config import QuantizeArgs
 
@@ -95,7 +95,7 @@ def weight_format(node: str, weight: Tensor, kind: str, frac: int | None) -> tup
     return SignFormat.ternary(frac, steps), reason
 
 
-def given(args: QuantizeArgs, node: str, op: str) -> dict[str, Any]:
+def given(args: QuantizeArgs, node: str, op: str) -> Json:
     """What is configured of a node where it is said to be binary or ternary, and by stronger rules.
 
     Weaker ones speak of weights of another kind.
@@ -105,7 +105,7 @@ def given(args: QuantizeArgs, node: str, op: str) -> dict[str, Any]:
     return {key: value for keys in layers[first:] for key, value in keys.items()}
 
 
-def checked(node: str, keys: dict[str, Any], kind: str) -> int | None:
+def checked(node: str, keys: Json, kind: str) -> int | None:
     """The configured fraction width of binary or ternary weights, None if there is none.
 
     Raises:

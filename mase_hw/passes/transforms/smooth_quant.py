@@ -82,7 +82,7 @@ def smooth_quant_transform_pass(graph: MaseGraph, args: SmoothQuantArgs) -> tupl
     edit.refuse_quantised(graph, "SmoothQuant")
     places, skipped = _places(graph, args.nodes)
     peaks = _observe(graph, places, args)
-    smoothed: dict[str, Any] = {}
+    smoothed: Info = {}
     for place in places:
         scale = _scale(graph, place, peaks[place.node], args)
         paths.scale_outputs(graph, place.node, 1 / scale)

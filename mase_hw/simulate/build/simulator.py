@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from mase_hw.errors import SimulationError, ToolError
 from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
@@ -122,6 +122,14 @@ class Built:
     seconds: float
     cached: bool = False
     coverage: bool = False
+
+
+class Place(TypedDict, total=False):
+    """Where and with what a simulator is built; see :func:`build`."""
+
+    cache_dir: Path | None
+    tools: BuildTools | None
+    cycles: int | None
 
 
 def build(

@@ -23,6 +23,7 @@ from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, MaseHwError, ResultsError
 from mase_hw.hardware.beats import decode
 from mase_hw.hardware.prefix import renamed
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn.streaming import continuing, streaming
@@ -196,7 +197,7 @@ def _window(found: Diagnosis) -> tuple[int, int] | None:
     return None
 
 
-def _read(folder: Path, edge: Edge, probes: dict[str, Any], expected: IntArray) -> tuple[EdgeState, IntArray, IntArray]:
+def _read(folder: Path, edge: Edge, probes: Json, expected: IntArray) -> tuple[EdgeState, IntArray, IntArray]:
     name = edge.net.name
     try:
         seen = probes[name]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mase_hw.errors import HangError
+from mase_hw.host.documents import Json
 from mase_hw.simulate.diagnose.inputs import InputValues
 from mase_hw.simulate.result import Mismatch, SimResult
 
@@ -250,7 +250,7 @@ class Diagnosis:
             lines += [f"waves around it: {self.result.waves}"]
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The same as JSON types."""
         divergence = None if self.divergence is None else self.divergence.to_json()
         failure = self.result.failure
@@ -349,6 +349,6 @@ class Divergence:
             text.append(f"  {mark} beat {beat.beat_index}: expected {list(beat.expected)}, found {list(beat.found)}")
         return text
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The same as JSON types."""
         return dataclasses.asdict(self) | {"mismatch": self.mismatch.to_json()}

@@ -14,14 +14,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
 from mase_hw.host.disk import not_written
+from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
-from mase_hw.simulate.build.simulator import Built, Flavour
-from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.build.simulator import Built, Flavour, Place
 from mase_hw.simulate.coverage import FILE, read_coverage
 from mase_hw.simulate.coverage import FLAGS as COVERAGE_FLAGS
 from mase_hw.simulate.dut import Dut
@@ -30,14 +30,14 @@ from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import DEFAULTS, MEMORY, Limits, Plan, SimulationOptions, write_plan
 from mase_hw.simulate.result import Part, SimResult
 from mase_hw.simulate.run import HOST, Call, Run, run_simulators
-from mase_hw.streams import IntArray, Stream
+from mase_hw.streams import Beats, IntArray, Stream
 
 
 def simulate(
     built: Built,
     run_dir: Path,
-    stimulus: Mapping[str, IntArray],
-    expected: Mapping[str, IntArray],
+    stimulus: Beats,
+    expected: Beats,
     limits: Limits,
     options: SimulationOptions = DEFAULTS,
 ) -> SimResult:
@@ -119,10 +119,8 @@ def build(
     build_dir: Path,
     options: SimulationOptions = DEFAULTS,
     *,
-    cache_dir: Path | None = None,
-    tools: BuildTools | None = None,
-    cycles: int | None = None,
     probes: Probes = NO_PROBES,
+    **place: Unpack[Place],
 ) -> Built:
     """Build the model, a glue file, and the C++ driver of ``sim/batch``.
 
@@ -150,12 +148,12 @@ def build(
         lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
         return "".join(f"{line}\n" for line in lines)
 
-    place = sim_root() / "batch"
+    home = sim_root() / "batch"
     flavour = Flavour(
         "batch",
         "-O2",  # this engine is for long runs
         main=lambda tools: (),
-        bench=(place / "testbench.cpp", *sorted(place.glob("*.h")), sim_root() / "end_with_parent.h"),
+        bench=(home / "testbench.cpp", *sorted(home.glob("*.h")), sim_root() / "end_with_parent.h"),
         flags=(*(COVERAGE_FLAGS if coverage else ()), *(("--threads", str(threads)) if threads > 1 else ())),
         rules=rules,
         generated=(("glue.cpp", _glue(dut, probes, threads)),),
@@ -163,9 +161,7 @@ def build(
         coverage=coverage,
     )
     waves = bool(options.waves)
-    return simulators.build(
-        dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, flavour=flavour, cycles=cycles
-    )
+    return simulators.build(dut, build_dir, waves=waves, flavour=flavour, **place)
 
 
 def _glue(dut: Dut, probes: Probes, threads: int) -> str:
@@ -276,8 +272,8 @@ class Share:
 
     first: int
     frames: int
-    stimulus: Mapping[str, IntArray]
-    expected: Mapping[str, IntArray]
+    stimulus: Beats
+    expected: Beats
 
 
 def clean_parts(run_dir: Path) -> None:
@@ -290,7 +286,7 @@ def clean_parts(run_dir: Path) -> None:
         raise not_written("the run folder", run_dir, problem) from problem
 
 
-def cut(dut: Dut, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], jobs: int) -> list[Share]:
+def cut(dut: Dut, stimulus: Beats, expected: Beats, jobs: int) -> list[Share]:
     """Cut a run into at most ``jobs`` shares of whole frames, of two at least so that each shows an interval.
 
     Raises:
@@ -314,7 +310,7 @@ def cut(dut: Dut, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntAr
     jobs = max(1, min(jobs, total // 2))
     edges = [total * i // jobs for i in range(jobs + 1)]
 
-    def part(side: Mapping[str, IntArray], begin: int, end: int) -> dict[str, IntArray]:
+    def part(side: Beats, begin: int, end: int) -> dict[str, IntArray]:
         size = {s.name: s.frame_beats for s in dut.streams}
         return {name: data[begin * size[name] : end * size[name]] for name, data in side.items()}
 
@@ -378,7 +374,7 @@ def _placed(failure: SimulationError, place: str) -> SimulationError:
 
 def _merge(dut: Dut, whole: Plan, results: Sequence[SimResult]) -> None:
     """Write the records of all shares as those of one run, the outcome last."""
-    streams: dict[str, Any] = {}
+    streams: Json = {}
     starts = [sum(r.cycles for r in results[:i]) for i in range(len(results))]
     for stream in dut.streams:
         name, ports = stream.name, [r.ports[stream.name] for r in results]

@@ -6,18 +6,17 @@ are streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Unpack
 
 from mase_hw.simulate.build import simulator
-from mase_hw.simulate.build.simulator import Built
-from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.build.simulator import Built, Place
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, refuse_turns, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Call, Run, cocotb_env, run_simulators
-from mase_hw.streams import IntArray
+from mase_hw.streams import Beats
 
 PERIOD = 10_000
 """Of cocotb's clock, in ps: 10 ns."""
@@ -27,10 +26,7 @@ def build(
     dut: Dut,
     build_dir: Path,
     options: SimulationOptions = DEFAULTS,
-    *,
-    cache_dir: Path | None = None,
-    tools: BuildTools | None = None,
-    cycles: int | None = None,
+    **place: Unpack[Place],
 ) -> Built:
     """Make sure that ``build_dir`` has the simulator of a design: it is current, or in the cache, or is built.
 
@@ -38,9 +34,7 @@ def build(
         dut: The design.
         build_dir: Where the simulator is kept; one design per folder. Safe to share between processes.
         options: Whether it can write waves.
-        cache_dir: The build cache; ``runtime-cache`` beside ``build_dir`` by default.
-        tools: From :func:`~mase_hw.simulate.build.tools.find_build_tools`; looked up if missing.
-        cycles: About how many will be simulated; see :func:`mase_hw.simulate.build.simulator.build`.
+        **place: ``cache_dir``, ``tools`` and ``cycles`` of :func:`mase_hw.simulate.build.simulator.build`.
 
     Raises:
         ToolError: If a tool is missing or the C++ compiler fails.
@@ -48,14 +42,14 @@ def build(
         EmitError: If a folder cannot be written, or a source cannot be read or is not what the design says it is.
     """
     waves = bool(options.waves)
-    return simulator.build(dut, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, cycles=cycles)
+    return simulator.build(dut, build_dir, waves=waves, **place)
 
 
 def simulate(
     built: Built,
     run_dir: Path,
-    stimulus: Mapping[str, IntArray],
-    expected: Mapping[str, IntArray],
+    stimulus: Beats,
+    expected: Beats,
     limits: Limits,
     options: SimulationOptions = DEFAULTS,
 ) -> SimResult:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -19,15 +19,14 @@ from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator
-from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, literal, public_ports
-from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, Place, literal, public_ports
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.cocotb import PERIOD
 from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, SimulationOptions, refuse_turns, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Call, Run, cocotb_env, run_simulators
-from mase_hw.streams import IntArray, Stream
+from mase_hw.streams import Beats, Stream
 
 FLAVOUR = Flavour(
     "fast",
@@ -44,10 +43,7 @@ def build(
     dut: Dut,
     build_dir: Path,
     options: SimulationOptions = DEFAULTS,
-    *,
-    cache_dir: Path | None = None,
-    tools: BuildTools | None = None,
-    cycles: int | None = None,
+    **place: Unpack[Place],
 ) -> Built:
     """Build the design in its harness; arguments and exceptions as :func:`mase_hw.simulate.engines.cocotb.build`."""
     file, text = build_dir.resolve() / f"{TOP}.sv", harness_text(dut)
@@ -57,16 +53,14 @@ def build(
     except OSError as problem:
         raise not_written("the build folder", build_dir, problem) from problem
     wrapped, waves = harness(dut, file), bool(options.waves)
-    return simulator.build(
-        wrapped, build_dir, waves=waves, cache_dir=cache_dir, tools=tools, flavour=FLAVOUR, cycles=cycles
-    )
+    return simulator.build(wrapped, build_dir, waves=waves, flavour=FLAVOUR, **place)
 
 
 def simulate(
     built: Built,
     run_dir: Path,
-    stimulus: Mapping[str, IntArray],
-    expected: Mapping[str, IntArray],
+    stimulus: Beats,
+    expected: Beats,
     limits: Limits,
     options: SimulationOptions = DEFAULTS,
 ) -> SimResult:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Unpack
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.plugins import plugins
-from mase_hw.simulate.build.simulator import Built
-from mase_hw.simulate.build.tools import BuildTools
+from mase_hw.simulate.build.simulator import Built, Place
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch, cocotb, fast
 from mase_hw.simulate.plan import DEFAULTS, Limits, SimulationOptions
 from mase_hw.simulate.result import SimResult
-from mase_hw.streams import IntArray
+from mase_hw.streams import Beats
 
 
 class Engine(Protocol):
@@ -25,10 +23,7 @@ class Engine(Protocol):
         dut: Dut,
         build_dir: Path,
         options: SimulationOptions = DEFAULTS,
-        *,
-        cache_dir: Path | None = None,
-        tools: BuildTools | None = None,
-        cycles: int | None = None,
+        **place: Unpack[Place],
     ) -> Built:
         """Build a simulator, or find a current one; :func:`mase_hw.simulate.build.simulator.build` has the details."""
 
@@ -36,8 +31,8 @@ class Engine(Protocol):
         self,
         built: Built,
         run_dir: Path,
-        stimulus: Mapping[str, IntArray],
-        expected: Mapping[str, IntArray],
+        stimulus: Beats,
+        expected: Beats,
         limits: Limits,
         options: SimulationOptions = DEFAULTS,
     ) -> SimResult:

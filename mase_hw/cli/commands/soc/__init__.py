@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mase_hw.cli._common import FAILED, OK, path
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
+from mase_hw.host.documents import Json
 
 HELP = "run the driver on a simulated RISC-V, or make a bitstream: a LiteX SoC around the core of a bundle"
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     return answer(arguments, OK if result.passed else FAILED, found, "\n".join(lines))
 
 
-def _bitstream(arguments: argparse.Namespace, manifest: dict[str, Any]) -> int:
+def _bitstream(arguments: argparse.Namespace, manifest: Json) -> int:
     from mase_hw.system.board import MHZ, make_bitstream
 
     with voice(arguments) as say:

@@ -30,10 +30,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +39,7 @@ from torch import Tensor, fx
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import MAX_FRAC, FixedFormat
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ops.arithmetic.where import FAR, beyond, some_beyond, stood_for
 from mase_hw.passes.analysis.calibration.observers import Counts, Floats, Histogram, Points, exponent_for
@@ -297,7 +296,7 @@ class Choice:
 
 
 def choose_format(
-    statistics: Mapping[str, Any] | Points, width: int, signed: bool | None = True, criterion: str | None = None
+    statistics: Json | Points, width: int, signed: bool | None = True, criterion: str | None = None
 ) -> Choice:
     """Choose the format of ``width`` bits that minimises an error on what was observed.
 
@@ -320,7 +319,7 @@ def choose_format(
     else:
         histogram = statistics.get("histogram")
         points = Histogram.from_state(histogram).points() if histogram is not None else None
-        low, high = (float(statistics.get(k, statistics[o])) for k, o in (("low", "min"), ("high", "max")))
+        low, high = (float(statistics[k if k in statistics else o]) for k, o in (("low", "min"), ("high", "max")))
         smallest = float(statistics["min"])
         criterion = criterion or statistics.get("criterion")
     criterion = criterion or "range"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypedDict
 
@@ -24,6 +23,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from mase_hw.ir.evaluate import Values
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.passes.analysis.statistics.base import check_bounds
 
@@ -109,9 +109,10 @@ class FrameSample:
             self._stride, self._seen = int(before["stride"]), int(before["seen"])
             self._kept = [{name: _tensor(entry) for name, entry in frame.items()} for frame in before["kept"]]
 
-    def add(self, inputs: Mapping[str, Any]) -> None:
+    def add(self, inputs: Values) -> None:
         """Look at a batch: values by name of the placeholder, as the passes know them."""
-        tensors = {name: inputs[name].detach() for name in self._steps if isinstance(inputs.get(name), Tensor)}
+        given = {name: inputs.get(name) for name in self._steps}
+        tensors = {name: value.detach() for name, value in given.items() if isinstance(value, Tensor)}
         counts = {tensor.shape[0] // self._steps[name] if tensor.dim() else 0 for name, tensor in tensors.items()}
         if len(counts) != 1 or len(tensors) != len(self._steps):
             return  # no frames one after the other

@@ -6,14 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from torch import nn
 
 from mase_hw.errors import ConfigError, EmitError
-from mase_hw.host.documents import parse_json
+from mase_hw.host.documents import Json, parse_json
 from mase_hw.passes.analysis.calibration.observers import OBSERVERS, MethodOptions, Observer, SampleState
 
 _VERSION = 2
@@ -74,7 +73,7 @@ class CalibrationState:
         """Become what another state is."""
         self.__dict__.update(other.__dict__)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Json:
         """Plain numbers and texts."""
         return {
             "version": _VERSION,
@@ -87,7 +86,7 @@ class CalibrationState:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> CalibrationState:
+    def from_document(cls, document: Json) -> CalibrationState:
         """The state of a :meth:`to_document`.
 
         Raises:

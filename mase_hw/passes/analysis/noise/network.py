@@ -28,9 +28,10 @@ from torch.utils import _pytree as pytree
 from mase_hw.catalogue import Arithmetic
 from mase_hw.errors import ConfigError, FormatError, GraphError
 from mase_hw.formats import FixedFormat, Overflow, any_scaled
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.passes.analysis.noise.record import Noise
@@ -212,7 +213,7 @@ class NetworkNoise:
         """The groups, that by which most is lost first; equal ones in order of execution."""
         return sorted(self.noise, key=lambda name: -self.noise[name])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain values; an infinite ratio is a text, since JSON has none."""
         ratios = {name: self.sqnr_db(name) for name in self.noise}
         return {"method": self.method, "sqnr_db": {k: v if math.isfinite(v) else str(v) for k, v in ratios.items()}}
@@ -288,7 +289,7 @@ def _partly(exact: MaseGraph, quantised: MaseGraph, members: Sequence[str], orig
     return made
 
 
-def _whole(graph: MaseGraph, node: fx.Node, known: Mapping[str, Any]) -> nn.Module:
+def _whole(graph: MaseGraph, node: fx.Node, known: Values) -> nn.Module:
     """The module of a node; of exact sums of scaled integers with the requantisation that was put behind them."""
     module: nn.Module = graph.model.get_submodule(str(node.target))
     if not isinstance(module, Quantized) or module.op.scaled is None or not any_scaled(module.arithmetic.formats):
@@ -299,7 +300,7 @@ def _whole(graph: MaseGraph, node: fx.Node, known: Mapping[str, Any]) -> nn.Modu
     return nn.Sequential(module, graph.model.get_submodule(str(behind.target)))
 
 
-def _outputs(graph: MaseGraph, inputs: dict[str, Any]) -> list[Tensor]:
+def _outputs(graph: MaseGraph, inputs: dict[str, object]) -> list[Tensor]:
     """The numbers that a graph gives, in float64."""
     found: list[Tensor] = []
 
@@ -319,7 +320,7 @@ def _estimated(
     exact: MaseGraph,
     partial: Mapping[str, MaseGraph],
     groups: Mapping[str, Sequence[str]],
-    inputs: dict[str, Any],
+    inputs: dict[str, object],
     generator: torch.Generator,
 ) -> dict[str, float]:
     """The estimate for one batch, by group."""
@@ -347,7 +348,7 @@ def _ends(graph: MaseGraph, members: Sequence[str]) -> list[str]:
 
 
 def _slopes(
-    graph: MaseGraph, inputs: dict[str, Any], wanted: set[str], generator: torch.Generator
+    graph: MaseGraph, inputs: dict[str, object], wanted: set[str], generator: torch.Generator
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Results of nodes, and derivatives of the outputs, weighed by random signs, by these results."""
     probes: dict[str, Tensor] = {}
@@ -376,7 +377,7 @@ def _slopes(
 
 
 def _errors(
-    partial: MaseGraph, inputs: dict[str, Any], members: Sequence[str], ends: list[str], exact: Mapping[str, Tensor]
+    partial: MaseGraph, inputs: dict[str, object], members: Sequence[str], ends: list[str], exact: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """What quantising a group does to the results that others read."""
     found: dict[str, Tensor] = {}

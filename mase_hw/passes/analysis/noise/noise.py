@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,8 @@ class _Pair:
         self.local = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
         self.cumulative = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
 
-    def update(self, inputs: dict[str, Any]) -> None:
-        exact: dict[str, Any] = {}
+    def update(self, inputs: dict[str, object]) -> None:
+        exact: dict[str, object] = {}
 
         def keep(node: fx.Node, value: Any) -> None:
             # A copy, since an operation in place may write the tensor later.
@@ -117,7 +117,7 @@ class _Pair:
             raise stranger(node, got=list(got.shape), expected=list(want.shape))
         sums.update(want, got, node.name)
 
-    def _alone(self, node: fx.Node, exact: dict[str, Any]) -> Any:
+    def _alone(self, node: fx.Node, exact: Mapping[str, Any]) -> Any:
         """The quantised module on the float network's values."""
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: exact[self.origin[n.name]])
         with torch.no_grad():

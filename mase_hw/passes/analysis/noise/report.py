@@ -17,6 +17,7 @@ from typing import Any
 from rich.table import Table
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.noise.record import Kind, NodeNoise, ranking
 from mase_hw.passes.analysis.noise.record import Noise as Noise
 
@@ -160,7 +161,7 @@ class NoiseReport:
         """
         return ranking(self.nodes, by)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain dicts; an infinite number is the text ``inf`` or ``-inf``, and NaN is ``nan``, since JSON has none."""
         return {
             "batches": self.batches,

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.statistics.base import (
     Options,
     RangeOptions,
@@ -100,6 +101,6 @@ class Collection:
         for statistic in self._statistics:
             statistic.update(tensor, where)
 
-    def results(self) -> dict[str, dict[str, Any]]:
+    def results(self) -> dict[str, Json]:
         """The result of every statistic that saw a value, by name."""
         return {s.name: s.result() for s in self._statistics if s.count}

@@ -28,7 +28,7 @@ from mase_hw.user_code import user_code
 
 def batches(
     graph: MaseGraph, data: Any, field: str = "data", subject: str = "calibration data"
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, dict[str, object]]]:
     """Every batch as a dict by input, checked against the shapes the metadata was made with.
 
     Args:
@@ -205,7 +205,7 @@ class Statistic(ABC, Generic[AnyOptions]):
         """Merge a tensor that has elements and is on the right device."""
 
     @abstractmethod
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, object]:
         """The keys of MASE's tree with Python numbers, nested lists where dimensions are kept."""
 
 
@@ -319,7 +319,7 @@ class Record(Statistic[RecordOptions]):
         self._seen.append(tensor.clone())
         self.count += tensor.shape[0] if self.batched else 1
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, object]:
         """``data``, a tensor, and ``count``, the samples in it."""
         self._seen = [torch.cat(self._seen)]
         data = self._seen[0]

@@ -14,13 +14,14 @@ Ranges: from the smallest to the largest value, and between two quantiles.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
 from pydantic import AliasChoices, Field
 from torch import Tensor
 
+from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.statistics.base import RangeOptions, Reducing, ReducingOptions, Statistic, check_bounds
 
 _BLOCK = 1 << 20
@@ -57,7 +58,7 @@ class Moments(Reducing[AnyVariance]):
         mean, squares = self.moments()
         return mean, squares / degrees
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         """``variance``, ``mean`` and ``count`` (values per row); both ``"NA"``, as in MASE, for too few values."""
         found = self.mean_and_variance()
         if found is None:
@@ -157,7 +158,7 @@ class RangeNSigma(Statistic[NSigmaOptions]):
         self._variance.take(tensor.abs() if self.options.abs else tensor, where)
         self.count = self._variance.count
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         """``min``, ``max`` and ``count`` (values per row); ``"NA"``, as in MASE, for too few values."""
         found = self._variance.mean_and_variance()
         if found is None:
@@ -190,7 +191,7 @@ class RangeMinMax(Reducing[RangeOptions]):
         self._low = low if self._low is None else torch.minimum(self._low, low)
         self._high = high if self._high is None else torch.maximum(self._high, high)
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         """``min``, ``max`` and ``count`` (values per row)."""
         assert self._low is not None and self._high is not None  # asked only when count > 0
         return {"min": self.listed(self._low), "max": self.listed(self._high), "count": self.count}
@@ -221,7 +222,7 @@ class RangeQuantile(Reducing[QuantileOptions]):
         """Keep the values; a copy, as later operations may write the tensor."""
         self._seen.append(rows.abs() if self.options.abs else rows.clone())
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         """``min``, ``max`` and ``count`` (values per row)."""
         self._seen = [torch.cat(self._seen, dim=1)]
         upper = self.options.quantile

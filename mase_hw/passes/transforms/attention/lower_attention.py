@@ -242,7 +242,7 @@ def _lower_softmax(graph: MaseGraph, node: fx.Node, decode: bool) -> bool:
         return False
     shape = tuple(graph.tensor(node, "data_out_0").shape)
     rank = len(shape)
-    if rank < 3 or along(meta.common.args, rank) != rank - 1:
+    if rank < 3 or along(meta.common.args.attributes, rank) != rank - 1:
         return False
     scores = scores_of(graph, data[0])
     if scores.masked:

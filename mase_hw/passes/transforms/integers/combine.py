@@ -8,6 +8,7 @@ sum.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -25,6 +26,7 @@ from mase_hw.formats import (
     quantize_multiplier,
     steps_of,
 )
+from mase_hw.formats.attributes import Attributes
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
 from mase_hw.ops._binary import CONSTANT
@@ -135,7 +137,9 @@ def sum_of(
     """
     factors, exact = common_scale((x, y), step, bits, width)
     formats = {"data_in_0": x, CONSTANT if constant else "data_in_1": y, "data_out_0": exact}
-    attributes = {"multipliers": factors, **({"reversed": True} if reversed else {})}
+    attributes: Attributes = {"multipliers": factors}
+    if reversed:
+        attributes["reversed"] = True
     return Arithmetic(formats, attributes=attributes)
 
 
@@ -200,6 +204,13 @@ class Requantised(nn.Module):
         return result
 
 
+def _shifted(made: tuple[Arithmetic, dict[str, Tensor]], left: int) -> tuple[Arithmetic, dict[str, Tensor]]:
+    """Two roundings of data that the source shifts to the left before, so that the first drops fewer bits."""
+    a, parameters = made
+    shift, first = a.attributes["shift"] - left, a.attributes["first"] - left
+    return dataclasses.replace(a, attributes={**a.attributes, "shift": shift, "first": first}), parameters
+
+
 class RoundedSum(nn.Module):
     """A sum or difference as TensorFlow Lite's reference kernels of ADD and SUB compute it.
 
@@ -237,7 +248,9 @@ class RoundedSum(nn.Module):
         reach = max(magnitude(fmt.centred) for fmt in (x, y)) << (left - 1)
         inner = ScaledFormat.make(reach.bit_length() + 1, math.ldexp(twice, -left))
         found = [
-            requantization(fmt, inner, rounding=Rounding.HALF_AWAY, twice=True, left=left, ratios=[fmt.scale / twice])
+            _shifted(
+                requantization(fmt, inner, rounding=Rounding.HALF_AWAY, twice=True, ratios=[fmt.scale / twice]), left
+            )
             for fmt in (x, y)
         ]
         self.first = Quantized(ops["requantize"], *found[0])

@@ -8,7 +8,7 @@ that the product of two is a float64 number exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mase_hw.errors import ConfigError, FormatError
 from mase_hw.formats import ScaledFormat
+from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.calibration.choose import Symmetric
 from mase_hw.passes.analysis.calibration.observers import Histogram, Points
 
@@ -57,7 +58,7 @@ def _float32(scale: float) -> float:
 
 
 def from_statistics(
-    statistics: Mapping[str, Any] | Points, width: int, signed: bool | None, affine: bool
+    statistics: Json | Points, width: int, signed: bool | None, affine: bool
 ) -> tuple[ScaledFormat, str]:
     """The format of data from what calibration recorded, and why.
 
@@ -72,7 +73,7 @@ def from_statistics(
     else:
         histogram = statistics.get("histogram")
         points = Histogram.from_state(histogram).points() if histogram is not None else None
-        low, high = (float(statistics.get(k, statistics[o])) for k, o in (("low", "min"), ("high", "max")))
+        low, high = (float(statistics[k if k in statistics else o]) for k, o in (("low", "min"), ("high", "max")))
         criterion = str(statistics.get("criterion") or "range")
     reason = f"observed [{low:.6g}, {high:.6g}]"
     if signed is False and low < 0 and not affine:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -32,7 +31,6 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import (
     FixedFormat,
     Multipliers,
-    Overflow,
     Rounding,
     ScaledFormat,
     as_scaled,
@@ -40,6 +38,7 @@ from mase_hw.formats import (
     refuse_scaled,
     steps_of,
 )
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.numerics import quantize
@@ -164,7 +163,7 @@ class GivenIntegers:
         shape = tuple(self.graph.tensor(node, "data_in_0").shape)
         made = sums_of(op, data, Stored(weight.values, fmt), rounded, shape, shift=shift)
         formats, parameters = made.formats, made.parameters
-        self._plan(node, op, formats, parameters, operands, attributes, result, how)
+        self._plan(node, op, Arithmetic(formats, attributes=attributes), parameters, operands, result, how)
 
     def requantize(
         self, node: fx.Node, result: FixedFormat, how: Requantizing | None = None, times: Fraction = Fraction(1)
@@ -207,8 +206,7 @@ class GivenIntegers:
         given, fmt = side_by_side(given)
         formats: dict[str, FixedFormat] = {f"data_in_{i}": each for i, each in enumerate(given)}
         formats["data_out_0"] = fmt
-        how = Requantizing() if how is None else how
-        self._plan(node, op, formats, {}, operands, attributes, result, how)
+        self._plan(node, op, Arithmetic(formats, attributes=attributes), {}, operands, result, how)
 
     def combination(
         self,
@@ -248,7 +246,7 @@ class GivenIntegers:
             kinds = {"constant": constant is not None, "reversed": operands.reversed}
             made = sum_of(x, y, step, bits=how.bits, **kinds)
         attributes |= made.attributes
-        self._plan(node, op, dict(made.formats), parameters, operands, attributes, result, how)
+        self._plan(node, op, Arithmetic(dict(made.formats), attributes=attributes), parameters, operands, result, how)
 
     def total(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
         """An exact sum over some dimensions, and the requantisation behind it.
@@ -263,7 +261,7 @@ class GivenIntegers:
         attributes, data = self._attributes(node, operands), self.data(operands.inputs[0])
         count = op.scaled.count(tuple(self.graph.tensor(node, "data_in_0").shape), attributes)
         formats: dict[str, FixedFormat] = {"data_in_0": data, "data_out_0": total_of(data, count)}
-        self._plan(node, op, formats, {}, operands, attributes, result, Requantizing() if how is None else how)
+        self._plan(node, op, Arithmetic(formats, attributes=attributes), {}, operands, result, how)
 
     def mean(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
         """An average: an exact sum, which the requantisation behind it divides and rounds once."""
@@ -275,7 +273,7 @@ class GivenIntegers:
         data = data.centred if bordered else data  # the border is zeros
         op = self.graph.catalogue[name]
         formats: dict[str, FixedFormat] = {"data_in_0": data, "data_out_0": total_of(data, count, mean=True)}
-        self._plan(node, op, formats, {}, operands, attributes, result, Requantizing() if how is None else how)
+        self._plan(node, op, Arithmetic(formats, attributes=attributes), {}, operands, result, how)
 
     def function(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
         """A function of one value, as a table over the codes of its input; rounded once.
@@ -294,8 +292,8 @@ class GivenIntegers:
         assert op.scaled is not None  # the caller looked
         if op.scaled.kind == "pieces":
             op, made = in_pieces(self.graph.catalogue, op, attributes, data, result, how.rounding)
-            formats, attributes = dict(made.formats), dict(made.attributes)
-        self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
+            formats, attributes = dict(made.formats), made.attributes
+        self._plan(node, op, Arithmetic(formats, how.rounding, attributes=attributes), {}, operands, result, how)
 
     def table(
         self, node: fx.Node, source: fx.Node, values: Tensor, result: ScaledFormat, how: Requantizing | None = None
@@ -311,10 +309,10 @@ class GivenIntegers:
         """
         how = Requantizing() if how is None else how
         formats: dict[str, FixedFormat] = {"data_in_0": self.data(source), "data_out_0": result}
-        attributes = {CODES: tuple(quantize(values, result, how.rounding).long().tolist())}
+        attributes: Attributes = {CODES: tuple(quantize(values, result, how.rounding).long().tolist())}
         operands = dataclasses.replace(self._op(node)[1], inputs=[source], constant=None)
         op = self.graph.catalogue["table"]
-        self._plan(node, op, formats, {}, operands, attributes, result, how, how.rounding)
+        self._plan(node, op, Arithmetic(formats, how.rounding, attributes=attributes), {}, operands, result, how)
 
     def steps(self, node: fx.Node, result: FixedFormat | None = None, how: Requantizing | None = None) -> None:
         """A sign, or a comparison with a number: exact, by thresholds among the codes of its input.
@@ -326,8 +324,8 @@ class GivenIntegers:
         """
         op, operands = self._op(node)
         formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), "data_out_0": steps_format(op)}
-        how = Requantizing() if how is None else how
-        self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how)
+        a = Arithmetic(formats, attributes=self._attributes(node, operands))
+        self._plan(node, op, a, {}, operands, result, how)
 
     def shares(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
         """A softmax; see :mod:`mase_hw.passes.transforms.integers.sums` for its roundings.
@@ -343,7 +341,8 @@ class GivenIntegers:
         masks = {f"data_in_{i}": self.data(source).centred for i, source in enumerate(operands.inputs) if i}
         formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), **masks, "data_out_0": exact}
         rounding = how.rounding if once else Rounding.HALF_EVEN
-        self._plan(node, op, formats, {}, operands, self._attributes(node, operands), result, how, rounding)
+        a = Arithmetic(formats, rounding, attributes=self._attributes(node, operands))
+        self._plan(node, op, a, {}, operands, result, how)
 
     def slopes(
         self, node: fx.Node, weight: Tensor, result: FixedFormat | None = None, how: Requantizing | None = None
@@ -358,8 +357,8 @@ class GivenIntegers:
         """
         op, operands = self._op(node)
         formats = slopes_of(self.data(operands.inputs[0]), weight, SLOPE_BITS)
-        attributes, how = self._attributes(node, operands), Requantizing() if how is None else how
-        self._plan(node, op, formats, {"weight": weight}, operands, attributes, result, how)
+        a = Arithmetic(formats, attributes=self._attributes(node, operands))
+        self._plan(node, op, a, {"weight": weight}, operands, result, how)
 
     def rows(
         self, node: fx.Node, table: Stored, result: FixedFormat | None = None, how: Requantizing | None = None
@@ -384,9 +383,9 @@ class GivenIntegers:
             self.formats |= {each.name: self.entries[name] for each in chain}
         formats: dict[str, FixedFormat] = {"data_in_0": self.formats[source.name]}
         formats |= {"weight": table.fmt, "data_out_0": table.fmt}
-        how = Requantizing() if how is None else how
         parameters = {"weight": table.values}
-        self._plan(node, op, formats, parameters, operands, self._attributes(node, operands), result, how)
+        a = Arithmetic(formats, attributes=self._attributes(node, operands))
+        self._plan(node, op, a, parameters, operands, result, how)
 
     def around(
         self, node: fx.Node, parameters: dict[str, Tensor], result: ScaledFormat, how: Requantizing | None = None
@@ -402,8 +401,8 @@ class GivenIntegers:
         op, operands = self._op(node)
         have = {f"data_in_{i}": self.formats[source.name] for i, source in enumerate(operands.inputs)}
         formats = formats_around(op, have, parameters, result)
-        how = Requantizing() if how is None else how
-        self._plan(node, op, formats, parameters, operands, self._attributes(node, operands), result, how)
+        a = Arithmetic(formats, attributes=self._attributes(node, operands))
+        self._plan(node, op, a, parameters, operands, result, how)
 
     def data(self, source: fx.Node) -> ScaledFormat:
         """The format of an input, as scaled integers."""
@@ -413,31 +412,27 @@ class GivenIntegers:
         self,
         node: fx.Node,
         op: OpDef,
-        formats: dict[str, FixedFormat],
+        arithmetic: Arithmetic,
         parameters: dict[str, Tensor],
         operands: Operands,
-        attributes: dict[str, Any],
         result: FixedFormat | None,
-        how: Requantizing,
-        rounding: Rounding = Rounding.HALF_EVEN,
+        how: Requantizing | None,
     ) -> None:
-        refuse_scaled(node.name, op.name, op.scaled, formats, Overflow.SATURATE, attributes)
-        made = formats["data_out_0"]
+        refuse_scaled(node.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow, arithmetic.attributes)
+        made = arithmetic.formats["data_out_0"]
         behind = None if result is None or result == made else result
-        arithmetic = Arithmetic(formats, rounding, attributes=attributes)
         kept = {name: _parameter(value) for name, value in parameters.items()}
         self.plans[node.name] = Plan(node, op, arithmetic, kept, operands.inputs, operands, result=behind)
         self.formats[node.name] = made if behind is None else behind
-        self.how[node.name] = how
+        self.how[node.name] = how or Requantizing()
 
     def _op(self, node: fx.Node) -> tuple[OpDef, Operands]:
         op = self.graph.op_of(node)
         assert op is not None  # the caller looked
         return op, operands_of(self.graph, node, op)
 
-    def _attributes(self, node: fx.Node, operands: Operands) -> dict[str, Any]:
-        common = self.graph.meta_of(node).common
-        found = operands.attributes({k: v for k, v in common.args.items() if k not in common.args.tensors})
+    def _attributes(self, node: fx.Node, operands: Operands) -> Attributes:
+        found = operands.attributes(self.graph.meta_of(node).common.args.attributes)
         op = self.graph.op_of(node)
         if op is not None and op.check is not None:
             op.check(node.name, found)

@@ -13,9 +13,7 @@ the nearest codes, as the ops do without one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +22,7 @@ from torch import Tensor
 from mase_hw.catalogue import Arithmetic, Catalogue, OpDef
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, quantize_multiplier, steps_of
+from mase_hw.formats.attributes import Attributes
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded
 from mase_hw.ops._functions import CODES, TABLE_BITS, codes
@@ -36,7 +35,7 @@ FINEST = 24
 
 
 def piece_codes(
-    name: str, attributes: Mapping[str, Any], x: ScaledFormat, y: ScaledFormat, rounding: Rounding = Rounding.HALF_EVEN
+    name: str, attributes: Attributes, x: ScaledFormat, y: ScaledFormat, rounding: Rounding = Rounding.HALF_EVEN
 ) -> tuple[int, ...]:
     """The code nearest to the exact value of a function, for every code of its argument, by the bits of the code.
 
@@ -69,7 +68,7 @@ def steps_format(op: OpDef) -> ScaledFormat:
     return ScaledFormat.make(fmt.width, fmt.scale, signed=fmt.signed)
 
 
-def exact_pieces(name: str, attributes: Mapping[str, Any], x: ScaledFormat, step: Fraction) -> ScaledFormat:
+def exact_pieces(name: str, attributes: Attributes, x: ScaledFormat, step: Fraction) -> ScaledFormat:
     """The format of exact results: finer than ``step`` by a power of two, as fine as their bits allow.
 
     Args:
@@ -107,7 +106,7 @@ def exact_pieces(name: str, attributes: Mapping[str, Any], x: ScaledFormat, step
 def in_pieces(
     catalogue: Catalogue,
     op: OpDef,
-    attributes: Mapping[str, Any],
+    attributes: Attributes,
     x: ScaledFormat,
     y: ScaledFormat,
     rounding: Rounding,
@@ -127,7 +126,7 @@ def in_pieces(
         return catalogue["table"], Arithmetic({"data_in_0": x, "data_out_0": y}, rounding, attributes={CODES: table})
     x = x.centred
     exact = exact_pieces(op.name, attributes, x, steps_of(y)[0])
-    return op, Arithmetic({"data_in_0": x, "data_out_0": exact}, attributes=dict(attributes))
+    return op, Arithmetic({"data_in_0": x, "data_out_0": exact}, attributes=attributes)
 
 
 def slopes_of(x: ScaledFormat, weight: Tensor, width: int) -> dict[str, FixedFormat]:

@@ -8,9 +8,8 @@ layer. Ops that choose among numbers or move them keep the scale.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, fx
@@ -18,6 +17,8 @@ from torch import Tensor, fx
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, FormatError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, as_scaled, steps_of
+from mase_hw.formats.attributes import Attributes
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ops._functions import TABLE_BITS
 from mase_hw.ops.requantize import requantization
@@ -58,7 +59,7 @@ class Surroundings(Protocol):
     args: QuantizeArgs
     formats: dict[str, FixedFormat]
 
-    def statistics(self, node: fx.Node, name: str) -> Mapping[str, Any]:
+    def statistics(self, node: fx.Node, name: str) -> Json:
         """What calibration recorded of a tensor."""
 
 
@@ -80,7 +81,7 @@ def plan_scaled(
     op: OpDef,
     config: NodeConfig,
     operands: Operands,
-    attributes: Mapping[str, Any],
+    attributes: Attributes,
 ) -> ScaledPlan:
     """Decide the formats of a node whose data is to be scaled integers.
 
@@ -168,7 +169,7 @@ class _Planner:
             return self.decided(name, have, f"as {source.name} gives it")
         return self.observed(name)
 
-    def clamp(self, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def clamp(self, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """An op that clamps is the requantisation of what it reads."""
         assert self.use.ends is not None  # the op clamps
         have = self.around.formats.get(source.name) or self.taken("data_in_0", source)
@@ -190,7 +191,7 @@ class _Planner:
             max(width, wide) if wide is not None and leaves(self.around.graph, self.around.args, self.node) else width
         )
 
-    def selection(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, Any]) -> ScaledPlan:
+    def selection(self, op: OpDef, inputs: list[fx.Node], attributes: Attributes) -> ScaledPlan:
         """Numbers of the inputs, at one scale."""
         if attributes.get("divisor_override"):
             return self.divided(op, inputs[0], attributes)
@@ -204,10 +205,10 @@ class _Planner:
             self.decisions.setdefault(name, Decision(fmt, reason))
         return ScaledPlan(op, self._arithmetic(formats, attributes), {}, self.decisions, fmt)
 
-    def _arithmetic(self, formats: dict[str, FixedFormat], attributes: Mapping[str, object]) -> Arithmetic:
-        return Arithmetic(formats, self.config.rounding, Overflow.SATURATE, dict(attributes))
+    def _arithmetic(self, formats: dict[str, FixedFormat], attributes: Attributes) -> Arithmetic:
+        return Arithmetic(formats, self.config.rounding, Overflow.SATURATE, attributes)
 
-    def sums(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def sums(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """Exact sums, and the format of what follows them."""
         config, node = self.config, self.node
         data = self._data(source)
@@ -234,7 +235,7 @@ class _Planner:
         self.decided("data_out_0", formats["data_out_0"], "exact, at the scale of the products")
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
 
-    def combination(self, op: OpDef, operands: Operands, attributes: Mapping[str, object]) -> ScaledPlan:
+    def combination(self, op: OpDef, operands: Operands, attributes: Attributes) -> ScaledPlan:
         """An exact sum, difference or product of two operands, and the format of what follows it."""
         parameters: dict[str, Tensor] = {}
         have = [self.taken(f"data_in_{i}", source) for i, source in enumerate(operands.inputs)]
@@ -254,13 +255,13 @@ class _Planner:
         else:
             step = max(*steps_of(x), *steps_of(y)) if result is None else steps_of(result)[0]
             width = max(x.width, y.width) if result is None else result.width
-            given: dict[str, Any] = {"bits": self.config.multiplier_width, "width": width, "constant": stored}
+            given: Json = {"bits": self.config.multiplier_width, "width": width, "constant": stored}
             made = sum_of(x, y, step, **given, reversed=operands.reversed)
         exact = self.decided("data_out_0", made.formats["data_out_0"], "exact, at a common scale")
         arithmetic = self._arithmetic(dict(made.formats), {**attributes, **made.attributes})
         return ScaledPlan(op, arithmetic, parameters, self.decisions, result or exact)
 
-    def total(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def total(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """Exact sums of numbers of one scale, and the format of what follows them."""
         assert self.use.count is not None  # the op adds
         data = self._data(source)
@@ -272,14 +273,14 @@ class _Planner:
         arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": exact}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
-    def function(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def function(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """A table over the codes of the data; its results are rounded once."""
         data = self.taken("data_in_0", source)
         result = self.observed("data_out_0", self._out_width())
         arithmetic = self._arithmetic({"data_in_0": data, "data_out_0": result}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, result)
 
-    def pieces(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def pieces(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """Linear pieces: a table over the codes of the data, or exact ones that a requantisation follows."""
         data, result = self._data(source), self.observed("data_out_0", self._out_width())
         made = in_pieces(self.around.graph.catalogue, op, attributes, data, result, self.config.rounding)
@@ -289,14 +290,14 @@ class _Planner:
                 self.decided(name, fmt, why)
         return ScaledPlan(*made, {}, self.decisions, result)
 
-    def steps(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def steps(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """A sign, or a comparison with a number: whole numbers, which need no range."""
         fmt = steps_format(op)
         self.decided("data_out_0", fmt, "whole numbers")
         arithmetic = self._arithmetic({"data_in_0": self._data(source), "data_out_0": fmt}, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, fmt)
 
-    def slopes(self, op: OpDef, source: fx.Node, attributes: Mapping[str, object]) -> ScaledPlan:
+    def slopes(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """The data or its product with a slope, exact, and the format of what follows."""
         parameters = parameters_of(self.around.graph, self.node, op)
         formats = slopes_of(self._data(source), parameters["weight"], self.width("weight"))
@@ -307,7 +308,7 @@ class _Planner:
             self.decided(name, fmt, reason)
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
 
-    def shares(self, op: OpDef, inputs: list[fx.Node], attributes: Mapping[str, object]) -> ScaledPlan:
+    def shares(self, op: OpDef, inputs: list[fx.Node], attributes: Attributes) -> ScaledPlan:
         """Shares of 1, which need no range; a second input is a mask."""
         data, width = self._data(inputs[0]), self._out_width()
         fmt = shares_of(width, bool(self.config.of("data_out_0")[2]) and width > 1)
@@ -329,12 +330,12 @@ class _Planner:
         assert isinstance(data, ScaledFormat)  # as it is taken
         return data
 
-    def divided(self, op: OpDef, source: fx.Node, attributes: Mapping[str, Any]) -> ScaledPlan:
+    def divided(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """An average with another divisor, at the scale of its data but not within its range."""
         assert self.use.count is not None  # the op adds
         data = self._data(source)
         count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
-        more = (count // int(attributes["divisor_override"])).bit_length()
+        more = (count // int(attributes["divisor_override"] or 1)).bit_length()
         wide = ScaledFormat.make(data.width + more, data.scales, signed=data.signed)
         self.at_zero = False  # of the data, not of the result
         result = self.observed("data_out_0", self._out_width())

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -32,6 +32,7 @@ from torch import Tensor, fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
@@ -189,8 +190,8 @@ MEANS = (*SLIDING, *ADAPTIVE, "mean", "mean_over")
 
 
 def sum_in_place_of(
-    name: str, attributes: Mapping[str, Any], shape: Sequence[int], out: Sequence[int], node: str
-) -> tuple[str, dict[str, Any], int, bool]:
+    name: str, attributes: Attributes, shape: Sequence[int], out: Sequence[int], node: str
+) -> tuple[str, Attributes, int, bool]:
     """The op that gives the sums of an average.
 
     Args:
@@ -207,7 +208,7 @@ def sum_in_place_of(
         UnsupportedError: If the sums have not equally many.
     """
     if name not in SLIDING and name not in ADAPTIVE:
-        kept = {key: attributes[key] for key in ("dim", "keepdim") if key in attributes}
+        kept = attributes_of({key: value for key, value in attributes.items() if key in ("dim", "keepdim")})
         return "sum", kept, math.prod(shape[d] for d in dims_of(kept, len(shape))), False
     dims = 1 if name.endswith("1d") else 2
     if name in ADAPTIVE:

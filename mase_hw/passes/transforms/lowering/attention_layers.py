@@ -45,8 +45,10 @@ def lower_attention_layer(graph: MaseGraph, node: fx.Node, module: nn.Module) ->
     sources = list(dict.fromkeys(given[name] for name in tensors))
     places = {name: sources.index(given[name]) for name in tensors}
     rest = {name: value for name, value in given.items() if name not in places}
-    make = next(make for kind, make in _BODIES.items() if isinstance(module, kind))
-    function, layers = make(graph, node, module, {name: given[name] for name in tensors}, rest)
+    if isinstance(module, nn.MultiheadAttention):
+        function, layers = _multihead(graph, node, module, {name: given[name] for name in tensors}, rest)
+    else:
+        function, layers = next(make for kind, make in _BODIES.items() if isinstance(module, kind))(module)
 
     def run(*inputs: Tensor) -> Any:
         return function(**{name: inputs[place] for name, place in places.items()})
@@ -117,7 +119,7 @@ Parts = tuple[Callable[..., Any], dict[str, nn.Module]]
 
 
 def _multihead(
-    graph: MaseGraph, node: fx.Node, module: nn.MultiheadAttention, tensors: dict[str, fx.Node], rest: dict[str, Any]
+    graph: MaseGraph, node: fx.Node, module: nn.MultiheadAttention, tensors: dict[str, fx.Node], rest: dict[str, object]
 ) -> Parts:
     """``nn.MultiheadAttention``: the result, and the weights where they are read."""
     layers: dict[str, nn.Module] = dict(projections(module))
@@ -243,6 +245,14 @@ def _layers_of(module: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
+def _feed_forward(layers: dict[str, nn.Module], last: str) -> Callable[[Tensor], Tensor]:
+    def feed(x: Tensor) -> Tensor:
+        hidden = layers["dropout"](layers["activation"](layers["linear1"](x)))
+        return layers[last](layers["linear2"](hidden))  # type: ignore[no-any-return]
+
+    return feed
+
+
 def _attend(
     layers: dict[str, nn.Module], name: str, x: Tensor, other: Tensor, mask: Tensor | None, padding: Tensor | None
 ) -> Tensor:
@@ -250,19 +260,10 @@ def _attend(
     return out  # type: ignore[no-any-return]
 
 
-def _encoder(
-    graph: MaseGraph,
-    node: fx.Node,
-    module: nn.TransformerEncoderLayer,
-    tensors: dict[str, fx.Node],
-    rest: dict[str, Any],
-) -> Parts:
+def _encoder(module: nn.TransformerEncoderLayer) -> Parts:
     """``nn.TransformerEncoderLayer``."""
     layers = _layers_of(module)
-
-    def feed(x: Tensor) -> Tensor:
-        hidden = layers["dropout"](layers["activation"](layers["linear1"](x)))
-        return layers["dropout2"](layers["linear2"](hidden))  # type: ignore[no-any-return]
+    feed = _feed_forward(layers, "dropout2")
 
     def run(src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None) -> Tensor:
         def attend(x: Tensor) -> Tensor:
@@ -279,19 +280,10 @@ def _encoder(
     return run, layers
 
 
-def _decoder(
-    graph: MaseGraph,
-    node: fx.Node,
-    module: nn.TransformerDecoderLayer,
-    tensors: dict[str, fx.Node],
-    rest: dict[str, Any],
-) -> Parts:
+def _decoder(module: nn.TransformerDecoderLayer) -> Parts:
     """``nn.TransformerDecoderLayer``."""
     layers = _layers_of(module)
-
-    def feed(x: Tensor) -> Tensor:
-        hidden = layers["dropout"](layers["activation"](layers["linear1"](x)))
-        return layers["dropout3"](layers["linear2"](hidden))  # type: ignore[no-any-return]
+    feed = _feed_forward(layers, "dropout3")
 
     def run(tgt: Tensor, memory: Tensor, **masks: Tensor) -> Tensor:
         def itself(x: Tensor) -> Tensor:
@@ -314,9 +306,7 @@ def _decoder(
     return run, layers
 
 
-def _encoders(
-    graph: MaseGraph, node: fx.Node, module: nn.TransformerEncoder, tensors: dict[str, fx.Node], rest: dict[str, Any]
-) -> Parts:
+def _encoders(module: nn.TransformerEncoder) -> Parts:
     """``nn.TransformerEncoder``."""
     layers, last = _stacked(module)
 
@@ -330,9 +320,7 @@ def _encoders(
     return run, layers
 
 
-def _decoders(
-    graph: MaseGraph, node: fx.Node, module: nn.TransformerDecoder, tensors: dict[str, fx.Node], rest: dict[str, Any]
-) -> Parts:
+def _decoders(module: nn.TransformerDecoder) -> Parts:
     """``nn.TransformerDecoder``."""
     layers, last = _stacked(module)
 
@@ -354,9 +342,7 @@ def _stacked(module: nn.Module) -> tuple[dict[str, nn.Module], list[str]]:
     return layers, list(layers)
 
 
-def _transformer(
-    graph: MaseGraph, node: fx.Node, module: nn.Transformer, tensors: dict[str, fx.Node], rest: dict[str, Any]
-) -> Parts:
+def _transformer(module: nn.Transformer) -> Parts:
     """``nn.Transformer``."""
     layers: dict[str, nn.Module] = {"encoder": copy.copy(module.encoder), "decoder": copy.copy(module.decoder)}
 
@@ -368,7 +354,6 @@ def _transformer(
 
 
 _BODIES: dict[type[nn.Module], Callable[..., Parts]] = {
-    nn.MultiheadAttention: _multihead,
     nn.TransformerEncoderLayer: _encoder,
     nn.TransformerDecoderLayer: _decoder,
     nn.TransformerEncoder: _encoders,

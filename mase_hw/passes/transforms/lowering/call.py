@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import arguments, describe
 from mase_hw.ir.binding import arguments_of, slots
@@ -104,12 +105,12 @@ class Call:
     inputs: list[fx.Node]
     shapes: list[tuple[int, ...]]
     shape: tuple[int, ...]
-    attributes: Mapping[str, Any]
+    attributes: Attributes
     parameters: Mapping[str, Tensor]
 
     def each(self, name: str, dims: int, default: Any = None) -> tuple[int, ...]:
         """An attribute that is a number, or one a dimension of space."""
-        value = self.attributes.get(name, default)
+        value: Any = self.attributes.get(name, default)
         value = default if value is None or value in ((), []) else value
         return tuple(int(v) for v in value) if isinstance(value, list | tuple) else (int(value),) * dims
 
@@ -139,10 +140,9 @@ def call_of(graph: MaseGraph, node: fx.Node) -> Call | None:
         parameters = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     if not data or any(value.is_meta for value in parameters.values()):
         return None
-    attributes = {k: v for k, v in meta.common.args.items() if k not in meta.common.args.tensors}
     shapes = [tuple(graph.tensor(source, "data_out_0").shape) for source in data]
     shape = tuple(graph.tensor(node, "data_out_0").shape)
-    return Call(node.name, op.name, data, shapes, shape, attributes, parameters)
+    return Call(node.name, op.name, data, shapes, shape, meta.common.args.attributes, parameters)
 
 
 def copy_parameters(layer: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:

@@ -138,10 +138,9 @@ def local_response_norm(call: Call) -> nn.Module | None:
     shape = call.shapes[0]
     if len(shape) < 3:
         return None
-    size, alpha, beta, k = (
-        call.attributes.get(name, value) for name, value in (("size", 1), ("alpha", 1e-4), ("beta", 0.75), ("k", 1.0))
-    )
-    size, channels, positions = int(size), shape[1], math.prod(shape[2:])
+    a = call.attributes
+    alpha, beta, k = a.get("alpha", 1e-4), a.get("beta", 0.75), a.get("k", 1.0)
+    size, channels, positions = int(a.get("size", 1)), shape[1], math.prod(shape[2:])
     pool = nn.AvgPool2d((1, size), 1)
 
     def run(x: Tensor) -> Tensor:

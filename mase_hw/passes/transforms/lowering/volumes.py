@@ -10,13 +10,14 @@ Paddings: zeros in three dimensions, values of the image itself, less than nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ops.arithmetic.where import FAR, stand_in
 from mase_hw.passes.transforms.lowering.call import (
     Call,
@@ -168,7 +169,7 @@ class ValuePad(nn.Module):
         return padded + self.frame
 
 
-def amounts_of(attributes: Mapping[str, Any], spatial: int) -> list[int] | None:
+def amounts_of(attributes: Attributes, spatial: int) -> list[int] | None:
     """What is put around; None if it is more than the dimensions of space."""
     value = attributes.get("pad", attributes.get("padding", ()))
     given = [int(v) for v in value] if isinstance(value, list | tuple) else [int(value)] * 2 * spatial

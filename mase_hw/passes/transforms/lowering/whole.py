@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import arguments
 from mase_hw.ir.module_paths import vanished
@@ -50,7 +51,7 @@ def refuse_unbatched(call: Call) -> None:
     )
 
 
-Given = Mapping[str, Any]
+Given = Attributes
 """Arguments of a call that are no tensors, by name."""
 
 
@@ -99,7 +100,7 @@ def whole_frames(graph: MaseGraph) -> dict[str, str]:
         shape = tuple(graph.tensor(source, "data_out_0").shape)
         if len(shape) < 2 or shape[0] != 1 or args.get("dtype") is not None:
             continue
-        given = {key: value for key, value in args.items() if key not in args.tensors}
+        given = args.attributes
         if correction_of(given) not in (0, 1) or dims_of(given, len(shape)) != tuple(range(len(shape))):
             continue
         made = tuple(graph.tensor(node, "data_out_0").shape)
@@ -121,7 +122,7 @@ def behind_frames(graph: MaseGraph) -> dict[str, str]:
             continue
         source = graph.sources(node)["data_in_0"][0]
         shape = graph.tensor(source, "data_out_0").shape
-        given = {key: value for key, value in args.items() if key not in args.tensors}
+        given = args.attributes
         if len(shape) < 2 or given.get("dim") is None or dims_of(given, len(shape)) != (0,) or shape[1] != 1:
             continue
         if _moved_to_front(graph, source):
@@ -232,7 +233,7 @@ def _each_by_itself(graph: MaseGraph, node: fx.Node, functions: tuple[Any, Any])
             return False
         found.append((user, index))
     args = graph.meta_of(node).common.args
-    given = {key: value for key, value in args.items() if key not in args.tensors}
+    given = args.attributes
     if correction_of(given) not in (0, 1) or list(args.tensors) != ["data_in_0"]:
         return False
     source = graph.sources(node)["data_in_0"][0]

@@ -316,7 +316,7 @@ class Orders:
             return plain
         first = self.known[sources[0]]
         if op.implicit or op.relayout is not None:
-            attributes = {k: v for k, v in meta.common.args.items() if k not in meta.common.args.tensors}
+            attributes = meta.common.args.attributes
             made = op.relayout(first, shape, attributes) if op.relayout is not None else first.reshaped(shape)
             return plain if made is None else made
         if op.hardware is None or op.hardware.layout == "any":

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
@@ -49,7 +50,7 @@ def lower_reduction(graph: MaseGraph, node: fx.Node, sources: list[fx.Node]) -> 
     if name in REDUCTIONS and len(sources) == 1:
         _refuse_frames(graph, node, sources[0])
     if name == "mean" and len(sources) == 1:
-        return _mean(graph, node, sources[0], dict(args))
+        return _mean(graph, node, sources[0], args.attributes)
     if name in _ORDERS and len(sources) == 1:
         return _ordered(graph, node, sources[0], name, dict(args))
     if name not in _EXTREMES:
@@ -81,7 +82,7 @@ def _refuse_frames(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
         check(node.name, {"dim": 0})
 
 
-def _mean(graph: MaseGraph, node: fx.Node, source: fx.Node, args: dict[str, Any]) -> bool:
+def _mean(graph: MaseGraph, node: fx.Node, source: fx.Node, args: Attributes) -> bool:
     rank = len(graph.tensor(source, "data_out_0").shape)
     dims = dims_of(args, rank)
     if (rank == 4 and dims == (2, 3)) or 0 in dims or args.get("dtype") is not None:

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
@@ -254,7 +255,7 @@ def _is_mean(graph: MaseGraph, node: fx.Node, of: Any) -> bool:
 
 
 def _along_last(e: Expression, rank: int) -> bool:
-    return dims_of(e.args, rank) == (rank - 1,) if rank > 1 else False
+    return dims_of(attributes_of(e.args), rank) == (rank - 1,) if rank > 1 else False
 
 
 def _is_square(graph: MaseGraph, node: fx.Node, data: fx.Node) -> bool:

@@ -6,7 +6,7 @@ Where time is in a tensor, and where an op that only moves elements takes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.nn.streaming import remembered
 from mase_hw.passes.transforms.lowering.call import Call, call_of
@@ -150,10 +151,9 @@ class At:
         return tuple(self.graph.tensor(node or self.sources[0], "data_out_0").shape)
 
     @property
-    def attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Attributes:
         """Arguments that are no tensors."""
-        args = self.graph.meta_of(self.node).common.args
-        return {name: value for name, value in args.items() if name not in args.tensors}
+        return self.graph.meta_of(self.node).common.args.attributes
 
     def plain(self) -> int:
         """The dimension of time, if no columns are too many."""
