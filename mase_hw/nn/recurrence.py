@@ -114,10 +114,19 @@ def linear_recurrence(x: Tensor, decay: Tensor) -> Tensor:
     if has_torch_function((x, decay)):
         found: Tensor = handle_torch_function(linear_recurrence, (x, decay), x, decay)
         return found
+    if torch.compiler.is_exporting():
+        found = torch.ops.mase_hw.linear_recurrence(x, decay)
+        return found
     states = [x[:, 0]]
     for step in range(1, x.shape[1]):
         states.append(decay[:, step] * states[-1] + x[:, step])
     return torch.stack(states, 1)
+
+
+_EXPORTED = torch.library.custom_op(
+    "mase_hw::linear_recurrence", linear_recurrence, mutates_args=(), schema="(Tensor x, Tensor decay) -> Tensor"
+)
+_EXPORTED.register_fake(lambda x, decay: torch.empty_like(x))
 
 
 def joined(x: Tensor) -> Tensor:

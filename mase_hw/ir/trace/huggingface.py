@@ -187,10 +187,7 @@ class _Shims(fx.Tracer):
                 stack.enter_context(
                     replaced(masks, {"_vmap_for_bhqkv": broadcast, "TransformGetItemToIndex": contextlib.nullcontext})
                 )
-                if (mamba := sys.modules.get("transformers.models.mamba.modeling_mamba")) is not None:
-                    kept = mamba.MambaMixer.slow_forward
-                    stack.callback(setattr, mamba.MambaMixer, "slow_forward", kept)
-                    mamba.MambaMixer.slow_forward = mamba_mixer
+                stack.enter_context(states_at_once())
                 for home in homes:
                     if home in sys.modules and home.split(".")[0] != "torch":
                         stack.enter_context(replaced(sys.modules[home], {"isinstance": _isinstance}))
@@ -231,6 +228,21 @@ def broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Cal
         return mask_function(batch, head, query, key).expand(*sizes)
 
     return over_all
+
+
+@contextlib.contextmanager
+def states_at_once() -> Iterator[None]:
+    """Let mixers of Mamba compute their states in one op, and not in a loop over tokens."""
+    module = sys.modules.get("transformers.models.mamba.modeling_mamba")
+    if module is None:
+        yield
+        return
+    loop = module.MambaMixer.slow_forward
+    module.MambaMixer.slow_forward = mamba_mixer
+    try:
+        yield
+    finally:
+        module.MambaMixer.slow_forward = loop
 
 
 def mamba_mixer(self: Any, hidden: Tensor, *_: Any) -> Tensor:
