@@ -25,7 +25,8 @@ SIZES: dict[str, Any] = {
 }
 OPT: dict[str, Any] = {"ffn_dim": 24, "word_embed_proj_dim": 16}
 GPT2: dict[str, Any] = {"vocab_size": IDS, "n_positions": CONTEXT, "n_embd": 16, "n_layer": 2, "n_head": 2}
-# What they have: learned positions; shared keys, rotary positions; norms of queries and keys; windows.
+MAMBA: dict[str, Any] = {"vocab_size": IDS, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
+# What they have: learned positions; shared keys, rotary positions; norms of queries and keys; windows; states.
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", GPT2),
     "opt": ("OPTForCausalLM", "OPTConfig", SIZES | OPT),
@@ -34,6 +35,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mistral": ("MistralForCausalLM", "MistralConfig", SIZES | {"sliding_window": 5}),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", SIZES | {"head_dim": 8}),
     "gemma": ("GemmaForCausalLM", "GemmaConfig", SIZES | {"head_dim": 8}),
+    "mamba": ("MambaForCausalLM", "MambaConfig", MAMBA),
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", SIZES | {"head_dim": 8, "sliding_window": 6}),
 }
 
