@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError, MismatchError
+from mase_hw.nn.recurrence import linear_recurrence
 
 CONTEXT, WIDTH, HEADS, IDS = 10, 8, 2, 11
 PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5]]
@@ -189,6 +190,34 @@ def test_refused(tmp_path: Path) -> None:
     assert "token 0 needs 10 beats of data_in_0, 1 per token" in str(error.value)
     with pytest.raises(ConfigError, match="does not fit the context"):
         mase_hw.compile(Causal(), torch.zeros(1, 11).long(), {"decode": {"context": CONTEXT}}, out=tmp_path / "long")
+
+
+class LinearAttention(nn.Module):
+    """Keys times values, of which a gate of each key lets a share decay: a state of fixed size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids, self.parts, self.out = nn.Embedding(IDS, WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(WIDTH, IDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.ids(ids)
+        queries, keys, values, gates = self.parts(x).chunk(4, -1)
+        new = keys.unsqueeze(-1) * values.unsqueeze(-2)
+        state = linear_recurrence(new, torch.sigmoid(gates).unsqueeze(-1).expand_as(new))
+        return self.out(x + (queries.unsqueeze(-1) * state).sum(-2))
+
+
+def test_a_state_of_fixed_size(tmp_path: Path) -> None:
+    """What came before is in the state: every bit and cycle, the same cycles at every position."""
+    design = compiled(tmp_path / "linear", LinearAttention)
+    assert len(set(design.manifest["decode"]["cycles"])) == 1
+    found = design.generate(PROMPTS, CHOSEN)
+    assert found.measured == found.predicted and [found.tokens[1]] == [alone(design, PROMPTS[1], CHOSEN)[0]]
+    both = design.model(torch.tensor([[1] * CONTEXT, [2] + [1] * (CONTEXT - 1)]))
+    assert (both[0] != both[1]).any(-1)[:4].all(), "what comes later depends on the first token"
+    for asked in ({"stalls": 0.3}, {"abort": 20}):
+        again = design.generate(PROMPTS, CHOSEN, **asked)
+        assert again.result is not None and again.result.mismatches == 0
 
 
 class Each(nn.Module):

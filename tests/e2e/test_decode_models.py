@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import mase_hw
+from mase_hw.errors import GraphError
 from tests.ir.huggingface_models import hf, needed
 
 pytestmark = [needed, pytest.mark.slow]
@@ -38,6 +40,16 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamba": ("MambaForCausalLM", "MambaConfig", MAMBA),
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", SIZES | {"head_dim": 8, "sliding_window": 6}),
 }
+
+
+def test_a_loop_keeps_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mamba's own loop over tokens: its state waits for the next token in a FIFO that is too short for all of it."""
+    monkeypatch.setattr("mase_hw.ir.export.by_export.states_at_once", contextlib.nullcontext)
+    model = hf.MambaForCausalLM(hf.MambaConfig(**MAMBA | {"num_hidden_layers": 1})).eval()
+    ids, settings = {"input_ids": torch.zeros(1, 3, dtype=torch.int64)}, {"decode": {"context": 3}}
+    with pytest.raises(GraphError, match="stays in the design until the next one comes") as error:
+        mase_hw.compile(model, ids, settings, out=tmp_path / "loop", calibration=[ids])
+    assert error.value.node is not None and error.value.node.endswith("_fifo")
 
 
 @pytest.mark.parametrize("name", MODELS)
