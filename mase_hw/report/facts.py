@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw._version import __version__
-from mase_hw.catalogue import default_catalogue
+from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.emit.estimate import BLOCK_BITS, basis, estimate, filled, memory_blocks, of_one
 from mase_hw.emit.schedule import Schedule, Timeline, predict
 from mase_hw.errors import CatalogueError, GraphError, MaseHwError
@@ -30,6 +30,7 @@ from mase_hw.passes.explanation import explain
 from mase_hw.report.limits import limits
 from mase_hw.report.proof import buffers, not_checked, simulations, syntheses
 from mase_hw.report.stages import agrees, rebuilt, stages, timeline_of
+from mase_hw.report.tokens import token_costs
 
 BINS = 48
 MOST_NODES = 200
@@ -157,6 +158,7 @@ def facts(
     shared = (entry["multipliers"] * int(entry["parameters"].get("PACKED", 1)) for entry in found["instances"])
     found["products"] = sum(shared)
     found["stages"] = _stages(manifest, graph, missing)
+    found["decode"] = _decode(manifest, default_catalogue() if graph is None else graph.catalogue)
     if not evaluated:
         missing.append("accuracy: `mase-hw evaluate MODEL --bundle BUNDLE` measures it on labelled data")
     if graph is None:
@@ -209,6 +211,12 @@ def _memories(manifest: Mapping[str, Any], mapped: list[dict[str, Any]]) -> list
 def _vectors(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     known = manifest.get("vectors")
     return None if known is None else {key: known.get(key) for key in ("frames", "sources", "faults")}
+
+
+def _decode(manifest: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any] | None:
+    """What tokens cost, at some positions; None of a design that does not generate."""
+    costs = token_costs(manifest, catalogue)
+    return None if costs is None else {"weight_bytes": costs.weight_bytes, "tokens": costs.rows()}
 
 
 def _stages(manifest: Mapping[str, Any], graph: MaseGraph | None, missing: list[str]) -> list[dict[str, Any]] | None:

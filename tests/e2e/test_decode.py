@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError, MismatchError
 from mase_hw.nn.recurrence import linear_recurrence
+from mase_hw.report.page import bundle_facts, page
 
 CONTEXT, WIDTH, HEADS, IDS = 10, 8, 2, 11
 PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5]]
@@ -100,6 +102,28 @@ def test_every_cycle(design: mase_hw.Design) -> None:
     results = went.cycles.accepted[design.streams["data_out_0"].beats // CONTEXT - 1 :: 3]
     first = len(PROMPTS[0])
     assert (came.cycles.presented[first : first + 5] == results[first - 1 : first + 4] + 1).all()
+
+
+def test_what_a_token_costs(design: mase_hw.Design) -> None:
+    """Products and bytes at every position, from the sizes of the layers; the page has the table."""
+    found = bundle_facts(design.path)["decode"]
+    cycles, widths = design.manifest["decode"]["cycles"], [8 * 3 * WIDTH, 8 * IDS]
+    bits = {i["name"]: i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_linear"}
+    stored = sum(
+        size * p["WEIGHT_PRECISION_0"] + size // WIDTH * p["BIAS_PRECISION_0"]
+        for size, p in zip(widths, bits.values(), strict=True)
+    )
+    norm = next(i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_normalize")
+    stored += WIDTH * (norm["WEIGHT_PRECISION_0"] + norm["BIAS_PRECISION_0"])
+    assert found["weight_bytes"] == math.ceil(stored / 8)
+    keys = [i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_matmul"]
+    for row in found["tokens"]:
+        rows = row["position"] + 1
+        assert row["products"] == sum(widths) + 2 * rows * WIDTH
+        assert row["state_bytes"] == math.ceil(sum(rows * WIDTH * p["DATA_IN_1_PRECISION_0"] for p in keys) / 8)
+        assert row["cycles"] == cycles[row["position"]] > row["slowest"] < row["stages"]
+    assert [row["position"] for row in found["tokens"]][:: len(found["tokens"]) - 1] == [0, CONTEXT - 1]
+    assert "bytes of keys, values and states" in page(bundle_facts(design.path), None)
 
 
 def test_a_prompt_at_once_and_token_by_token(design: mase_hw.Design) -> None:
