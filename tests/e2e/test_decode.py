@@ -216,6 +216,31 @@ def test_refused(tmp_path: Path) -> None:
         mase_hw.compile(Causal(), torch.zeros(1, 11).long(), {"decode": {"context": CONTEXT}}, out=tmp_path / "long")
 
 
+class Growing(Causal):
+    """Keys and values of later tokens are larger than those of earlier ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.Identity()  # type: ignore[assignment]
+        self.places.weight.data *= torch.linspace(0.01, 8, CONTEXT)[:, None]
+
+
+def test_formats_hold_keys_and_values_of_whole_sequences(tmp_path: Path) -> None:
+    """Those of the last token fit, which a range seen of the first ones does not hold; shorter data are refused."""
+    design = compiled(tmp_path / "growing", Growing)
+    assert design.graph is not None
+    torch.manual_seed(5)
+    model, ids = Growing().eval(), torch.randint(IDS, (16, CONTEXT))
+    parts = model.qkv(model.ids(ids) + model.places.weight).detach()
+    products = [i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_matmul"]
+    for p, seen in zip(products, (parts[..., WIDTH : 2 * WIDTH], parts[..., 2 * WIDTH :]), strict=True):
+        most = 2.0 ** (p["DATA_IN_1_PRECISION_0"] - 1 - p["DATA_IN_1_PRECISION_1"])
+        assert float(seen[:, :4].abs().max()) < most / 2 < most and float(seen[:, -1].abs().max()) <= most
+    with pytest.raises(ConfigError, match="does not have the shape"):
+        config = {"decode": {"context": CONTEXT}}
+        mase_hw.compile(model, ids[:1, :3], config, out=tmp_path / "short", calibration=[ids[:, :4]])
+
+
 class LinearAttention(nn.Module):
     """Keys times values, of which a gate of each key lets a share decay: a state of fixed size."""
 
