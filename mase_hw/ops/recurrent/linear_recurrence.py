@@ -78,6 +78,8 @@ def _build(r: Request) -> LinearRecurrenceParams:
             remedy="unsqueeze both operands along the last dimension",
         )
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    for name in [each for each in r.parallelism if each != "data_in_0"]:
+        lanes_within(r.node, name, r.parallelism[name], shape)
     whole = (*shape[:2], math.prod(shape[2:-1]), shape[-1])
     first, second, result = (port(whole, formats[n], lanes, dims=4) for n in ("data_in_0", "data_in_1", "data_out_0"))
     state = Precision(formats["state"].width, formats["state"].frac_width)
