@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -107,15 +108,20 @@ def bits_per_character(scores: Tensor, frames: Tensor) -> float:
     return float(loss) / math.log(2)
 
 
-def write(design: mase_hw.Design, count: int) -> list[str]:
-    """Lines of text, drawn by their scores in the simulated hardware; the same every time."""
+def drawn() -> Callable[[Any], int]:
+    """What draws the next characters by their scores; the same every time."""
     draw = torch.Generator().manual_seed(SEED)
 
     def choose(scores: Any) -> int:
         chances = torch.softmax(torch.from_numpy(scores) / TEMPERATURE, -1)
         return int(torch.multinomial(chances, 1, generator=draw))
 
-    written = design.generate([encode(prompt).tolist() for prompt in PROMPTS], count, choose=choose)
+    return choose
+
+
+def write(design: mase_hw.Design, count: int) -> list[str]:
+    """Lines of text that the simulated hardware writes."""
+    written = design.generate([encode(prompt).tolist() for prompt in PROMPTS], count, choose=drawn())
     return [p + "".join(LETTERS[i] for i in ids) for p, ids in zip(PROMPTS, written.tokens, strict=True)]
 
 

@@ -311,12 +311,12 @@ class Inner:
 
     Args:
         names: Those that there are, from the attributes.
-        observe: Their values in float: module and inputs -> tensors by name.
+        observe: Their values in float: module (None of a function) and inputs -> tensors by name.
         width: Their bits where the configuration leaves them open, from the name and the bits of the result.
     """
 
     names: Callable[[Attributes], tuple[str, ...]]
-    observe: Callable[[nn.Module, Sequence[Tensor]], dict[str, Tensor]]
+    observe: Callable[[nn.Module | None, Sequence[Tensor]], dict[str, Tensor]]
     width: Callable[[str, int], int]
 
 

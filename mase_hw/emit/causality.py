@@ -6,11 +6,11 @@ at a time, each when the result of the one before has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from mase_hw.beat_times import Cycles
+from mase_hw.beat_times import BeatNetwork, Cycles
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Part, Timeline
@@ -32,16 +32,21 @@ def needed(netlist: Netlist, catalogue: Catalogue) -> Iterator[tuple[str, str, i
     """
     timeline = Timeline(netlist, catalogue)
     for output in netlist.outputs:
-        for name, beats in _needed(timeline, output.name, 1).items():
+        for name, beats in _inputs(timeline, _needed(timeline, output.name, 1)).items():
             yield output.name, name, beats
 
 
-def _needed(timeline: Timeline, output: str, beats: int) -> dict[str, int]:
-    """Beats of every input that an output depends on, without which it does not give so many beats of a frame."""
+def _needed(timeline: Timeline, output: str, beats: int) -> dict[Pin, int]:
+    """Beats of every edge that an output depends on, without which it does not give so many beats of a frame."""
     wanted = {timeline.into[Pin(TOP, output)]: beats}
     for part in reversed(timeline.parts.values()):
         for pin, count in _of_part(part, wanted).items():
             wanted[pin] = max(wanted.get(pin, count), count)
+    return wanted
+
+
+def _inputs(timeline: Timeline, wanted: Mapping[Pin, int]) -> dict[str, int]:
+    """Those of the inputs of the design."""
     pins = ((stream.name, Pin(TOP, stream.name)) for stream in timeline.netlist.inputs)
     return {name: wanted[pin] for name, pin in pins if pin in wanted}
 
@@ -104,7 +109,7 @@ class Tokens:
         context: Tokens of a frame.
 
     Raises:
-        GraphError: If a result of a token leaves after, or is made of, tokens behind it.
+        GraphError: If a result of a token is made of tokens behind it, or leaves after them.
         UnsupportedError: If the cycles of a part are not known.
     """
 
@@ -124,7 +129,7 @@ class Tokens:
         for output in netlist.outputs:
             for token in range(context):
                 asked = _needed(self._timeline, output.name, (token + 1) * self.beats[output.name])
-                for name, beats in asked.items():
+                for name, beats in _inputs(self._timeline, asked).items():
                     if beats > (token + 1) * self.beats[name]:
                         raise GraphError(
                             "the result of a token waits for tokens that come after it",
@@ -202,10 +207,29 @@ class Tokens:
                 ends.append(results[last, -1])
                 firsts.append(results[len(turn) - turns[-1], 0])
             cycles = np.max(np.array(ends), axis=0) - begins + 1
+            late = np.flatnonzero(cycles[:-1] >= _FAR)
+            if len(late):
+                raise self._waits(int(np.cumsum(turns)[late[0]]), network, edges)
             found = np.where(before >= 0, (begins + cycles)[before], 0)
             if np.array_equal(found, begins):
                 return cycles, min(firsts) - begins[-1]
             begins = found
+
+    def _waits(self, tokens: int, network: BeatNetwork, edges: Mapping[Pin, int]) -> GraphError:
+        """What is said of a design in which so many tokens do not leave before the next one comes."""
+        found = TOP
+        for output in self._timeline.netlist.outputs:
+            for pin, beats in _needed(self._timeline, output.name, tokens * self.beats[output.name]).items():
+                if pin in edges and beats > 0 and network.edges[edges[pin]].offered[beats - 1] >= _FAR * tokens:
+                    found = pin.instance  # the one that is furthest from the output
+        return GraphError(
+            "the result of a token stays in the design until the next one comes: what both need fills a FIFO",
+            node=found,
+            field="decode",
+            got=f"{tokens} tokens enter, and not all of their results leave",
+            expected="results that leave, whatever comes behind them",
+            remedy="write a loop over time steps as one op, mase_hw.nn.recurrence.linear_recurrence or nn.GRU",
+        )
 
 
 def _per_token(stream: Stream, context: int) -> int:

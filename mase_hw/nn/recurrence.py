@@ -1,4 +1,4 @@
-"""The recurrent part of a layer in float: what is left of ``nn.RNN``, ``nn.GRU`` or ``nn.LSTM`` behind its input part.
+"""Recurrences in float: a linear one, and what is left of ``nn.RNN``, ``nn.GRU`` or ``nn.LSTM`` behind its input part.
 
 The input part ``W_ih x + b`` does not depend on the state, so it is an ordinary linear layer before this one. Its
 features stand unit by unit, the gates of a unit side by side in the order of PyTorch (feature ``unit * G + gate``).
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 """Gates of a unit, by kind."""
@@ -98,6 +99,36 @@ class Recurrence(nn.Module):
         return f"{self.kind}, {self.weight.shape[1]} units"
 
 
+def linear_recurrence(x: Tensor, decay: Tensor) -> Tensor:
+    """``h[t] = decay[t] * h[t-1] + x[t]``, element by element along dimension 1, from a state of zeros.
+
+    The state of state-space models, of linear attention and of their relatives. A call is one op of the graph.
+
+    Args:
+        x: What is added in every time step, ``(N, T, ...)``.
+        decay: What of the state before is kept, of the same shape.
+
+    Returns:
+        The state after every time step, of the same shape.
+    """
+    if has_torch_function((x, decay)):
+        found: Tensor = handle_torch_function(linear_recurrence, (x, decay), x, decay)
+        return found
+    if torch.compiler.is_exporting():
+        found = torch.ops.mase_hw.linear_recurrence(x, decay)
+        return found
+    states = [x[:, 0]]
+    for step in range(1, x.shape[1]):
+        states.append(decay[:, step] * states[-1] + x[:, step])
+    return torch.stack(states, 1)
+
+
+_EXPORTED = torch.library.custom_op(
+    "mase_hw::linear_recurrence", linear_recurrence, mutates_args=(), schema="(Tensor x, Tensor decay) -> Tensor"
+)
+_EXPORTED.register_fake(lambda x, decay: torch.empty_like(x))
+
+
 def joined(x: Tensor) -> Tensor:
     """Hops ``(..., T, F)`` as the one sequence ``(1, N * T, F)`` that they are."""
     return x.reshape(1, -1, x.shape[-1])
@@ -108,7 +139,7 @@ def beside(h: Tensor, c: Tensor) -> Tensor:
     return torch.stack((h, c), -1).flatten(-2)
 
 
-def inside(module: nn.Module, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+def inside(module: nn.Module | None, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     """What an observer must see of a :class:`Recurrence` beside its result: what it begins with has formats as well."""
     assert isinstance(module, Recurrence)  # the op has no other targets
     found = module.inner(*inputs)

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw._version import __version__
-from mase_hw.catalogue import default_catalogue
+from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.emit.estimate import BLOCK_BITS, Part, basis, estimate, filled, memory_blocks, of_one
 from mase_hw.emit.schedule import Schedule, Timeline, predict
 from mase_hw.errors import CatalogueError, GraphError, MaseHwError
@@ -33,6 +33,7 @@ from mase_hw.passes.explanation import explain
 from mase_hw.report.limits import limits
 from mase_hw.report.proof import buffers, not_checked, simulations, syntheses
 from mase_hw.report.stages import agrees, rebuilt, stages, timeline_of
+from mase_hw.report.tokens import token_costs
 
 BINS = 48
 MOST_NODES = 200
@@ -160,6 +161,7 @@ def facts(
     shared = (entry["multipliers"] * int(entry["parameters"].get("PACKED", 1)) for entry in found["instances"])
     found["products"] = sum(shared)
     found["stages"] = _stages(manifest, graph, missing)
+    found["decode"] = _decode(manifest, default_catalogue() if graph is None else graph.catalogue)
     if not evaluated:
         missing.append("accuracy: `mase-hw evaluate MODEL --bundle BUNDLE` measures it on labelled data")
     if graph is None:
@@ -215,6 +217,12 @@ def _vectors(known: Vectors | None) -> Json | None:
     if known is None:
         return None
     return {"frames": known.frames, "sources": known.sources or None, "faults": known.faults or None}
+
+
+def _decode(manifest: Manifest, catalogue: Catalogue) -> Json | None:
+    """What tokens cost, at some positions; None of a design that does not generate."""
+    costs = token_costs(manifest, catalogue)
+    return None if costs is None else {"weight_bytes": costs.weight_bytes, "tokens": costs.rows()}
 
 
 def _stages(manifest: Manifest, graph: MaseGraph | None, missing: list[str]) -> list[Json] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,7 +57,7 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     raw = read_manifest(bundle)
     options = options.model_copy(update={"prefix": _prefix(raw, options.prefix)})
     raw, core = _core(bundle, raw, options.prefix)
-    manifest = typed(raw, str(bundle))
+    manifest = _by_token(typed(raw, str(bundle)))
     if manifest.image is not None and options.core_clock:
         raise ConfigError(
             "a core with a clock of its own cannot load parameters",
@@ -81,11 +82,43 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         "options": options.model_dump(),
         "frames": {way: _entries(record, manifest) for way, record in zip(("in", "out"), records, strict=True)},
         "interval": manifest.timing.interval,
+        **({} if manifest.decode is None else {"decode": raw["decode"]}),
         **({} if manifest.image is None else {"image_words": manifest.image.words + 3}),
     }
     system.write(out)
     written: Json = json.loads(system.manifest_text())
     return written
+
+
+def _by_token(manifest: Manifest) -> Manifest:
+    """A manifest in which the frames of a design that decodes are its tokens: a job is some of them.
+
+    Raises:
+        ConfigError: If the tokens of a port do not lie one after the other.
+    """
+    if manifest.decode is None:
+        return manifest
+    context, ports = manifest.decode.context, []
+    for port in manifest.ports:
+        if port.layout is not None:
+            raise ConfigError(
+                "a system takes tokens whose features come in the order of the tensor",
+                node=port.name,
+                got=port.layout,
+                expected="row-major",
+                remedy="connect the core's own streams, which the bundle's README describes",
+            )
+        sizes = {"shape": _one(port.shape), "streamed": _one(port.streamed), "beats": port.beats // context}
+        ports.append(msgspec.structs.replace(port, **sizes))
+    timing = manifest.timing
+    average = ceil_div(timing.interval, context)
+    timing = msgspec.structs.replace(timing, interval=average)
+    return msgspec.structs.replace(manifest, ports=tuple(ports), timing=timing)
+
+
+def _one(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes of one token of a sequence."""
+    return (sizes[0], 1, *sizes[2:])
 
 
 def _prefix(raw: Json, asked: str) -> str:
@@ -156,7 +189,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
                 *bursts,
                 *_sides(records),
                 ("OUT_SIGNED", sum(int(frame.signed) << i for i, frame in enumerate(records[1].frames))),
-                ("FLIGHT", ceil_div(manifest.timing.last, manifest.timing.interval) + MORE_FRAMES),
+                ("FLIGHT", _flight(manifest) + MORE_FRAMES),
                 ("CORE_CLOCK", int(options.core_clock)),
                 ("DIGEST", f"64'h{manifest.digest[:16]}"),
             ],
@@ -183,6 +216,12 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     add_vivado(system, manifest, name, options)
     for page in ("REGISTERS.md", "NOTICE"):
         system.add(page, (rtl_root() / "system" / page).read_bytes())
+
+
+def _flight(manifest: Manifest) -> int:
+    """Frames in the core at most; of a design that decodes the tokens of whole sequences."""
+    tokens = 1 if manifest.decode is None else manifest.decode.context
+    return tokens * ceil_div(manifest.timing.last, tokens * manifest.timing.interval)
 
 
 def _streams(records: tuple[Record, Record]) -> list[Json]:
@@ -272,6 +311,8 @@ def _add_software(
         "output": records[1],
         "inputs": vectors[0],
         "outputs": vectors[1],
+        "cycles": _cycles(manifest, records),
+        "letters": _letters(options.letters, manifest, records),
     }
     found = {}
     for path in sorted((rtl_root() / SOFTWARE).iterdir()):
@@ -284,6 +325,27 @@ def _add_software(
         found |= {f"soc/{path.name}": path.read_text(encoding="utf-8") for path in (rtl_root() / SOC).glob("*.*")}
     for file, text in found.items():
         system.add(_renamed_symbols(file, options.prefix), _renamed_symbols(text, options.prefix))
+
+
+def _cycles(manifest: Manifest, records: tuple[Record, Record]) -> tuple[int, ...]:
+    """The cycles of every token of a design that takes ids and gives scores or ids; none of any other design."""
+    one = len(records[0].frames) == len(records[1].frames) == 1 and records[0].size == 1
+    return manifest.decode.cycles if manifest.decode is not None and one else ()
+
+
+def _letters(letters: str, manifest: Manifest, records: tuple[Record, Record]) -> list[str]:
+    """String literals of C for the ids.
+
+    Raises:
+        ConfigError: If the design gives other numbers of ids, or none.
+    """
+    if letters and not _cycles(manifest, records):
+        raise ConfigError("only a design that decodes ids writes text", field="--letters", remedy="leave it out")
+    ids = records[1].size if records[1].size > 1 else len(letters)
+    if letters and len(letters) != ids:
+        raise ConfigError("every id has a character", field="--letters", got=len(letters), expected=f"{ids} characters")
+    shown = (letter if letter.isprintable() else " " for letter in letters)
+    return ["".join(f"\\{byte:03o}" for byte in letter.encode()) for letter in shown]
 
 
 def _renamed_symbols(text: str, prefix: str) -> str:

@@ -28,6 +28,11 @@ class SystemOptions(BaseModel):
     burst: int = Field(default=64, ge=1, le=256, description="beats of a burst at most")
     outstanding: int = Field(default=4, ge=1, le=16, description="bursts that wait for an answer at most, a direction")
     core_clock: bool = Field(default=False, description="a clock of its own for the core, `core_clk`")
+    letters: str = Field(
+        default="",
+        description="of a language model that decodes, a character for each id: the self-test writes text instead of "
+        "numbers",
+    )
     prefix: str = Field(
         default="",
         pattern=PATTERN,

@@ -458,6 +458,7 @@ def calls_of(graph: MaseGraph) -> int:
     for instance in netlist.instances:
         op = graph.catalogue.get(instance.op)
         if op is not None and op.hardware is not None and op.hardware.idle is not None:
-            weight = math.prod(next(port.tensor_shape for port in instance.ports if port.name == "weight"))
-            calls += STEP * op.hardware.work(op.hardware.record(instance.parameters)) // weight
+            shapes = {port.name: port.tensor_shape for port in instance.ports}
+            step = math.prod(shapes["weight"] if "weight" in shapes else shapes["data_in_0"][2:])
+            calls += STEP * op.hardware.work(op.hardware.record(instance.parameters)) // step
     return calls

@@ -57,7 +57,7 @@ def _whenever_it_comes(it: Item, result: SimResult) -> None:
 
 def _until_full(it: Item) -> Runs:
     fill = it.hardware.latency(it.case.params).fill
-    return ((6, Stalls(ready_burst=(2 * fill + 5, 3 * fill + it.sink.beats + 20))),)
+    return ((7, Stalls(ready_burst=(2 * fill + 5, 3 * fill + it.sink.beats + 20))),)
 
 
 def _did_wait(it: Item, result: SimResult) -> None:

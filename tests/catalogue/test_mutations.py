@@ -260,6 +260,19 @@ WRONG = {
     "columns of the next word are read from this one": Mutation(
         "conv2d-unrolled", "lib/parallel_window.sv", (("(bank_t'(c) < bank_q) ? Pixel : addr_t'(0)", "addr_t'(0)"),)
     ),
+    "a sequence goes on with the state of the one before": Mutation(
+        "linear_recurrence-plain",
+        "ops/fixed_linear_recurrence.sv",
+        (("begins <= time_last", "begins <= time_last && begins"),),
+    ),
+    "a state is that of the beat before": Mutation(
+        "linear_recurrence-plain",
+        "ops/fixed_linear_recurrence.sv",
+        (("old <= states[next_at]", "old <= states[next_at + at]"),),
+    ),
+    "a state of one beat is not waited for": Mutation(
+        "linear_recurrence-one_beat", "ops/fixed_linear_recurrence.sv", (("|| !held_valid", "|| 1'b1"),)
+    ),
 }
 
 SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {

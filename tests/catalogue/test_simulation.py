@@ -85,7 +85,11 @@ def test_interval_is_the_work(it: Item) -> None:
         outputs = it.sink.lanes
         assert multipliers == weight.lanes // outputs * -(-outputs // packed)
         multipliers = weight.lanes
-    if it.hardware.idle is not None:
+    if it.hardware.idle is not None and weight is None:
+        # Element by element, waiting for its own results.
+        assert multipliers == it.source.lanes and it.source.beats * multipliers >= work > 0
+        assert latency.interval == it.source.beats + it.hardware.idle(it.case.params)
+    elif it.hardware.idle is not None:
         # What computes with its own results multiplies what its weights are tiled into, or waits for them.
         assert weight is not None and multipliers == weight.lanes and weight.frame_beats * multipliers >= work > 0
         assert latency.interval == weight.frame_beats + it.hardware.idle(it.case.params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import ConfigError, GraphError, MismatchError
+from mase_hw.nn.recurrence import linear_recurrence
+from mase_hw.report.page import bundle_facts, page
 
 CONTEXT, WIDTH, HEADS, IDS = 10, 8, 2, 11
 PROMPTS = [[3, 1, 4, 1, 5], [9], [2, 6, 5]]
@@ -99,6 +102,28 @@ def test_every_cycle(design: mase_hw.Design) -> None:
     results = went.cycles.accepted[design.streams["data_out_0"].beats // CONTEXT - 1 :: 3]
     first = len(PROMPTS[0])
     assert (came.cycles.presented[first : first + 5] == results[first - 1 : first + 4] + 1).all()
+
+
+def test_what_a_token_costs(design: mase_hw.Design) -> None:
+    """Products and bytes at every position, from the sizes of the layers; the page has the table."""
+    found = bundle_facts(design.path)["decode"]
+    cycles, widths = design.manifest["decode"]["cycles"], [8 * 3 * WIDTH, 8 * IDS]
+    bits = {i["name"]: i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_linear"}
+    stored = sum(
+        size * p["WEIGHT_PRECISION_0"] + size // WIDTH * p["BIAS_PRECISION_0"]
+        for size, p in zip(widths, bits.values(), strict=True)
+    )
+    norm = next(i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_normalize")
+    stored += WIDTH * (norm["WEIGHT_PRECISION_0"] + norm["BIAS_PRECISION_0"])
+    assert found["weight_bytes"] == math.ceil(stored / 8)
+    keys = [i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_matmul"]
+    for row in found["tokens"]:
+        rows = row["position"] + 1
+        assert row["products"] == sum(widths) + 2 * rows * WIDTH
+        assert row["state_bytes"] == math.ceil(sum(rows * WIDTH * p["DATA_IN_1_PRECISION_0"] for p in keys) / 8)
+        assert row["cycles"] == cycles[row["position"]] > row["slowest"] < row["stages"]
+    assert [row["position"] for row in found["tokens"]][:: len(found["tokens"]) - 1] == [0, CONTEXT - 1]
+    assert "bytes of keys, values and states" in page(bundle_facts(design.path), None)
 
 
 def test_a_prompt_at_once_and_token_by_token(design: mase_hw.Design) -> None:
@@ -189,6 +214,59 @@ def test_refused(tmp_path: Path) -> None:
     assert "token 0 needs 10 beats of data_in_0, 1 per token" in str(error.value)
     with pytest.raises(ConfigError, match="does not fit the context"):
         mase_hw.compile(Causal(), torch.zeros(1, 11).long(), {"decode": {"context": CONTEXT}}, out=tmp_path / "long")
+
+
+class Growing(Causal):
+    """Keys and values of later tokens are larger than those of earlier ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.Identity()  # type: ignore[assignment]
+        self.places.weight.data *= torch.linspace(0.01, 8, CONTEXT)[:, None]
+
+
+def test_formats_hold_keys_and_values_of_whole_sequences(tmp_path: Path) -> None:
+    """Those of the last token fit, which a range seen of the first ones does not hold; shorter data are refused."""
+    design = compiled(tmp_path / "growing", Growing)
+    assert design.graph is not None
+    torch.manual_seed(5)
+    model, ids = Growing().eval(), torch.randint(IDS, (16, CONTEXT))
+    parts = model.qkv(model.ids(ids) + model.places.weight).detach()
+    products = [i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_matmul"]
+    for p, seen in zip(products, (parts[..., WIDTH : 2 * WIDTH], parts[..., 2 * WIDTH :]), strict=True):
+        most = 2.0 ** (p["DATA_IN_1_PRECISION_0"] - 1 - p["DATA_IN_1_PRECISION_1"])
+        assert float(seen[:, :4].abs().max()) < most / 2 < most and float(seen[:, -1].abs().max()) <= most
+    with pytest.raises(ConfigError, match="does not have the shape"):
+        config = {"decode": {"context": CONTEXT}}
+        mase_hw.compile(model, ids[:1, :3], config, out=tmp_path / "short", calibration=[ids[:, :4]])
+
+
+class LinearAttention(nn.Module):
+    """Keys times values, of which a gate of each key lets a share decay: a state of fixed size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids, self.parts, self.out = nn.Embedding(IDS, WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(WIDTH, IDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.ids(ids)
+        queries, keys, values, gates = self.parts(x).chunk(4, -1)
+        new = keys.unsqueeze(-1) * values.unsqueeze(-2)
+        state = linear_recurrence(new, torch.sigmoid(gates).unsqueeze(-1).expand_as(new))
+        return self.out(x + (queries.unsqueeze(-1) * state).sum(-2))
+
+
+def test_a_state_of_fixed_size(tmp_path: Path) -> None:
+    """What came before is in the state: every bit and cycle, the same cycles at every position."""
+    design = compiled(tmp_path / "linear", LinearAttention)
+    assert len(set(design.manifest["decode"]["cycles"])) == 1
+    found = design.generate(PROMPTS, CHOSEN)
+    assert found.measured == found.predicted and [found.tokens[1]] == [alone(design, PROMPTS[1], CHOSEN)[0]]
+    both = design.model(torch.tensor([[1] * CONTEXT, [2] + [1] * (CONTEXT - 1)]))
+    assert (both[0] != both[1]).any(-1)[:4].all(), "what comes later depends on the first token"
+    for asked in ({"stalls": 0.3}, {"abort": 20}):
+        again = design.generate(PROMPTS, CHOSEN, **asked)
+        assert again.result is not None and again.result.mismatches == 0
 
 
 class Each(nn.Module):

@@ -211,7 +211,7 @@ ELSEWHERE = {
     "test_embedding.py": r"embedding",
     "test_functions.py": r"\w*sigmoid|tanh\w*|\w*elu|silu|mish|hardswish|softplus|softsign|reciprocal|r?sqrt|log2?|"
     r"exp2?|erf|pow|sin|cos|inverse_power",
-    "test_recurrence.py": r"recurrence",
+    "test_recurrence.py": r"(linear_)?recurrence",
     "test_requantize.py": r"requantize",
     "test_reductions.py": r"sum|mean_over|arg\w+|am\w+|cumsum",
     "test_statistics.py": r"var|std|norm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -10,8 +11,8 @@ import torch
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.nn.recurrence import GATES
-from mase_hw.opdef import Arithmetic
+from mase_hw.nn.recurrence import GATES, linear_recurrence
+from mase_hw.opdef import Arithmetic, Case
 
 HALF = Fraction(1, 2)
 ROUND = {
@@ -157,3 +158,38 @@ def test_against_integers(kind: str, begins: bool, rounding: Rounding, wraps: bo
                 assert [made, c[u]][: 1 + cells] == [number(each, "data_out_0") for each in results], (sequence, at, u)
                 new.append(made)
             h = new
+
+
+@pytest.mark.parametrize("case", default_catalogue()["linear_recurrence"].hardware.cases(), ids=lambda c: c.name)
+def test_a_linear_recurrence(case: Case) -> None:
+    """State by state, in fractions; the float function by its formula as well."""
+    a = Arithmetic.of(case.params)
+    wraps = a.overflow is Overflow.WRAP
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, 4, 3)
+
+    def drawn(name: str) -> torch.Tensor:
+        fmt = a.formats[name]
+        return torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, shape, generator=generator)
+
+    given = {name: drawn(name) for name in ("data_in_0", "data_in_1")}
+    op = default_catalogue()["linear_recurrence"]
+    assert op.golden is not None
+    carried = {name: value.double() for name, value in given.items()}
+    found = op.golden(a, carried)["data_out_0"]
+    x, decay = (carried[name] * a.formats[name].scale for name in given)
+    floats = linear_recurrence(x, decay)
+    for sequence, feature in itertools.product(range(2), range(3)):
+        state, exact = Fraction(0), 0.0
+        for at in range(4):
+            numbers = {
+                name: Fraction(int(value[sequence, at, feature])) * Fraction(2) ** -a.formats[name].frac_width
+                for name, value in given.items()
+            }
+            kept = numbers["data_in_1"] * state + numbers["data_in_0"]
+            state = rounded(kept, a.formats["state"], a.rounding, wraps=wraps)
+            result = rounded(state, a.formats["data_out_0"], a.rounding, wraps=wraps)
+            mantissa = Fraction(int(found[sequence, at, feature]))
+            assert mantissa * Fraction(2) ** -a.formats["data_out_0"].frac_width == result
+            exact = float(decay[sequence, at, feature]) * exact + float(x[sequence, at, feature])
+            assert float(floats[sequence, at, feature]) == pytest.approx(exact)

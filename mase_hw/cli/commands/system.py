@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--burst", type=int, default=64, metavar="N", help="beats of a burst at most (64)")
     parser.add_argument("--outstanding", type=int, default=4, metavar="N", help="bursts without an answer at most (4)")
     parser.add_argument("--core-clock", action="store_true", help="a clock of its own for the core")
+    parser.add_argument("--letters", metavar="TEXT", help="of a design that decodes, a character for each id")
     parser.add_argument("--prefix", metavar="TEXT", help="before the names of modules, files and symbols")
     parser.add_argument("--selftest", action="store_true", help="run the driver's self-test on the Verilated model")
 
@@ -43,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         burst=arguments.burst,
         outstanding=arguments.outstanding,
         core_clock=arguments.core_clock,
+        letters=arguments.letters or "",
         prefix=arguments.prefix or "",
     )
     manifest = make_system(arguments.bundle, arguments.out, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from mase_hw.catalogue import Catalogue
+from mase_hw.nn.recurrence import linear_recurrence
 
 Keywords = Mapping[str, Any]
 Call = tuple[str, Any, tuple[Any, ...], Keywords]
@@ -183,6 +185,7 @@ def _convolution(*operands: Any) -> Call:
 
 
 RULES: dict[str, Callable[..., Call | None]] = {
+    "linear_recurrence": functools.partial(_function, linear_recurrence),
     "_to_copy": _to,
     "slice": _slice,
     "select": _select,

@@ -19,7 +19,7 @@ from mase_hw.ir.export.convert import import_program
 from mase_hw.ir.export.program import export_model
 from mase_hw.ir.faithful.same_function import equal, run
 from mase_hw.ir.paths import module_at
-from mase_hw.ir.trace.huggingface import broadcast, is_model, plan, replaced
+from mase_hw.ir.trace.huggingface import broadcast, is_model, plan, replaced, states_at_once
 from mase_hw.ir.trace.shapes import SPECIALISED
 from mase_hw.ir.trace.tracer import private_copy, trace_torch_module
 from mase_hw.ops.software import setitem
@@ -138,7 +138,7 @@ def traced_by_export(
         values["use_cache"] = False
     root = private_copy(model, share_weights)
     root.eval()
-    with contextlib.ExitStack() as stack:
+    with states_at_once(), contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError):
             masks = importlib.import_module("transformers.masking_utils")
             plain = {"_vmap_for_bhqkv": broadcast, "TransformGetItemToIndex": contextlib.nullcontext}

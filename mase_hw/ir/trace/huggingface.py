@@ -22,6 +22,7 @@ from torch.func import functional_call
 from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace.inplace import follow_writes, written
+from mase_hw.nn.recurrence import linear_recurrence
 
 INSTALL = "pip install 'transformers>=4.57,<5'"
 
@@ -174,7 +175,7 @@ class _Shims(fx.Tracer):
     def patch_for_tracing(self, root: Any) -> Iterator[None]:
         """Record constructors of tensors, and undo that whatever happens, which transformers does not after an error.
 
-        Masks are computed by broadcasting, since ``torch.vmap`` takes no proxies.
+        Masks are computed by broadcasting, since ``torch.vmap`` takes no proxies; states by one op.
         """
         masks = importlib.import_module("transformers.masking_utils")
         homes = {type(m).__module__ for m in root.modules()} | {masks.__name__, "transformers.modeling_attn_mask_utils"}
@@ -187,6 +188,7 @@ class _Shims(fx.Tracer):
                 stack.enter_context(
                     replaced(masks, {"_vmap_for_bhqkv": broadcast, "TransformGetItemToIndex": contextlib.nullcontext})
                 )
+                stack.enter_context(states_at_once())
                 for home in homes:
                     if home in sys.modules and home.split(".")[0] != "torch":
                         stack.enter_context(replaced(sys.modules[home], {"isinstance": _isinstance}))
@@ -227,6 +229,40 @@ def broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Cal
         return mask_function(batch, head, query, key).expand(*sizes)
 
     return over_all
+
+
+@contextlib.contextmanager
+def states_at_once() -> Iterator[None]:
+    """Let mixers of Mamba compute their states in one op, and not in a loop over tokens."""
+    module = sys.modules.get("transformers.models.mamba.modeling_mamba")
+    if module is None:
+        yield
+        return
+    loop = module.MambaMixer.slow_forward
+    module.MambaMixer.slow_forward = mamba_mixer
+    try:
+        yield
+    finally:
+        module.MambaMixer.slow_forward = loop
+
+
+def mamba_mixer(self: Any, hidden: Tensor, *_: Any) -> Tensor:
+    """``MambaMixer.slow_forward`` without caches, its loop over tokens as one op; the tensors and the result are its.
+
+    Args:
+        self: The mixer.
+        hidden: Shape ``(N, T, width)``, as the result.
+    """
+    x, gate = self.in_proj(hidden).chunk(2, -1)
+    x = self.act(self.conv1d(x.transpose(1, 2))[..., : hidden.shape[1]]).transpose(1, 2)
+    size = self.ssm_state_size
+    ranks, b, c = torch.split(self.x_proj(x), [self.time_step_rank, size, size], -1)
+    step = nn.functional.softplus(self.dt_proj(ranks))
+    decay = torch.exp(step.unsqueeze(-1) * -torch.exp(self.A_log))
+    state = linear_recurrence((step * x).unsqueeze(-1) * b.unsqueeze(2), decay)
+    y = (state * c.unsqueeze(2)).sum(-1) + x * self.D
+    result: Tensor = self.out_proj(y * self.act(gate))
+    return result
 
 
 @contextlib.contextmanager

@@ -169,7 +169,7 @@ def _progress(args: CalibrateArgs, total: int | None) -> Iterator[Callable[[int,
 def _inner(graph: MaseGraph, node: fx.Node) -> tuple[str, ...]:
     """What has a format inside a node."""
     op, module = graph.op_of(node), graph.meta_of(node).module
-    if op is None or op.inner is None or module is None:
+    if op is None or op.inner is None:
         return ()
     return op.inner.names(attributes_of({name: getattr(module, name) for name in op.attributes}))
 
@@ -236,7 +236,7 @@ def _observed(graph: MaseGraph, inputs: Values, state: CalibrationState, masked:
             kept[node] = value
         if node in laid_out:
             op, module = graph.op_of(node), graph.meta_of(node).module
-            assert op is not None and op.inner is not None and module is not None  # as `_inner` says
+            assert op is not None and op.inner is not None  # as `_inner` says
             for name, seen in op.inner.observe(module, [kept[source] for source in node.all_input_nodes]).items():
                 state.observer(f"{node.name}.{name}").update(seen, f"{node.name}.{name}")
         if node.op == "output":

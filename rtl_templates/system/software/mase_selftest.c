@@ -56,6 +56,132 @@ static int differs(void (*print)(const char *text), uint32_t frame, const uint8_
     return 0;
 }
 
+/* A job of frames in the input buffer, from its start to its end; 1 if it fails. */
+static int job(struct mase_device *device, const struct mase_buffers *buffers, uint32_t frames, uint32_t timeout,
+               void (*print)(const char *text))
+{
+    int code;
+    size_t i;
+
+    /* What an earlier job left must not pass for a result. */
+    for (i = 0; i < frames * (size_t)MASE_OUTPUT_BYTES; i++) {
+        buffers->output[i] = 0xA5;
+    }
+    code = mase_start(device, buffers->input, buffers->input_bytes, buffers->output, buffers->output_bytes, frames);
+    if (code != MASE_OK) {
+        return failed(print, "start", code);
+    }
+    code = mase_wait(device, timeout);
+    return code == MASE_OK ? 0 : failed(print, "wait", code);
+}
+
+#if MASE_CONTEXT != 0
+#define MASE_PROMPT ((MASE_CONTEXT + 1) / 2)
+
+/* The id that a result names, or the first one of its highest scores. */
+static mase_value next_token(const uint8_t *result)
+{
+    static mase_value scores[MASE_OUTPUT_SIZE];
+    size_t best = 0;
+    size_t i;
+
+    mase_read(result, scores);
+    for (i = 1; i < MASE_OUTPUT_SIZE; i++) {
+        if (scores[i] > scores[best]) {
+            best = i;
+        }
+    }
+    return MASE_OUTPUT_SIZE == 1 ? scores[0] : (mase_value)best;
+}
+
+static int differs_at(void (*print)(const char *text), const char *what, uint32_t token, int64_t got, int64_t expected)
+{
+    print("FAIL: ");
+    print(what);
+    print(" of token ");
+    number(print, token);
+    print(": got ");
+    number(print, got);
+    print(", expected ");
+    number(print, expected);
+    print("\n");
+    return 1;
+}
+
+/*
+ * Continues the first half of the first sequence after a reset, each token when the result of the one before is there,
+ * until the context is full; then all of it enters once more, as many tokens at a time as fit.
+ */
+static int generate(struct mase_device *device, const struct mase_buffers *buffers, uint32_t fits, uint32_t timeout,
+                    void (*print)(const char *text))
+{
+    static mase_value tokens[MASE_CONTEXT];
+    struct mase_counters counters;
+    uint32_t at;
+    uint32_t i;
+    int code = mase_reset(device, timeout);
+
+    if (code != MASE_OK) {
+        return failed(print, "reset", code);
+    }
+    for (at = 0; at < MASE_CONTEXT; at++) {
+        tokens[at] = at < MASE_PROMPT ? mase_vectors_in[at][0] : next_token(buffers->output);
+        mase_load(buffers->input, &tokens[at]);
+        mase_count(device, &counters, 1);
+        if (job(device, buffers, 1, timeout, print)) {
+            return 1;
+        }
+        mase_count(device, &counters, 0);
+        if (counters.cycles_last != mase_token_cycles[at]) {
+            return differs_at(print, "cycles", at, counters.cycles_last, mase_token_cycles[at]);
+        }
+        if (at < MASE_PROMPT && differs(print, at, buffers->output, mase_vectors_out[at])) {
+            return 1;
+        }
+    }
+    for (at = 0; at < MASE_CONTEXT; at += fits) {
+        uint32_t frames = MASE_CONTEXT - at < fits ? MASE_CONTEXT - at : fits;
+
+        for (i = 0; i < frames; i++) {
+            mase_load(buffers->input + i * MASE_INPUT_BYTES, &tokens[at + i]);
+        }
+        if (job(device, buffers, frames, timeout, print)) {
+            return 1;
+        }
+        for (i = 0; i < frames; i++) {
+            uint32_t behind = at + i + 1;
+            mase_value token = next_token(buffers->output + i * MASE_OUTPUT_BYTES);
+
+            if (behind >= MASE_PROMPT && behind < MASE_CONTEXT && token != tokens[behind]) {
+                return differs_at(print, "choice", behind, token, tokens[behind]);
+            }
+        }
+    }
+    print("PASS: ");
+    number(print, MASE_VECTORS);
+    print(" tokens, ");
+    number(print, counters.cycles_last);
+    print(" cycles for the last of ");
+    number(print, MASE_CONTEXT);
+    print(" (");
+    number(print, mase_token_cycles[MASE_CONTEXT - 1]);
+    print(" predicted):");
+    for (at = 0; at < MASE_CONTEXT; at++) {
+        if (at == 0 || at == MASE_PROMPT) {
+            print(at == 0 ? " " : " | ");
+        }
+#if MASE_LETTERS != 0
+        print(mase_letters[tokens[at]]);
+#else
+        number(print, tokens[at]);
+        print(at + 1 < MASE_CONTEXT && at + 1 != MASE_PROMPT ? " " : "");
+#endif
+    }
+    print("\n");
+    return 0;
+}
+#endif
+
 int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
                   void (*print)(const char *text))
 {
@@ -77,22 +203,12 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
     while (done < MASE_VECTORS) {
         uint32_t frames = MASE_VECTORS - done < fits ? MASE_VECTORS - done : (uint32_t)fits;
         uint32_t frame;
-        size_t i;
 
         for (frame = 0; frame < frames; frame++) {
             mase_load(buffers->input + frame * MASE_INPUT_BYTES, mase_vectors_in[done + frame]);
         }
-        /* What an earlier job left must not pass for a result. */
-        for (i = 0; i < frames * (size_t)MASE_OUTPUT_BYTES; i++) {
-            buffers->output[i] = 0xA5;
-        }
-        code = mase_start(&device, buffers->input, buffers->input_bytes, buffers->output, buffers->output_bytes, frames);
-        if (code != MASE_OK) {
-            return failed(print, "start", code);
-        }
-        code = mase_wait(&device, timeout);
-        if (code != MASE_OK) {
-            return failed(print, "wait", code);
+        if (job(&device, buffers, frames, timeout, print)) {
+            return 1;
         }
         for (frame = 0; frame < frames; frame++) {
             if (differs(print, done + frame, buffers->output + frame * MASE_OUTPUT_BYTES, mase_vectors_out[done + frame])) {
@@ -101,6 +217,9 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
         }
         done += frames;
     }
+#if MASE_CONTEXT != 0
+    return generate(&device, buffers, (uint32_t)fits, timeout, print);
+#else
     mase_count(&device, &counters, 0);
     print("PASS: ");
     number(print, MASE_VECTORS);
@@ -110,4 +229,5 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
     number(print, MASE_INTERVAL);
     print(" predicted)\n");
     return 0;
+#endif
 }

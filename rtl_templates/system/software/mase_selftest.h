@@ -14,6 +14,9 @@ struct mase_buffers {
 /*
  * Plays the vectors of the bundle, as many at a time as the buffers hold. Prints PASS and
  * the cycles of a frame, or the first element that differs, or the error. 0 if it passes.
+ *
+ * Of a design that decodes a frame is a token. The first half of the first sequence is then
+ * continued token by token, until the context is full, and what was written is printed.
  */
 int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
                   void (*print)(const char *text));

@@ -17,6 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
     parser.add_argument("--out", type=path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--prefix", metavar="TEXT", help="before the names of modules, files and symbols")
+    parser.add_argument("--letters", metavar="TEXT", help="of a design that decodes, a character for each id")
     parser.add_argument(
         "--beside", type=path, action="append", default=[], metavar="DIR", help="another system in the same SoC"
     )
@@ -33,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.system import make_system, system_options
     from mase_hw.system.soc import build_soc, run_soc, write_soc
 
-    manifest = make_system(arguments.bundle, arguments.out, system_options(prefix=arguments.prefix or ""))
+    options = system_options(prefix=arguments.prefix or "", letters=arguments.letters or "")
+    manifest = make_system(arguments.bundle, arguments.out, options)
     if arguments.board:
         return _bitstream(arguments, manifest)
     gateware = write_soc(arguments.out, beside=arguments.beside)
