@@ -41,7 +41,7 @@ def main() -> int:
     prompts = [row[: 1 + i * (length - 1) // max(1, asked.prompts - 1)].tolist() for i, row in enumerate(held)]
     found = design.generate(prompts[: asked.prompts], asked.tokens, choose=text_gpt.drawn(), progress=print)
     assert found.result is not None
-    costs = token_costs(design.manifest, default_catalogue())
+    costs = token_costs(design.record, default_catalogue())
     assert costs is not None
     multipliers = sum(entry.get("multipliers") or 0 for entry in design.manifest["instances"])
     print(f"{multipliers} multipliers; {costs.weight_bytes} bytes of weights per token; {design.timing['interval']} "
