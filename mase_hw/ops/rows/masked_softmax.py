@@ -25,10 +25,19 @@ from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._cases import case
-from mase_hw.ops._division import divide_cast
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
-from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of, result_format, shares
+from mase_hw.ops.rows.softmax import (
+    SOFTMAX,
+    divisor_factor,
+    exponentials,
+    gradient_of,
+    result_format,
+    shares,
+    shares_cast,
+    stepped,
+    steps_case,
+)
 from mase_hw.steps import Steps
 
 TRUTH = FixedFormat(1, 0, signed=False)
@@ -138,14 +147,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
-    target, size = result_format(a), x.shape[-1]
+    size = x.shape[-1]
     source = a.formats["data_in_0"]
     x = as_carrier(x, carrier(1 << source.width))  # of a distance
     most = x.masked_fill(~keep, source.min_mantissa).amax(-1, keepdim=True)
     plan = exponentials(a, size, SOFTMAX)
     terms = evaluate(plan, (most - x).clamp(min=0)).masked_fill_(~keep, 0)
     total = as_carrier(terms, carrier(size << plan.frac)).sum(-1, keepdim=True).clamp(min=1)
-    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.rounding, a.overflow, own=True)
+    return shares_cast(a, plan, terms, total, size)
 
 
 class MaskedSoftmaxParams(Params, frozen=True):
@@ -161,10 +170,15 @@ class MaskedSoftmaxParams(Params, frozen=True):
     hold: int
     cast: Cast
     exponent: ExponentTables
+    divisor_factor: int
 
     def absent(self) -> tuple[str, ...]:
         """The mask may be stored, or causal."""
         return () if self.has_mask else ("data_in_1",)
+
+    def fmt(self, name: str) -> FixedFormat:
+        """The format of a port; the result has a step of its own."""
+        return stepped(super().fmt(name), self.divisor_factor if name == "data_out_0" else 1)
 
     def attributes(self) -> dict[str, Any]:
         """The mask that is not data, and what its memory depends on."""
@@ -200,6 +214,7 @@ def _build(r: Request) -> MaskedSoftmaxParams:
         hold=int(a.attributes.get("hold", 1)),
         cast=a.modes,
         exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
+        divisor_factor=divisor_factor(a, plan.frac, shape[-1])[0],
     )
 
 
@@ -223,7 +238,7 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
         *joined,
         row_steps(beats, tiles, note=2),
         Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
-        row_steps(beats, tiles, note=2 + levels),
+        row_steps(beats, tiles, note=2 + levels + int(p.divisor_factor > 1)),
         Steps.registered(beats, pipe=3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
 
@@ -242,6 +257,7 @@ def _cases() -> list[Case]:
         _case("more_queries", (1, 6, 1, 4), 2, "u7.3 s8.7", causal=True),
         _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
         _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
+        steps_case(_build, (1, 5, 2, 5), 3, 0.0051, causal=True),
         _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
     ]
 
