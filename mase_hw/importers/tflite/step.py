@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,8 @@ from mase_hw.ops.requantize import requantization_by
 
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Images of the file, channels last, as images of PyTorch, channels first; and back. Both only rename."""
+INSIDE, BOUNDARY = ("int8",), ("int8", "uint8")
+"""Element types of what is computed with, and of inputs and results of a model."""
 
 
 @dataclass
@@ -82,6 +84,7 @@ class Step:
         found = self.values.get(self.op.inputs[index])
         if found is None:
             raise Refused(f"{info.name[:100]} is stored in the file, and data was expected")
+        format_of(info, BOUNDARY if self.op.operation in ("QUANTIZE", "DEQUANTIZE") else INSIDE)
         return found
 
     def known(self, index: int, what: str, kind: str) -> Tensor:
@@ -98,7 +101,11 @@ class Step:
         """The tensor that the operation gives."""
         if len(self.op.outputs) != 1:
             raise Refused(f"{len(self.op.outputs)} results")
-        return self._sound(self.source.tensors[self.op.outputs[0]])
+        return self.result_info(0)
+
+    def result_info(self, index: int) -> Info:
+        """What the file says of one of several results."""
+        return self._sound(self.source.tensors[self.op.outputs[index]])
 
     def out_format(self, activation: bool = True) -> ScaledFormat:
         """The format of the result, without what a fused activation cuts off."""
@@ -179,22 +186,21 @@ class Step:
         return Value(node, fmt, shape, first and len(shape) == 4)
 
 
-def format_of(info: Info) -> ScaledFormat:
+def format_of(info: Info, kinds: Collection[str] = INSIDE) -> ScaledFormat:
     """What the integers of a tensor of data stand for.
 
+    Args:
+        info: The tensor.
+        kinds: Element types that it may have.
+
     Raises:
-        Refused: If it is not int8 with one scale.
+        Refused: If it has another one, or not one scale.
     """
-    if info.kind != "int8":
-        remedy = "quantise the model to int8"
-        if info.kind == "uint8":
-            remedy += (
-                ", and let its inputs and results be int8 or float32 (inference_input_type, inference_output_type)"
-            )
-        raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", remedy)
+    if info.kind not in kinds:
+        raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", "quantise the model to int8")
     if len(info.scales) != 1:
         raise Refused(f"{info.name[:100]} has {len(info.scales)} scales, and data has one")
-    return ScaledFormat.make(8, info.scales[0], info.zeros[0])
+    return ScaledFormat.make(8, info.scales[0], info.zeros[0], signed=info.kind == "int8")
 
 
 def stored_scales(info: Info, axis: int, count: int, what: str) -> list[float]:
