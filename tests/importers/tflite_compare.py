@@ -16,7 +16,7 @@ from torch import fx
 
 import mase_hw
 from mase_hw.ir import MaseGraph
-from tests.importers.tflite_files import File, Value, executed
+from tests.importers.tflite_files import File, Value, executed, schema
 
 PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded")
 """Ends of the names of nodes that are on the way from one tensor of a file to the next."""
@@ -50,7 +50,8 @@ def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
         shape = (frames, *file.graph.tensors[index].shape[1:])
         codes = r.integers(-128, 128, shape)
         codes[: frames // 8] = np.where(r.random(codes[: frames // 8].shape) < 0.5, -128, 127)
-        given.append(codes.astype(np.int8))
+        unsigned = file.graph.tensors[index].type == schema.TensorType.UINT8
+        given.append((codes + 128).astype(np.uint8) if unsigned else codes.astype(np.int8))
     return given
 
 

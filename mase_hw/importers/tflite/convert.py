@@ -17,7 +17,7 @@ from mase_hw.errors import GraphError
 from mase_hw.importers.graph import ON_HOST, Problems, Refused, Writer
 from mase_hw.importers.tflite import functions, host, layers, moves, places, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
-from mase_hw.importers.tflite.step import BOUNDARY, Step, Value, format_of
+from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
 
 RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
@@ -94,7 +94,7 @@ class _Conversion:
 
     def _enter(self, given: fx.Node, index: int) -> Value:
         info = self.source.tensors[index]
-        fmt = format_of(info, BOUNDARY)
+        fmt = format_of(info)
         self.writer.source = f"{info.name}_quantize"
         module = QuantizeInput(fmt, str(given.target))
         node = self.writer.computed(module, [given], info.shape)

@@ -50,6 +50,11 @@ def round_away(value: float) -> int:
     return size if value >= 0 else -size
 
 
+def product_scale(x: ScaledFormat, scale: float) -> float:
+    """The scale of products, in float32 as some kernels have it."""
+    return float(np.float32(x.scale) * np.float32(scale))
+
+
 def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
     """The multipliers of ``MultiplyByQuantizedMultiplier``, and how many bits its first rounding drops.
 

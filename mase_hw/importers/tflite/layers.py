@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import once, twice
+from mase_hw.importers.tflite.kernels import once, product_scale, twice
 from mase_hw.importers.tflite.step import Step, Value, stored_scales
 from mase_hw.importers.tflite.windows import out_sizes, positive, window_pads
 from mase_hw.nn import Quantized
@@ -62,7 +62,9 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     bounds = _largest_sums(x.fmt, weight, bias)
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
     made, have = _sums(s, "conv2d", given, weight, scales, bias, attributes, shape)
-    found, first = twice([x.fmt.scale * scale / want.scale for scale in scales], max(bounds))
+    unsigned = s.info(0).unsigned  # whose kernel multiplies the scales in float32
+    products = [product_scale(x.fmt, scale) if unsigned else x.fmt.scale * scale for scale in scales]
+    found, first = twice([product / want.scale for product in products], max(bounds))
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first), want, first=True)
 
 
@@ -107,8 +109,9 @@ def _sums(
     attributes: dict[str, Any], shape: Sequence[int],
 ) -> tuple[fx.Node, ScaledFormat]:  # fmt: skip
     """The exact sums of integers as the file stores them, at the scale of the products, and their format."""
-    x, narrow = s.data().fmt, bool((weight > -128).all())  # narrow weights can be packed
-    fmt = ScaledFormat.make(8, scales, narrow=narrow)
+    x, bits = s.data().fmt, 8 + bool((weight.abs() > 128).any() | (weight > 127).any())
+    narrow = bool((weight > -(1 << (bits - 1))).all())  # narrow weights can be packed
+    fmt = ScaledFormat.make(bits, scales, narrow=narrow)
     products = torch.tensor(products_of(x, fmt), dtype=torch.float64)
     numbers = None if bias is None else bias * products
     kept = Stored(dequantize(weight.double(), fmt), fmt)
@@ -125,7 +128,8 @@ def _weight(s: Step, dims: int) -> Tensor:
         raise Refused(f"weights of the shape {list(weight.shape)}")
     if dims == 4 and len(s.data().shape) != 4:
         raise Refused(f"data of the shape {list(s.data().shape)}, which is no image")
-    return weight
+    zeros = s.info(1).zeros
+    return weight - zeros[0] if s.info(1).unsigned and zeros else weight
 
 
 def _bias(s: Step, outputs: int) -> Tensor | None:

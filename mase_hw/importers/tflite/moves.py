@@ -12,7 +12,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import ACTIVATIONS, averaging, clamped, twice
-from mase_hw.importers.tflite.step import BOUNDARY, TO_FIRST, TO_LAST, Step, Value, format_of
+from mase_hw.importers.tflite.step import TO_FIRST, TO_LAST, Step, Value, format_of
 from mase_hw.importers.tflite.windows import MOST_SIDE
 from mase_hw.nn import Quantized
 from mase_hw.passes.transforms.integers.combine import total_of
@@ -46,7 +46,7 @@ def transpose(s: Step) -> Value:
 
 def quantize(s: Step) -> Value:
     """``QUANTIZE`` of integers to another scale; of floats it is the input of the hardware."""
-    want = format_of(s.out, BOUNDARY)
+    want = format_of(s.out)
     return _requantised(s, want, s.data().fmt.scale / want.scale)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,6 @@ from mase_hw.ops.requantize import requantization_by
 
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Images of the file, channels last, as images of PyTorch, channels first; and back. Both only rename."""
-INSIDE, BOUNDARY = ("int8",), ("int8", "uint8")
-"""Element types of what is computed with, and of inputs and results of a model."""
 
 
 @dataclass
@@ -84,7 +82,7 @@ class Step:
         found = self.values.get(self.op.inputs[index])
         if found is None:
             raise Refused(f"{info.name[:100]} is stored in the file, and data was expected")
-        format_of(info, BOUNDARY if self.op.operation in ("QUANTIZE", "DEQUANTIZE") else INSIDE)
+        format_of(info)
         return found
 
     def known(self, index: int, what: str, kind: str) -> Tensor:
@@ -186,21 +184,17 @@ class Step:
         return Value(node, fmt, shape, first and len(shape) == 4)
 
 
-def format_of(info: Info, kinds: Collection[str] = INSIDE) -> ScaledFormat:
+def format_of(info: Info) -> ScaledFormat:
     """What the integers of a tensor of data stand for.
 
-    Args:
-        info: The tensor.
-        kinds: Element types that it may have.
-
     Raises:
-        Refused: If it has another one, or not one scale.
+        Refused: If it is not int8 with one scale.
     """
-    if info.kind not in kinds:
+    if info.kind != "int8":
         raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", "quantise the model to int8")
     if len(info.scales) != 1:
         raise Refused(f"{info.name[:100]} has {len(info.scales)} scales, and data has one")
-    return ScaledFormat.make(8, info.scales[0], info.zeros[0], signed=info.kind == "int8")
+    return ScaledFormat.make(8, info.scales[0], info.zeros[0])
 
 
 def stored_scales(info: Info, axis: int, count: int, what: str) -> list[float]:
@@ -211,6 +205,6 @@ def stored_scales(info: Info, axis: int, count: int, what: str) -> list[float]:
     """
     if len(info.scales) not in (1, count) or (len(info.scales) > 1 and info.axis != axis):
         raise Refused(f"{what} has {len(info.scales)} scales along dimension {info.axis}, for {count} channels")
-    if any(info.zeros):
+    if any(info.zeros) and not info.unsigned:
         raise Refused(f"{what} has a zero point of {next(z for z in info.zeros if z)}, and weights have none")
     return list(info.scales)

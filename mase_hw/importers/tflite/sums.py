@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, Multipliers, Rounding, ScaledFormat, steps_of
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import twice
+from mase_hw.importers.tflite.kernels import product_scale, twice
 from mase_hw.importers.tflite.step import TO_FIRST, Step, Value, format_of
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
@@ -54,7 +54,7 @@ def multiplied(s: Step) -> Value:
     made = s.put(Quantized(s.catalogue["mul"], arithmetic, parameters), nodes, s.writer.shape(nodes[0]), "product")
     have = arithmetic.formats["data_out_0"]
     assert isinstance(have, ScaledFormat)  # as the operands are
-    ratio = float(np.float32(np.float32(x.fmt.scale) * np.float32(y.scale)) / np.float32(want.scale))
+    ratio = float(np.float32(product_scale(x.fmt, y.scale)) / np.float32(want.scale))
     found, first_bits = twice([ratio], magnitude(x.fmt.centred) * magnitude(y.centred))
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first_bits), want, first=first)
 
@@ -144,7 +144,7 @@ def batch_matmul(s: Step) -> Value:
     arithmetic = Arithmetic({**arithmetic.formats, "data_out_0": have}, attributes={"transposed": transposed})
     shape = (1, tokens, heads, rows if transposed else columns)
     node = s.put(Quantized(s.catalogue["grouped_matmul"], arithmetic), given, shape, "sums")
-    found, bits = twice([formats[0].scale * formats[1].scale / want.scale], bound)
+    found, bits = twice([product_scale(formats[0], formats[1].scale) / want.scale], bound)
     node = s.requantised(node, have, want, found, Rounding.HALF_AWAY, bits)
     node = s.writer.reshape(s.writer.call(torch.permute, node, (0, 2, 1, 3)), s.out.shape)
     return s.result(node, want, first=False)
