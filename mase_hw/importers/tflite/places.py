@@ -76,12 +76,13 @@ def _strided(s: Step, places: Array) -> Array:
             parts.append(a)
         else:
             parts.append(slice(None if begin >> i & 1 else a, None if end >> i & 1 else b, step))
-    return places[tuple(parts)]
+    found: Array = places[tuple(parts)]
+    return found
 
 
 def _split(s: Step, places: Array) -> list[Array]:
     (axis,) = _list(s, 0, "the axis")
-    return np.split(places, s.op.option("NumSplits"), axis)
+    return list(np.split(places, s.op.option("NumSplits"), axis))
 
 
 def _split_sizes(s: Step, places: Array) -> list[Array]:
@@ -115,7 +116,8 @@ def _broadcast(s: Step, places: Array) -> Array:
 
 
 def _reverse(s: Step, places: Array) -> Array:
-    return np.flip(places, _list(s, 1, "the axes"))
+    found: Array = np.flip(places, tuple(_list(s, 1, "the axes")))
+    return found
 
 
 def _mirrored(s: Step, places: Array) -> Array:

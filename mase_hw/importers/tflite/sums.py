@@ -125,7 +125,7 @@ def batch_matmul(s: Step) -> Value:
     want, sides = format_of(s.out), [s.data(0), s.data(1)]
     if any(len(v.shape) < 3 or v.shape[:-2] != sides[0].shape[:-2] for v in sides):
         raise Refused(f"matrices of the shapes {list(sides[0].shape)} and {list(sides[1].shape)}")
-    formats, given = [], []
+    formats, given = list[ScaledFormat](), list[fx.Node]()
     for value, name in zip(sides, ("first", "second"), strict=True):
         fmt, (rows, columns) = value.fmt.centred, value.shape[-2:]
         heads = math.prod(value.shape[1:-2])
