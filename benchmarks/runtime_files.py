@@ -76,6 +76,15 @@ def networks() -> dict[str, tuple[nn.Module, Tensor]]:
     vit = hf.ViTModel(hf.ViTConfig(image_size=16, patch_size=4, **SMALL))
     shape = {"n_positions": LENGTH, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_inner": 24}
     gpt2 = hf.GPT2Model(hf.GPT2Config(vocab_size=TOKENS, attn_implementation="eager", **shape))
+    with torch.no_grad():
+        for model in (
+            bert,
+            vit,
+            gpt2,
+        ):  # their biases are all 0, of which ONNX Runtime makes one that it quantises wrongly
+            for parameter in model.parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(torch.randn_like(parameter), alpha=0.05)
     return {
         "mlp": (mlp.eval(), torch.randn(FRAMES, 16)),
         "cnn": (cnn.eval(), torch.randn(FRAMES, 3, 12, 12)),

@@ -179,9 +179,13 @@ def softmax(t: Terms, p: Parameters) -> None:
     tree(t, "sum.tree", 1, lanes, exp, 64)
     t.count(ff=2 * levels + 2 + total)
     t.logic("sum.add", total)
-    row_fifo(
-        t, "wait", lanes * (width if log else exp), tiles + 2 + levels + 8 * log, tiles, p["LOG_WIDTH"] if log else sums
-    )
+    factor = bits_of(p.get("DIVISOR_FACTOR", 1))
+    if factor:
+        t.count(dsp=blocks_of(t, sums + 1, factor + 1, sums + factor), ff=1)
+        t.registers("share.divisor", sums + factor)
+        sums += factor
+    waits = tiles + 2 + levels + (8 if log else bool(factor))
+    row_fifo(t, "wait", lanes * (width if log else exp), waits, tiles, p["LOG_WIDTH"] if log else sums)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     way = (p["ROUNDING"], p["OVERFLOW"])
     if log:

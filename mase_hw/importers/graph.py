@@ -92,10 +92,16 @@ class Known:
 
 @dataclass(frozen=True)
 class Codes:
-    """Of integers in a file: the step between two of them, and the one that stands for 0."""
+    """Of integers in a file: the step between two of them, and the one that stands for 0.
+
+    Of rows of a stored table both are known once something reads these: until then ``table`` is the path of the table,
+    and ``integers`` are those of the file.
+    """
 
     step: Tensor
     zero: int = 0
+    table: str = ""
+    integers: Tensor | None = None
 
 
 _FAILED = (Refused, RuntimeError, ValueError, IndexError, TypeError)
@@ -129,6 +135,7 @@ class Writer:
         """Whether a scale is no power of two, or a zero point is not that of fixed point."""
         self._noted: dict[int, tuple[Tensor, Known]] = {}
         self._steps: dict[fx.Node, Codes] = {}
+        self._tables: dict[str, Codes] = {}
         self._one: dict[fx.Node, Any] = {}
         self._two: dict[fx.Node, Any] = {}
         self._outside: dict[fx.Node, int] = {}
@@ -320,7 +327,14 @@ class Writer:
 
     def codes_of(self, value: Ref) -> Codes | None:
         """The integers that the file has in the place of these values; None if it has values."""
-        return self._steps.get(value) if isinstance(value, fx.Node) else None
+        found = self._steps.get(value) if isinstance(value, fx.Node) else None
+        return self._tables.get(found.table, found) if found is not None else None
+
+    def table_known(self, path: str, values: Tensor, codes: Codes) -> None:
+        """Give a table, of which nothing but integers was known, the values for which these stand."""
+        layer, _, name = path.rpartition(".")
+        setattr(self.root.get_submodule(layer), name, nn.Parameter(values.to(torch.float32)))
+        self.weights[path], self._tables[path] = self.noted(values), codes
 
     def values(self, integers: Ref, codes: Codes) -> Ref:
         """The values for which integers stand, in a node of its own; refuses others than these integers have."""

@@ -440,7 +440,9 @@ class Integers:
         What moves numbers, or takes the largest of them, may stand between: rounding them before gives the same.
         """
         last = node
-        while len(last.users) == 1:
+        while last.users:
+            if len(last.users) > 1:
+                return self._marker_of_all(last)
             (last,) = last.users
             if last.name in self.markers:
                 return last
@@ -450,6 +452,16 @@ class Integers:
             if last.op == "output" or not (self.graph.is_implicit(last) or alone):
                 return None
         return None
+
+    def _marker_of_all(self, node: fx.Node) -> fx.Node | None:
+        """One of the markers that read a node's result, moved or not, if these are all that do, and all the same."""
+        found = []
+        for last in node.users:
+            while self.graph.is_implicit(last) and last.name not in self.markers and len(last.users) == 1:
+                (last,) = last.users
+            found.append(last)
+        first = self.markers.get(found[0].name)
+        return found[0] if all(first == self.markers.get(each.name, object) for each in found) else None
 
 
 def _affine(run: Sequence[tuple[fx.Node, OpDef, Operands]]) -> tuple[Fraction, Fraction]:

@@ -1,12 +1,14 @@
 """ONNX Runtime's QOperator format: every integer by the definition, and next to what its kernels give."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import helper
 from onnxruntime import InferenceSession
 
 import mase_hw
@@ -36,6 +38,47 @@ def test_every_integer_of_the_definition(name: str) -> None:
     runtime = np.concatenate([np.rint(session.run(None, {"x": f})[0] / scale) + zero for f in frames])
     apart = np.abs(runtime - wanted)
     assert apart.max() <= 1 and (apart > 0).mean() < 0.05, f"{(apart > 0).sum()} of {apart.size} differ"
+
+
+def test_rows_of_integers() -> None:
+    """What reads rows of a table of integers says their scale; all readers of a norm quantise it alike."""
+    r = np.random.default_rng(5)
+    stored = {
+        "rows": r.integers(0, 256, (9, 6)).astype(U8),
+        "s": np.float32(0.013),
+        "z": U8(130),
+        "o": np.float32(0.02),
+    }
+    stored |= {"at": r.integers(0, 256, (1, 4, 6)).astype(U8), "t": np.float32(0.007), "n": np.float32(0.0151)}
+    stored |= {"w": r.standard_normal(6).astype(np.float32), "b": r.standard_normal(6).astype(np.float32)}
+    stored |= {"flat": np.int64([4, 6]), "halves": np.int64([3, 3])}
+    nodes = [
+        node("Gather", "rows x", "a", "rows"),
+        helper.make_node("QLinearAdd", ["a", "s", "z", "at", "t", "z", "o", "z"], ["c"], "sum", domain="com.microsoft"),
+        node("DequantizeLinear", "c o z", "d"),
+        node("LayerNormalization", "d w b", "e", axis=-1),
+        node("Reshape", "e flat", "f"),
+        node("QuantizeLinear", "f n z", "g"),
+        node("DequantizeLinear", "g n z", "y"),
+        node("Unsqueeze", "e first", "h"),
+        node("QuantizeLinear", "h n z", "i"),
+        node("DequantizeLinear", "i n z", "again"),
+        node("Split", "c halves", "j k", axis=2),
+        node("DequantizeLinear", "k o z", "half"),
+    ]
+    made = model(nodes, {"x": (1, 4)}, stored | {"first": np.int64([1])}, ("y", "again", "half"), x=7)
+    ids = r.integers(0, 9, (1, 4))
+    with torch.no_grad():
+        y, again, half = (v.double().numpy() for v in mase_hw.import_model(made).model(torch.from_numpy(ids)))
+    rows = (stored["rows"][ids].astype(object) - 130) * Fraction(float(stored["s"]))
+    total = (rows + (stored["at"].astype(object) - 130) * Fraction(float(stored["t"]))) / Fraction(float(stored["o"]))
+    codes = np.clip(np.vectorize(round)(total), -130, 125).astype(float)
+    np.testing.assert_array_equal(np.rint(half / 0.02), codes[..., 3:])
+    x = codes * float(stored["o"])
+    norm = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * stored["w"] + stored["b"]
+    wanted = np.clip(np.rint(norm / float(stored["n"])), -130, 125)
+    np.testing.assert_array_equal(np.rint(y / 0.0151), wanted.reshape(4, 6))
+    np.testing.assert_array_equal(np.rint(again / 0.0151), wanted[:, None])
 
 
 @pytest.mark.slow

@@ -28,10 +28,22 @@ def test_every_integer_of_the_reference_kernels(name: str) -> None:
     assert all(len(np.unique(value)) > 5 for value in result.wanted.values())
 
 
+@pytest.mark.parametrize("name", sorted({*NETWORKS} - {"curves", "slopes", "matrices"}))
+def test_uint8(name: str) -> None:
+    """Older files, whose weights have a zero point as well; three kinds of kernels are for int8 only."""
+    result = compared(NETWORKS[name]().unsigned(), 24)
+    assert result.differences() == dict.fromkeys(result.found, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_in_hardware(name: str, tmp_path: Path) -> None:
     in_hardware(compared(NETWORKS[name](), 6), tmp_path)
+
+
+@pytest.mark.slow
+def test_uint8_in_hardware(tmp_path: Path) -> None:
+    in_hardware(compared(NETWORKS["averages"]().unsigned(), 6), tmp_path)
 
 
 def test_branches_of_other_ranges_in_hardware(tmp_path: Path) -> None:

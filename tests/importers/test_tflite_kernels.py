@@ -53,17 +53,18 @@ def at_borders(kind: str, channels: bool, seed: int) -> tuple[File, Any]:
     return f, y
 
 
-@pytest.mark.parametrize("channels", [True, False])
+@pytest.mark.parametrize("scales", ["channels", "one", "unsigned"])
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
-def test_next_to_every_border(kind: str, channels: bool) -> None:
+def test_next_to_every_border(kind: str, scales: str) -> None:
     for seed in range(4):
-        file, y = at_borders(kind, channels, seed)
-        data = file.data()
-        given = np.zeros((1, *file.graph.tensors[0].shape[1:]), np.int8)
+        file, y = at_borders(kind, scales == "channels", seed)
+        unsigned = scales == "unsigned"
+        data = (file.unsigned(2) if unsigned else file).data()
+        given = np.full((1, *file.graph.tensors[0].shape[1:]), *((128, np.uint8) if unsigned else (0, np.int8)))
         want = executed(data, given)[f"t{y.index}"].reshape(-1)
         with torch.no_grad():
-            values = mase_hw.import_model(data).model(torch.from_numpy(given.astype(np.float64)))
-        found = np.rint(values.double().numpy().reshape(-1) / y.scale)
+            values = mase_hw.import_model(data).model(torch.zeros(given.shape, dtype=torch.float64))
+        found = np.rint(values.double().numpy().reshape(-1) / y.scale) + (128 if unsigned else 0)
         assert (found != want).sum() == 0 and len(np.unique(want)) > 60
 
 

@@ -6,6 +6,7 @@ network of the tests has as many channels as rows and columns.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import fx
 
 import mase_hw
 from mase_hw.ir import MaseGraph
-from tests.importers.tflite_files import File, Value, executed
+from tests.importers.tflite_files import File, Value, executed, schema
 
 PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded")
 """Ends of the names of nodes that are on the way from one tensor of a file to the next."""
@@ -37,6 +38,10 @@ class Compared:
         return {name: int((found != self.wanted[name]).sum()) for name, found in self.found.items()}
 
 
+def _on_the_way(name: str) -> bool:
+    return re.sub(r"_\d+$", "", name).endswith(PARTS)
+
+
 def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
     """Integers for every input: all codes, the extremes more often than by chance."""
     r = np.random.default_rng(seed)
@@ -45,7 +50,8 @@ def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
         shape = (frames, *file.graph.tensors[index].shape[1:])
         codes = r.integers(-128, 128, shape)
         codes[: frames // 8] = np.where(r.random(codes[: frames // 8].shape) < 0.5, -128, 127)
-        given.append(codes.astype(np.int8))
+        unsigned = file.graph.tensors[index].type == schema.TensorType.UINT8
+        given.append((codes + 128).astype(np.uint8) if unsigned else codes.astype(np.int8))
     return given
 
 
@@ -59,7 +65,7 @@ def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | N
     class Watched(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
-            if n.name in names and n.op != "placeholder" and not n.name.endswith(PARTS):
+            if n.name in names and n.op != "placeholder" and not _on_the_way(n.name):
                 seen[names[n.name]] = value
             return value
 

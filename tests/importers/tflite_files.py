@@ -276,6 +276,22 @@ class File:
             found.append(-(-size // s) if same else -(-(size - d * (k - 1)) // s))
         return found[0], found[1]
 
+    def unsigned(self, zero: int = 9) -> File:
+        """The same with uint8 in the place of int8, whose weights have one scale, and a zero point so far from 128."""
+        for tensor in self.graph.tensors:
+            found = tensor.quantization
+            if tensor.type != schema.TensorType.INT8:
+                if found.scale is not None:
+                    found.scale, found.zeroPoint = found.scale[:1], found.zeroPoint[:1]
+                continue
+            tensor.type = schema.TensorType.UINT8
+            if tensor.buffer:
+                found.scale, found.zeroPoint = [found.scale[0]], [found.zeroPoint[0] + zero]
+                stored = self.model.buffers[tensor.buffer]
+                stored.data = (stored.data.view(np.int8).astype(np.int16) + 128).astype(np.uint8)
+            found.zeroPoint = [int(found.zeroPoint[0]) + 128]
+        return self
+
     def data(self) -> bytes:
         """The bytes of the file."""
         builder = flatbuffers.Builder(1024)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from tests.importers.tflite_files import File, Value
+from tests.importers.tflite_files import File, Value, schema
 
 
 def strides() -> File:
@@ -190,6 +191,151 @@ def joined() -> File:
     return f
 
 
+def _given(
+    f: File, name: str, x: Value, stored: list[Any], shape: tuple[int, ...], options: str = "", **more: int
+) -> Value:
+    """An operation of one scale with stored integers behind its data."""
+    made = getattr(schema, f"{options}OptionsT")() if options else None
+    for key, value in more.items():
+        setattr(made, key, value)
+    y = f.result(shape, x.scale, x.zero)
+    f.operation(name, [x.index, *map(f.numbers, stored)], [y.index], made)
+    return y
+
+
+def parts() -> File:
+    """What chooses, repeats or orders numbers."""
+    f = File(18)
+    x = f.input(1, 6, 4, 8, scale=0.03, zero=-9)
+    a = _given(f, "SLICE", x, [[0, 1, 0, 2], [1, 4, -1, 3]], (1, 4, 4, 3))
+    starts = [[0, 5, 1, 0], [0, 0, 4, 8], [1, -2, 2, 3]]
+    b = _given(f, "STRIDED_SLICE", x, starts, (1, 3, 2, 3), "StridedSlice", beginMask=1, endMask=3)
+    c = _given(
+        f, "STRIDED_SLICE", a, [[0, 2, 0, 0], [1, 3, 4, 3], [1, 1, 1, 1]], (1, 4, 3), "StridedSlice", shrinkAxisMask=2
+    )
+    d = _given(f, "RESIZE_NEAREST_NEIGHBOR", b, [[5, 7]], (1, 5, 7, 3), "ResizeNearestNeighbor", halfPixelCenters=1)
+    e = _given(f, "RESIZE_NEAREST_NEIGHBOR", b, [[7, 4]], (1, 7, 4, 3), "ResizeNearestNeighbor", alignCorners=1)
+    g = _given(f, "RESIZE_NEAREST_NEIGHBOR", b, [[6, 5]], (1, 6, 5, 3), "ResizeNearestNeighbor")
+    h = _given(f, "SPACE_TO_DEPTH", x, [], (1, 3, 2, 32), "SpaceToDepth", blockSize=2)
+    i = _given(f, "DEPTH_TO_SPACE", x, [], (1, 12, 8, 2), "DepthToSpace", blockSize=2)
+    k = _given(f, "MIRROR_PAD", a, [[[0, 0], [2, 1], [0, 3], [0, 0]]], (1, 7, 7, 3), "MirrorPad", mode=0)
+    m = _given(f, "MIRROR_PAD", a, [[[0, 0], [2, 1], [0, 3], [0, 0]]], (1, 7, 7, 3), "MirrorPad", mode=1)
+    n = _given(f, "GATHER", c, [[2, 0, 2]], (1, 3, 3), "Gather", axis=1)
+    o = _given(f, "TILE", c, [[1, 2, 1]], (1, 8, 3))
+    p = _given(f, "REVERSE_V2", c, [[1]], (1, 4, 3), "ReverseV2")
+    f.output(f.conv(d, 4), e, g, f.conv(h, 3), i, k, m, n, f.dense(o, 3), p)
+    return f
+
+
+def split() -> File:
+    """Results of one operation; shapes that are computed, as Keras writes them for a Flatten."""
+    f = File(19)
+    x = f.input(1, 4, 6, 5, scale=0.03, zero=12)
+    left, right = (f.result((1, 4, 3, 5), x.scale, x.zero) for _ in range(2))
+    options = schema.SplitOptionsT()
+    options.numSplits = 2
+    f.operation("SPLIT", [f.numbers([2]), x.index], [left.index, right.index], options, 2)
+    rows = [f.result((1, 3, n), x.scale, x.zero) for n in (2, 3)]
+    options = schema.SplitVOptionsT()
+    options.numSplits = 2
+    flat = _given(f, "SLICE", left, [[0, 0, 0, 0], [1, 1, 3, 5]], (1, 1, 3, 5))
+    single = f.reshape(flat, 1, 3, 5)
+    f.operation("SPLIT_V", [single.index, f.numbers([2, -1]), f.numbers([2])], [v.index for v in rows], options)
+    lines = [f.result((1, 5), x.scale, x.zero) for _ in range(3)]
+    options = schema.UnpackOptionsT()
+    options.num, options.axis = 3, 1
+    f.operation("UNPACK", [single.index], [v.index for v in lines], options, 2)
+    y = f.conv(right, 2)
+    sizes, first, both = (f.tensor(n, dtype=np.int32) for n in ((4,), (), (2,)))
+    options = schema.ShapeOptionsT()
+    options.outType = schema.TensorType.INT32
+    f.operation("SHAPE", [y.index], [sizes], options)
+    options = schema.StridedSliceOptionsT()
+    options.shrinkAxisMask = 1
+    f.operation("STRIDED_SLICE", [sizes, f.numbers([0]), f.numbers([1]), f.numbers([1])], [first], options)
+    options = schema.PackOptionsT()
+    options.valuesCount = 2
+    f.operation("PACK", [first, f.numbers(24)], [both], options)
+    z = f.result((1, 24), y.scale, y.zero)
+    f.operation("RESHAPE", [y.index, both], [z.index], schema.ReshapeOptionsT())
+    f.output(f.dense(z, 4), *rows, *lines)
+    return f
+
+
+def curves() -> File:
+    """Functions whose kernels fill tables."""
+    f = File(20)
+    x = f.input(1, 256, scale=0.021, zero=-13)
+    exact, by_tanh = schema.GeluOptionsT(), schema.GeluOptionsT()
+    by_tanh.approximate = True
+    wide = f.function("QUANTIZE", x, 0.07, 3)
+    positive = f.function("LOGISTIC", x, 1 / 256, -128)
+    f.output(
+        f.function("RSQRT", positive, 0.013, -100),
+        f.function("RSQRT", f.function("QUANTIZE", positive, 0.0071, -128), 0.06, 3),
+        f.function("EXP", x, 0.03, -120),
+        f.function("EXP", wide, 0.004, 3),
+        f.function("GELU", x, 0.016, -90, options=exact),
+        f.function("GELU", x, 0.016, -90, options=by_tanh),
+        f.function("ABS", x, 0.021, -13),
+        f.function("ABS", x, 0.013, -100),
+    )
+    return f
+
+
+def slopes() -> File:
+    """A PReLU with a slope for every channel, and squared differences."""
+    f = File(21)
+    x = f.input(1, 5, 4, 6, scale=0.03, zero=-9)
+    y = f.conv(x, 7)
+    weight = f.stored(f.random.integers(-90, 128, (1, 1, 7)), 0.011, -20)
+    z = f.result(y.shape, 0.8 * y.scale)
+    f.operation("PRELU", [y.index, weight.index], [z.index])
+    s = f.result(y.shape, 30 * y.scale * y.scale)
+    f.operation("SQUARED_DIFFERENCE", [z.index, y.index], [s.index], schema.SquaredDifferenceOptionsT(), 2)
+    t = f.result(x.shape, 0.02)
+    stored = f.stored(f.random.integers(-128, 128, (6,)), 0.02, 14)
+    f.operation("SQUARED_DIFFERENCE", [stored.index, x.index], [t.index], schema.SquaredDifferenceOptionsT(), 2)
+    f.output(s, t)
+    return f
+
+
+def matrices() -> File:
+    """Products of two tensors that are data, with and without heads."""
+    f = File(22)
+    x, y = (f.input(1, *shape, scale=scale, zero=zero) for shape, scale, zero in (
+        ((3, 5, 4), 0.03, -9), ((3, 4, 6), 0.02, 33)))  # fmt: skip
+    f.graph.tensors[y.index].name = "second"
+
+    def product(a: Value, b: Value, shape: tuple[int, ...], scale: float, **turned: bool) -> Value:
+        options = schema.BatchMatMulOptionsT()
+        options.adjX, options.adjY = turned.get("x", False), turned.get("y", False)
+        z = f.result(shape, scale)
+        f.operation("BATCH_MATMUL", [a.index, b.index], [z.index], options, 2)
+        return z
+
+    z = product(x, y, (1, 3, 5, 6), 0.06)
+    a = product(z, y, (1, 3, 5, 4), 0.4, y=True)
+    b = product(x, z, (1, 3, 4, 6), 0.5, x=True)
+    flat = f.reshape(b, 1, 12, 6)
+    f.output(a, product(flat, flat, (1, 12, 12), 4.0, y=True))
+    return f
+
+
+def dead() -> File:
+    """Channels of which the kernel makes the zero point, since their scale is so small."""
+    f = File(23)
+    x = f.input(1, 5, 6, 3, scale=0.03, zero=-9)
+    y = f.conv(x, 6)
+    f.depthwise(y, 1)
+    for operator in f.graph.operators:
+        for index in operator.inputs[1:]:
+            scale = f.graph.tensors[index].quantization.scale
+            scale[1], scale[4] = 1e-12, 3e-20
+    f.output(Value(f.graph.operators[-1].outputs[0], (1, 5, 6, 6)))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -210,6 +356,12 @@ NETWORKS: dict[str, Callable[[], File]] = {
         functions,
         excited,
         joined,
+        parts,
+        split,
+        curves,
+        slopes,
+        matrices,
+        dead,
     )
 }
 """Networks by name."""

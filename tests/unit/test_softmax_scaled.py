@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -15,7 +16,8 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops.requantize import requantization
-from mase_hw.passes.transforms.integers.sums import GUARD, shares_for, shares_of
+from mase_hw.ops.rows.softmax import GUARD
+from mase_hw.passes.transforms.integers.sums import shares_for, shares_of
 
 OPS = default_catalogue()
 
@@ -29,7 +31,7 @@ def shares(codes: Any, x: ScaledFormat, sign: int) -> list[Any]:
 
 def given(name: str, x: ScaledFormat, want: ScaledFormat, codes: Any) -> Any:
     """Codes of the result, in the way that a planner of given formats takes."""
-    exact, _ = shares_for(want)
+    exact = shares_for(want)
     formats: dict[str, FixedFormat] = {"data_in_0": x, "data_out_0": exact}
     out = Quantized(OPS[name], Arithmetic(formats))(dequantize(torch.tensor(codes, dtype=torch.float64), x))
     if exact != want:
@@ -44,8 +46,8 @@ def given(name: str, x: ScaledFormat, want: ScaledFormat, codes: Any) -> Any:
         (shares_of(8, False), 1.0),
         (shares_of(8, True), 1.0),
         (ScaledFormat.make(8, 2.0**-8, -128), 1.0),
-        (ScaledFormat.make(8, float(np.float32(1 / 255)), signed=False), 0.5 + 2.0**-GUARD),
-        (ScaledFormat.make(10, 0.0009, -512), 0.5 + 2.0**-GUARD),
+        (ScaledFormat.make(8, float(np.float32(1 / 255)), signed=False), 0.5 + 2.0 ** -(GUARD + 1)),
+        (ScaledFormat.make(10, 0.0009, -512), 0.5 + 2.0 ** -(GUARD + 1)),
     ],
 )
 def test_shares(name: str, want: ScaledFormat, worst: float) -> None:
@@ -67,19 +69,23 @@ def test_shares(name: str, want: ScaledFormat, worst: float) -> None:
 
 
 def test_formats() -> None:
-    assert shares_for(ScaledFormat.make(8, 2.0**-8, signed=False)) == (
-        ScaledFormat.make(8, 2.0**-8, signed=False),
-        True,
-    )
-    assert shares_for(ScaledFormat.make(8, 2.0**-8, -128)) == (ScaledFormat.make(9, 2.0**-8, signed=False), True)
-    exact, once = shares_for(ScaledFormat.make(8, 1 / 255, signed=False))
-    assert not once and exact.scale <= 2.0**-GUARD / 255 and exact.max_value >= 1
-    for out in (ScaledFormat.make(8, 0.1), ScaledFormat.make(8, 0.125, 3), ScaledFormat.make(8, 0.125, high=7)):
-        with pytest.raises(UnsupportedError, match="a power of two, without a zero point and limits"):
+    for step in (2.0**-8, 1 / 255):
+        assert shares_for(ScaledFormat.make(8, step, signed=False)) == ScaledFormat.make(8, step, signed=False)
+        assert shares_for(ScaledFormat.make(8, step, -128)) == ScaledFormat.make(9, step, signed=False)
+    for out in (ScaledFormat.make(8, 0.1, 3), ScaledFormat.make(8, 0.125, high=7)):
+        with pytest.raises(UnsupportedError, match="a result without a zero point and limits"):
             Quantized(OPS["softmax"], Arithmetic({"data_in_0": ScaledFormat.make(8, 0.1), "data_out_0": out}))
     for formats in ({"data_in_0": ScaledFormat.make(8, 0.1), "data_out_0": FixedFormat(8, 3)},):
         with pytest.raises(UnsupportedError, match="fixed point only"):
             Quantized(OPS["log_softmax"], Arithmetic(formats, Rounding.HALF_EVEN))
+
+
+@pytest.mark.parametrize("count", [2, 3, 6, 7, 10, 30, 34, 254])
+def test_equal_numbers(count: int) -> None:
+    """A share of equal numbers is ``1 / count``, rounded once to the step as float32 has it."""
+    want = ScaledFormat.make(8, float(np.float32(1 / 255)), signed=False)
+    found = given("softmax", ScaledFormat.make(8, 0.1), want, np.full((1, count), 5))
+    assert set(found.flatten().tolist()) == {round(1 / (count * Fraction(want.scale)))}
 
 
 def test_gradients() -> None:

@@ -148,7 +148,8 @@ class _Conversion:
         if not inner and (any(name in self.many for name in node.inputs) or node.operation in _SIZES):
             self._of_many(step, rule, results)
         if of_codes and node.operation in quantisers.MOVES:
-            self.writer.codes(results[0], of_codes[0])
+            for result in results:
+                self.writer.codes(result, of_codes[0])
         unread = [name for name in node.outputs[len(results) :] if name and self.readers[name]]
         if unread:
             raise Refused(f"its results {', '.join(unread)[:120]} are not known")

@@ -97,11 +97,7 @@ def dequantize_linear(s: Step) -> Ref:
     zero = s.maybe_known(2, "the zero point")
     if isinstance(x, Tensor):
         return _values(s, x, scale, zero, axis)
-    given, _, _ = _zero(s, 2)
-    grids.steps(scale)
-    if scale.numel() != 1:
-        raise Refused("data with a scale for each channel", "quantise it with one scale")
-    return s.writer.values(x, Codes(scale.reshape(()), given))
+    return data_of(s, 0)
 
 
 def _values(s: Step, x: Tensor, scale: Tensor, zero: Tensor | None, axis: int) -> Tensor:
@@ -143,7 +139,12 @@ def data_of(s: Step, index: int) -> Ref:
     if scale.numel() != 1:
         raise Refused("data with a scale for each channel", "quantise it with one scale")
     grids.steps(scale)
-    return s.writer.values(s.any(index), Codes(scale.reshape(()), _zero(s, index + 2)[0]))
+    made, codes = s.any(index), Codes(scale.reshape(()), _zero(s, index + 2)[0])
+    known = s.writer.codes_of(made)
+    if known is not None and known.integers is not None:
+        values = _values(s, known.integers, scale, s.maybe_known(index + 2, "the zero point"), 0)
+        s.writer.table_known(known.table, values, codes)
+    return s.writer.values(made, codes)
 
 
 def qlinear_conv(s: Step) -> Ref:
@@ -227,5 +228,6 @@ MICROSOFT = {
     "DequantizeLinear": dequantize_linear,
 }
 """Operation of ONNX Runtime's own domain -> what writes it."""
-MOVES = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "MaxPool"})
+_MOVED = "Reshape Flatten Transpose Squeeze Unsqueeze Identity MaxPool Split Slice Gather Expand DepthToSpace"
+MOVES = frozenset(_MOVED.split())
 """Operations that choose or move quantised integers as they would the values they stand for."""

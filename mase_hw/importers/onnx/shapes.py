@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from mase_hw.importers.graph import MOST_ELEMENTS, Ref, Refused
+from mase_hw.importers.graph import MOST_ELEMENTS, Codes, Ref, Refused
 from mase_hw.importers.onnx.step import Step
 from mase_hw.ir.export import frames
 
@@ -225,7 +225,10 @@ def gather(s: Step) -> Ref:
             return rows_of_frame(s, source, s.shape(), places, s.shape(1))
         if not isinstance(source, Tensor) or axis or len(given) != 2:
             raise Refused("places that are data, in what is no table of rows")
-        return s.table(source, _counted(s, places, given[0]))
+        made = s.table(source, _counted(s, places, given[0]))
+        if source.dtype in (torch.int8, torch.uint8):
+            s.writer.codes(made, Codes(torch.zeros(()), 0, f"{made.target}.weight", source))
+        return made
     if isinstance(source, fx.Node):
         s.frame_axis(axis)
     if places.dtype.is_floating_point or not bool(((places >= -given[axis]) & (places < given[axis])).all()):

@@ -15,17 +15,18 @@ from torch import fx
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
 from mase_hw.importers.graph import ON_HOST, Problems, Refused, Writer
-from mase_hw.importers.tflite import functions, host, layers, moves, sums, windows
+from mase_hw.importers.tflite import functions, host, layers, moves, places, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
 
-RULES: dict[str, Callable[[Step], Value]] = {
+RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
     **layers.RULES,
     **windows.RULES,
     **sums.RULES,
     **functions.RULES,
     **moves.RULES,
+    **places.RULES,
 }
 """Operation of the schema -> what writes it."""
 REMEDIES = {
@@ -61,7 +62,7 @@ def _unknown(op: Operator) -> Refused:
 
 
 class _Conversion:
-    def __init__(self, source: Source, rules: Mapping[str, Callable[[Step], Value]]) -> None:
+    def __init__(self, source: Source, rules: Mapping[str, Callable[[Step], Value | list[Value]]]) -> None:
         self.source, self.rules = source, rules
         self.writer = Writer("Imported")
         self.catalogue = default_catalogue()
@@ -69,6 +70,8 @@ class _Conversion:
         self.values: dict[int, Value] = {}
         self.floats: dict[int, fx.Node] = {}
         """Inputs of the model in float, which a QUANTIZE reads."""
+        self.sizes: set[int] = set()
+        """Tensors that are computed of sizes, which the file has as those of the results that they decide."""
         self.gone: set[int] = set()
         """Tensors of operations that are refused, and what is behind them."""
 
@@ -99,7 +102,10 @@ class _Conversion:
         return Value(node, fmt, info.shape)
 
     def _operator(self, op: Operator) -> None:
-        known = {*self.values, *self.floats, *self.gone}
+        if self._of_sizes(op):
+            self.sizes.update(op.outputs)
+            return
+        known = {*self.values, *self.floats, *self.sizes, *self.gone}
         missing = [i for i in op.inputs if i >= 0 and i not in known and self.source.tensors[i].stored is None]
         missing = [i for i in missing if not self.source.tensors[i].faults]
         if missing:
@@ -124,13 +130,22 @@ class _Conversion:
             )
         self.writer.source = op.name
         try:
-            self.values[op.outputs[0]] = self._value(op)
+            found = self._value(op)
+            self.values.update(zip(op.outputs, found if isinstance(found, list) else [found], strict=False))
         except (Refused, Exception) as error:
             # Torch says in many ways that shapes and settings of a damaged file do not fit.
             self.problems.add(op.name, op.operation, error)
             self.gone.update(op.outputs)
 
-    def _value(self, op: Operator) -> Value:
+    def _of_sizes(self, op: Operator) -> bool:
+        """Whether an operation depends on nothing but sizes and stored numbers, and gives integers without a scale."""
+        given = [i for i in op.inputs if i >= 0]
+        stored = [i for i in given if self.source.tensors[i].stored is not None]
+        counted = all(self.source.tensors[i].kind in ("int32", "int64") for i in op.outputs)
+        first = op.operation == "SHAPE" or not self.sizes.isdisjoint(given)
+        return first and counted and (op.operation == "SHAPE" or {*given} <= {*self.sizes, *stored})
+
+    def _value(self, op: Operator) -> Value | list[Value]:
         step = Step(op, self.source, self.writer, self.catalogue, self.values)
         first = op.inputs[0] if op.inputs else -1
         of_floats = [i for i in op.inputs if i in self.floats and i not in self.values]

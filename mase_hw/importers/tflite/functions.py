@@ -13,16 +13,19 @@ from typing import Any
 import numpy as np
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import ScaledFormat
+from mase_hw.formats import MULTIPLIER_BITS, ScaledFormat, quantize_multiplier
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import round_away, scaled_value
+from mase_hw.importers.tflite.kernels import inverse_root, round_away, scaled_by, scaled_value
 from mase_hw.importers.tflite.step import Step, Value, format_of
+from mase_hw.importers.tflite.sums import sloped
 from mase_hw.nn import Quantized
 from mase_hw.ops._functions import CODES, codes
 from mase_hw.passes.transforms.integers.pieces import hard_swish_codes
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-_ONE = np.float32(1)
+_ONE, _BEYOND = np.float32(1), np.float32(1 << 20)
+_KEPT = 20
+"""Fraction bits of the reciprocal root of an integer."""
 
 
 def _logistic(x: Floats) -> Floats:
@@ -35,10 +38,27 @@ def _tanh(x: Floats) -> Floats:
     return np.tanh(x.astype(np.float64)).astype(np.float32)
 
 
+def _exp(x: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.exp(x.astype(np.float64)).astype(np.float32)
+
+
+def _gelu(x: Floats) -> Floats:
+    far = (x * np.float32(-math.sqrt(0.5))).astype(np.float64)
+    return np.float32(0.5) * x * np.asarray([math.erfc(v) for v in far], np.float32)
+
+
+def _gelu_by_tanh(x: Floats) -> Floats:
+    inner = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
+    return np.float32(0.5) * x * (_ONE + _tanh(inner))
+
+
 def _table(function: Callable[[Floats], Floats], x: ScaledFormat, y: ScaledFormat) -> tuple[int, ...]:
     """The result for every code of the data (``LUTPopulate``), by the bits of the code."""
     steps = (codes(x).numpy() - x.zero_point).astype(np.float32)
-    results = function(np.float32(x.scale) * steps) * (_ONE / np.float32(y.scale))
+    with np.errstate(over="ignore"):
+        results = function(np.float32(x.scale) * steps) * (_ONE / np.float32(y.scale))
+    results = np.clip(results, -_BEYOND, _BEYOND)
     return tuple(max(-128, min(127, round_away(float(v)) + y.zero_point)) for v in results)
 
 
@@ -53,6 +73,46 @@ def nearest(op: str, function: Callable[[Floats], Floats], scale: float, zero: i
         return _tabled(s, op, want, _table(function, s.data().fmt, want))
 
     return rule
+
+
+def rounded(function: Callable[[Floats], Floats]) -> Callable[[Step], Value]:
+    """A function whose kernel fills a table, for results of any scale."""
+
+    def rule(s: Step) -> Value:
+        want = format_of(s.out)
+        return _tabled(s, "table", want, _table(function, s.data().fmt, want))
+
+    return rule
+
+
+def gelu(s: Step) -> Value:
+    """``GELU``, exact or by tanh."""
+    return rounded(_gelu_by_tanh if s.op.option("Approximate") else _gelu)(s)
+
+
+def absolute(s: Step) -> Value:
+    """``ABS``: rounded twice; the kernel computes the ratio of the scales in float32."""
+    x, want = s.data().fmt, format_of(s.out)
+    ratio = float(np.float32(x.scale) / np.float32(want.scale))
+    return _tabled(s, "table", want, _sloped(x, want, lambda code: scaled_value(-code, ratio)))
+
+
+def inverse_square_root(s: Step) -> Value:
+    """``RSQRT`` of numbers that are not negative, for which alone its kernel runs: Newton's steps in integers."""
+    x, want = s.data().fmt, format_of(s.out)
+    if x.zero_point != x.min_mantissa:
+        raise Refused(f"data with the zero point {x.zero_point}, which may be negative", "quantise it with -128")
+    ratio = 1.0 / float(np.sqrt(np.float32(x.scale)) * np.float32(want.scale))
+    multiplier, shift = quantize_multiplier(ratio)
+
+    def one(value: int) -> int:
+        if not value:
+            return want.max_mantissa
+        root, exponent = inverse_root(value)
+        found = scaled_by(scaled_by(1, root, exponent + _KEPT), multiplier, MULTIPLIER_BITS - shift - _KEPT)
+        return max(want.min_mantissa, min(want.max_mantissa, found + want.zero_point))
+
+    return _tabled(s, "table", want, tuple(one(int(code) - x.zero_point) for code in codes(x)))
 
 
 def hard_swish(s: Step) -> Value:
@@ -76,16 +136,15 @@ def _finite(number: float) -> float:
 
 
 def prelu(s: Step) -> Value:
-    """``PRELU`` with one slope, an integer: negative numbers are multiplied by it first, exactly."""
+    """``PRELU``: negative numbers are multiplied by an integer first, exactly; with one slope it is a table."""
     x, want, info = s.data().fmt, format_of(s.out), s.info(1)
     slopes = set(s.known(1, "the slope", "int8").reshape(-1).tolist())
-    if len(slopes) != 1 or len(info.scales) != 1:
-        raise Refused(
-            f"{len(slopes)} different slopes, each of which its kernel rounds twice",
-            "train it with one slope",
-        )
-    slope = slopes.pop() - info.zeros[0]
+    if len(info.scales) != 1:
+        raise Refused(f"slopes of {len(info.scales)} scales")
     negative = float(np.float32(x.scale) * np.float32(info.scales[0]) / np.float32(want.scale))
+    if len(slopes) != 1:
+        return sloped(s, float(np.float32(x.scale) / np.float32(want.scale)), negative)
+    slope = slopes.pop() - info.zeros[0]
     return _tabled(s, "table", want, _sloped(x, want, lambda code: scaled_value(code * slope, negative)))
 
 
@@ -110,6 +169,10 @@ def _tabled(s: Step, op: str, want: ScaledFormat, table: Sequence[int]) -> Value
 RULES = {
     "LOGISTIC": nearest("sigmoid", _logistic, 1 / 256, -128),
     "TANH": nearest("tanh", _tanh, 1 / 128, 0),
+    "EXP": rounded(_exp),
+    "RSQRT": inverse_square_root,
+    "GELU": gelu,
+    "ABS": absolute,
     "HARD_SWISH": hard_swish,
     "LEAKY_RELU": leaky_relu,
     "PRELU": prelu,

@@ -50,6 +50,11 @@ def round_away(value: float) -> int:
     return size if value >= 0 else -size
 
 
+def product_scale(x: ScaledFormat, scale: float) -> float:
+    """The scale of products, in float32 as some kernels have it."""
+    return float(np.float32(x.scale) * np.float32(scale))
+
+
 def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
     """The multipliers of ``MultiplyByQuantizedMultiplier``, and how many bits its first rounding drops.
 
@@ -58,10 +63,17 @@ def twice(ratios: Sequence[float], bound: int) -> tuple[Multipliers, int]:
         bound: Largest size of what is multiplied.
 
     Raises:
-        Refused: If a ratio is so small that the kernel gives 0 for everything, or so large that 32 bits overflow.
+        Refused: If all ratios are so small that the kernel gives 0 for everything, or one so large that 32 bits
+            overflow. A channel of so small a ratio has the multiplier 0, as in the kernel.
     """
-    for ratio in ratios:
-        exponent = MULTIPLIER_BITS - quantize_multiplier(ratio)[1]
+    exponents = [MULTIPLIER_BITS - quantize_multiplier(ratio)[1] for ratio in ratios]
+    none = [exponent < -MOST_SHIFT for exponent in exponents]
+    if any(none) and not all(none):
+        (least, *_) = (ratio for ratio, dead in zip(ratios, none, strict=True) if not dead)
+        found, first = twice([least if dead else ratio for ratio, dead in zip(ratios, none, strict=True)], bound)
+        kept = tuple(0 if dead else value for value, dead in zip(found.values, none, strict=True))
+        return dataclasses.replace(found, values=kept), first
+    for ratio, exponent in zip(ratios, exponents, strict=True):
         if exponent < -MOST_SHIFT or bound << max(exponent, 0) >= 1 << 31:
             raise Refused(
                 f"a ratio of its scales of {ratio:.3g}",
@@ -83,13 +95,38 @@ def scaled_value(value: int, ratio: float) -> int:
     if not ratio:
         return 0
     multiplier, shift = quantize_multiplier(abs(ratio))
-    multiplier = multiplier if ratio > 0 else -multiplier
-    exponent = MULTIPLIER_BITS - shift
+    return scaled_by(value, multiplier if ratio > 0 else -multiplier, MULTIPLIER_BITS - shift)
+
+
+def scaled_by(value: int, multiplier: int, exponent: int) -> int:
+    """The same with a multiplier of 31 bits and the exponent of two that belongs to it."""
     half = 1 << (MULTIPLIER_BITS - 1)
     high = ((value << max(exponent, 0)) * multiplier + half) >> MULTIPLIER_BITS
     down = max(-exponent, 0)
     rest, threshold = high & ((1 << down) - 1), ((1 << down) - 1 >> 1) + (high < 0)
     return (high >> down) + (rest > threshold)
+
+
+def inverse_root(value: int) -> tuple[int, int]:
+    """``GetInvSqrtQuantizedMultiplierExp``: the multiplier and the exponent of two that give ``1 / sqrt(value)``.
+
+    Five steps of Newton, in numbers of 28 fraction bits.
+    """
+    if value <= 1:
+        return (1 << 31) - 1, 0
+    pairs = (31 - value.bit_length()) // 2 - 1
+    exponent, given = pairs - 11, (value << 2 * pairs) >> 1
+    half, x = (given + 1) >> 1, 1 << 28
+    for _ in range(5):
+        cube = _product(_product(x, x), x) << 6
+        x = (_product((1 << 28) + (1 << 27), x) - _product(half, cube)) << 3
+    x = _product(x, 1518500250)
+    return (x << exponent, 0) if exponent > 0 else (x, exponent)
+
+
+def _product(a: int, b: int) -> int:
+    """``SaturatingRoundingDoublingHighMul``, of numbers that are not negative."""
+    return (a * b + (1 << 30)) >> 31
 
 
 def averaging(ratio: float, count: int) -> tuple[Multipliers, int]:

@@ -13,7 +13,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import Rounding, ScaledFormat
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import once, twice
+from mase_hw.importers.tflite.kernels import once, product_scale, twice
 from mase_hw.importers.tflite.step import Step, Value, stored_scales
 from mase_hw.importers.tflite.windows import out_sizes, positive, window_pads
 from mase_hw.nn import Quantized
@@ -59,7 +59,9 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
     geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     made, have = _sums(s, "conv2d", given, _Weights(weight, scales, bias), shape, **geometry)
-    found, first = twice([x.fmt.scale * scale / want.scale for scale in scales], max(bounds))
+    unsigned = s.info(0).unsigned  # whose kernel multiplies the scales in float32
+    products = [product_scale(x.fmt, scale) if unsigned else x.fmt.scale * scale for scale in scales]
+    found, first = twice([product / want.scale for product in products], max(bounds))
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first), want, first=True)
 
 
@@ -112,8 +114,10 @@ def _sums(
     s: Step, op: str, given: fx.Node, stored: _Weights, shape: Sequence[int], **attributes: object
 ) -> tuple[fx.Node, ScaledFormat]:
     """The exact sums of integers as the file stores them, at the scale of the products, and their format."""
-    x, narrow = s.data().fmt, bool((stored.values > -128).all())  # narrow weights can be packed
-    fmt = ScaledFormat.make(8, stored.scales, narrow=narrow)
+    x, values = s.data().fmt, stored.values
+    bits = 8 + bool((values.abs() > 128).any() | (values > 127).any())
+    narrow = bool((values > -(1 << (bits - 1))).all())  # narrow weights can be packed
+    fmt = ScaledFormat.make(bits, stored.scales, narrow=narrow)
     products = torch.tensor(products_of(x, fmt), dtype=torch.float64)
     numbers = None if stored.bias is None else stored.bias * products
     kept = Stored(dequantize(stored.values.double(), fmt), fmt)
@@ -130,7 +134,8 @@ def _weight(s: Step, dims: int) -> Tensor:
         raise Refused(f"weights of the shape {list(weight.shape)}")
     if dims == 4 and len(s.data().shape) != 4:
         raise Refused(f"data of the shape {list(s.data().shape)}, which is no image")
-    return weight
+    zeros = s.info(1).zeros
+    return weight - zeros[0] if s.info(1).unsigned and zeros else weight
 
 
 def _bias(s: Step, outputs: int) -> Tensor | None:

@@ -26,10 +26,12 @@ VERSION = 3
 MOST_BYTES = 1 << 31
 """Bytes of a file: what a FlatBuffer can hold."""
 MOST_DIMS = 8
-TYPES = {0: np.float32, 2: np.int32, 9: np.int8}
+TYPES = {0: np.float32, 2: np.int32, 3: np.uint8, 9: np.int8}
 """Element types that have a place here; see :data:`TYPE_NAMES` for the others."""
 TYPE_NAMES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8",
               10: "float64", 15: "uint32", 16: "uint16", 17: "int4"}  # fmt: skip
+_UNSIGNED, _SIGNED, _HALF = 3, 9, 128
+"""Codes of the types of 8 bits, and how far apart their integers for one number are."""
 OPTIONS: dict[str, tuple[str, ...]] = {
     "Conv2DOptions": ("Padding", "StrideW", "StrideH", "FusedActivationFunction", "DilationWFactor", "DilationHFactor"),
     "DepthwiseConv2DOptions": (
@@ -45,6 +47,16 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "ReducerOptions": ("KeepDims",),
     "LeakyReluOptions": ("Alpha",),
     "SoftmaxOptions": ("Beta",),
+    "GeluOptions": ("Approximate",),
+    "BatchMatMulOptions": ("AdjX", "AdjY"),
+    "StridedSliceOptions": ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
+    "SplitOptions": ("NumSplits",),
+    "UnpackOptions": ("Axis",),
+    "GatherOptions": ("Axis", "BatchDims"),
+    "MirrorPadOptions": ("Mode",),
+    "SpaceToDepthOptions": ("BlockSize",),
+    "DepthToSpaceOptions": ("BlockSize",),
+    "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
 }  # fmt: skip
 """Settings of operations that are read, by table of the schema."""
 _DAMAGED = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
@@ -63,6 +75,7 @@ class Info:
         zeros: Zero points, likewise.
         axis: Dimension of the channels.
         stored: Its numbers, if the file has them.
+        unsigned: Whether the file has uint8, of which all here are the integers of int8 that stand for the same.
         faults: What is wrong with it; a node that reads it is refused.
     """
 
@@ -74,6 +87,7 @@ class Info:
     axis: int = 0
     stored: np.ndarray[Any, Any] | None = None
     faults: tuple[str, ...] = ()
+    unsigned: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,6 +248,10 @@ class _Reader:
             faults.append("sparse numbers")
         scales, zeros, axis = self.quantisation(table, shape, code, faults)
         stored = None if faults else self.stored(table.Buffer(), shape, code, buffers, faults)
+        if code == _UNSIGNED:
+            zeros, code = tuple(zero - _HALF for zero in zeros), _SIGNED
+            stored = None if stored is None else (stored.astype(np.int16) - _HALF).astype(np.int8)
+            return Info(name, shape, TYPE_NAMES[code], scales, zeros, axis, stored, tuple(faults), True)
         return Info(name, shape, TYPE_NAMES.get(code, f"type {code}"), scales, zeros, axis, stored, tuple(faults))
 
     def quantisation(
@@ -257,7 +275,7 @@ class _Reader:
         wrong = [v for v in scales if not (math.isfinite(v) and v > 0)]
         if wrong:
             faults.append(f"the scale {wrong[0]!r}, which is no finite number above 0")
-        ends = {9: (-128, 127), 2: (0, 0)}.get(code)  # other types are refused for themselves
+        ends = {9: (-128, 127), 3: (0, 255), 2: (0, 0)}.get(code)  # other types are refused for themselves
         outside = [z for z in zeros if ends and not ends[0] <= z <= ends[1]]
         if outside:
             faults.append(f"the zero point {outside[0]}, which is none of its numbers")

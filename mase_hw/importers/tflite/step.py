@@ -82,6 +82,7 @@ class Step:
         found = self.values.get(self.op.inputs[index])
         if found is None:
             raise Refused(f"{info.name[:100]} is stored in the file, and data was expected")
+        format_of(info)
         return found
 
     def known(self, index: int, what: str, kind: str) -> Tensor:
@@ -98,7 +99,11 @@ class Step:
         """The tensor that the operation gives."""
         if len(self.op.outputs) != 1:
             raise Refused(f"{len(self.op.outputs)} results")
-        return self._sound(self.source.tensors[self.op.outputs[0]])
+        return self.result_info(0)
+
+    def result_info(self, index: int) -> Info:
+        """What the file says of one of several results."""
+        return self._sound(self.source.tensors[self.op.outputs[index]])
 
     def out_format(self, activation: bool = True) -> ScaledFormat:
         """The format of the result, without what a fused activation cuts off."""
@@ -186,12 +191,7 @@ def format_of(info: Info) -> ScaledFormat:
         Refused: If it is not int8 with one scale.
     """
     if info.kind != "int8":
-        remedy = "quantise the model to int8"
-        if info.kind == "uint8":
-            remedy += (
-                ", and let its inputs and results be int8 or float32 (inference_input_type, inference_output_type)"
-            )
-        raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", remedy)
+        raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", "quantise the model to int8")
     if len(info.scales) != 1:
         raise Refused(f"{info.name[:100]} has {len(info.scales)} scales, and data has one")
     return ScaledFormat.make(8, info.scales[0], info.zeros[0])
@@ -205,6 +205,6 @@ def stored_scales(info: Info, axis: int, count: int, what: str) -> list[float]:
     """
     if len(info.scales) not in (1, count) or (len(info.scales) > 1 and info.axis != axis):
         raise Refused(f"{what} has {len(info.scales)} scales along dimension {info.axis}, for {count} channels")
-    if any(info.zeros):
+    if any(info.zeros) and not info.unsigned:
         raise Refused(f"{what} has a zero point of {next(z for z in info.zeros if z)}, and weights have none")
     return list(info.scales)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -10,15 +11,16 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Multipliers, Rounding, ScaledFormat, steps_of
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import twice
+from mase_hw.importers.tflite.kernels import product_scale, twice
 from mase_hw.importers.tflite.step import TO_FIRST, Step, Value, format_of
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, magnitude
 from mase_hw.ops._binary import CONSTANT
 from mase_hw.ops.concat import MOST
 from mase_hw.ops.movement.rearrange import Places
+from mase_hw.ops.requantize import requantization_by
 from mase_hw.passes.transforms.integers.combine import RoundedSum, product_of
 
 
@@ -52,9 +54,100 @@ def multiplied(s: Step) -> Value:
     made = s.put(Quantized(s.catalogue["mul"], arithmetic, parameters), nodes, s.writer.shape(nodes[0]), "product")
     have = arithmetic.formats["data_out_0"]
     assert isinstance(have, ScaledFormat)  # as the operands are
-    ratio = float(np.float32(np.float32(x.fmt.scale) * np.float32(y.scale)) / np.float32(want.scale))
+    ratio = float(np.float32(product_scale(x.fmt, y.scale)) / np.float32(want.scale))
     found, first_bits = twice([ratio], magnitude(x.fmt.centred) * magnitude(y.centred))
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first_bits), want, first=first)
+
+
+def squared_difference(s: Step) -> Value:
+    """``SQUARED_DIFFERENCE``: both operands, shifted to the left by 7 bits, and the square are rounded twice each."""
+    x, y, constant, reversed_ = _operands(s)
+    first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
+    want, codes = format_of(s.out), None if constant is None else _broadcast(constant, first)
+    both = 2 * max(x.fmt.scale, y.scale)
+    made = RoundedSum(x.fmt, y, ScaledFormat.make(8, both), subtract=True, constant=codes, reversed=reversed_, left=7)
+    shape = s.writer.shape(nodes[0])
+    operands = [s.put(made.first, nodes[:1], shape, "first")]
+    if made.second is not None:
+        assert isinstance(made.second, Quantized)  # a requantisation, as the first
+        operands.append(s.put(made.second, nodes[1:], shape, "second"))
+    apart = s.put(made.sum, operands, shape, "difference")
+    difference = made.sum.arithmetic.formats["data_out_0"]
+    assert isinstance(difference, ScaledFormat)  # as the operands are
+    square = product_of(difference, difference)
+    have = square.formats["data_out_0"]
+    assert isinstance(have, ScaledFormat)
+    found, bits = twice([both * both / ((1 << 14) * want.scale)], (magnitude(difference.centred) // 2) ** 2)
+    node = s.put(Quantized(s.catalogue["mul"], square), [apart, apart], shape, "square")
+    return s.result(s.requantised(node, have, want, found, Rounding.HALF_AWAY, bits), want, first=first)
+
+
+def sloped(s: Step, positive: float, negative: float) -> Value:
+    """``PRELU`` with a slope for every channel: what is above 0 and what is below are rounded twice, and added.
+
+    Args:
+        s: The operation, whose second input are the slopes.
+        positive: Ratio of the scales from 0 on.
+        negative: The same of products with slopes.
+    """
+    x, want, weight = s.data(), format_of(s.out), format_of(s.info(1))
+    first, (node,) = _operands_alike(s, [x])
+    shape, zero = s.writer.shape(node), x.fmt.zero_point
+    part, one = ScaledFormat.make(16, want.scale), Multipliers((1,), 0)
+    above, below = dataclasses.replace(x.fmt, lows=(zero,)), dataclasses.replace(x.fmt, highs=(zero,))
+
+    def requantised(node: fx.Node, have: ScaledFormat, ratio: float, name: str) -> fx.Node:
+        found, bits = twice([ratio], magnitude(have.centred))
+        made = requantization_by(have, part, found, Rounding.HALF_AWAY, bits)
+        return s.put(Quantized(s.catalogue["requantize"], *made), [node], shape, name)
+
+    sides = []
+    for fmt, name in ((above, "positive"), (below, "negative")):
+        made = requantization_by(x.fmt, fmt, one, Rounding.FLOOR)
+        sides.append(s.put(Quantized(s.catalogue["requantize"], *made), [node], shape, name))
+    slopes = dequantize(_broadcast(s.known(1, "the slope", "int8"), first).double(), weight)
+    arithmetic = product_of(below, weight, constant=True)
+    have = arithmetic.formats["data_out_0"]
+    assert isinstance(have, ScaledFormat)  # as the operands are
+    product = s.put(Quantized(s.catalogue["mul"], arithmetic, {CONSTANT: slopes}), sides[1:], shape, "product")
+    parts = [
+        requantised(sides[0], above, positive, "positive_part"),
+        requantised(product, have, negative, "negative_part"),
+    ]
+    total = ScaledFormat.make(17, want.scale)
+    formats: dict[str, FixedFormat] = {"data_in_0": part, "data_in_1": part, "data_out_0": total}
+    whole = s.put(Quantized(s.catalogue["add"], Arithmetic(formats)), parts, shape, "sums")
+    return s.result(s.requantised(whole, total, want, one, Rounding.FLOOR), want, first=first)
+
+
+def batch_matmul(s: Step) -> Value:
+    """``BATCH_MATMUL`` of two tensors that are data: an exact sum of products, rounded twice."""
+    want, sides = format_of(s.out), [s.data(0), s.data(1)]
+    if any(len(v.shape) < 3 or v.shape[:-2] != sides[0].shape[:-2] for v in sides):
+        raise Refused(f"matrices of the shapes {list(sides[0].shape)} and {list(sides[1].shape)}")
+    formats, given = list[ScaledFormat](), list[fx.Node]()
+    for value, name in zip(sides, ("first", "second"), strict=True):
+        fmt, (rows, columns) = value.fmt.centred, value.shape[-2:]
+        heads = math.prod(value.shape[1:-2])
+        node = s.rows(value, (1, heads, rows, columns))
+        made = requantization_by(value.fmt, fmt, Multipliers((1,), 0), Rounding.FLOOR)
+        node = s.put(Quantized(s.catalogue["requantize"], *made), [node], (1, heads, rows, columns), name)
+        turned = bool(s.op.option("AdjX")) and not given
+        # By token: for each row all heads.
+        given.append(s.writer.call(torch.permute, node, (0, 3, 1, 2) if turned else (0, 2, 1, 3)))
+        formats.append(fmt)
+    transposed = bool(s.op.option("AdjY"))
+    (_, tokens, heads, inner), (_, rows, _, columns) = map(s.writer.shape, given)
+    arithmetic = product_of(*formats)
+    bound = inner * magnitude(formats[0]) * magnitude(formats[1])
+    have = ScaledFormat.make(bound.bit_length() + 1, steps_of(arithmetic.formats["data_out_0"])[0])
+    arithmetic = Arithmetic({**arithmetic.formats, "data_out_0": have}, attributes={"transposed": transposed})
+    shape = (1, tokens, heads, rows if transposed else columns)
+    node = s.put(Quantized(s.catalogue["grouped_matmul"], arithmetic), given, shape, "sums")
+    found, bits = twice([product_scale(formats[0], formats[1].scale) / want.scale], bound)
+    node = s.requantised(node, have, want, found, Rounding.HALF_AWAY, bits)
+    node = s.writer.reshape(s.writer.call(torch.permute, node, (0, 2, 1, 3)), s.out.shape)
+    return s.result(node, want, first=False)
 
 
 def _operands(s: Step) -> tuple[Value, ScaledFormat, Tensor | None, bool]:
@@ -153,6 +246,8 @@ RULES = {
     "ADD": added(subtract=False),
     "SUB": added(subtract=True),
     "MUL": multiplied,
+    "SQUARED_DIFFERENCE": squared_difference,
+    "BATCH_MATMUL": batch_matmul,
     "CONCATENATION": concatenation,
 }
 """Operation -> what writes it."""

@@ -64,7 +64,7 @@ def out_sizes(
 def pool(*, average: bool) -> Callable[[Step], Value]:
     """``MAX_POOL_2D`` or ``AVERAGE_POOL_2D``: no pixel outside of the image counts.
 
-    An average is one of integers as they are, zero points and all, and rounded half away from 0.
+    An average is one of integers as they are, zero points and all, and rounded half away from 0, which is up of uint8.
     """
 
     def rule(s: Step) -> Value:
@@ -86,7 +86,8 @@ def pool(*, average: bool) -> Callable[[Step], Value]:
         }
         if average:
             attributes["count_include_pad"] = False
-        arithmetic = Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, Rounding.HALF_AWAY, attributes=attributes)
+        rounding = Rounding.HALF_UP if s.info(0).unsigned else Rounding.HALF_AWAY
+        arithmetic = Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, rounding, attributes=attributes)
         module = Quantized(s.catalogue["avg_pool2d" if average else "max_pool2d"], arithmetic)
         shape = (1, x.shape[3], *outs)
         same = want.limits == s.out_format(activation=False).limits

@@ -28,11 +28,20 @@ from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._cases import case
-from mase_hw.ops._division import divide_cast
 from mase_hw.ops._slots import SLOT, interleaved, positions, slot_port, slots_of
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
-from mase_hw.ops.rows.softmax import SOFTMAX, exponentials, gradient_of, result_format, shares
+from mase_hw.ops.rows.softmax import (
+    SOFTMAX,
+    divisor_factor,
+    exponentials,
+    gradient_of,
+    result_format,
+    shares,
+    shares_cast,
+    stepped,
+    steps_case,
+)
 from mase_hw.steps import Steps
 
 TRUTH = FixedFormat(1, 0, signed=False)
@@ -152,14 +161,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _exact(a: Arithmetic, x: Tensor, keep: Tensor) -> Tensor:
-    target, size = result_format(a), x.shape[-1]
+    size = x.shape[-1]
     source = a.formats["data_in_0"]
     x = as_carrier(x, carrier(1 << source.width))  # of a distance
     most = x.masked_fill(~keep, source.min_mantissa).amax(-1, keepdim=True)
     plan = exponentials(a, size, SOFTMAX)
     terms = evaluate(plan, (most - x).clamp(min=0)).masked_fill_(~keep, 0)
     total = as_carrier(terms, carrier(size << plan.frac)).sum(-1, keepdim=True).clamp(min=1)
-    return divide_cast(terms, total, (1 << plan.frac, size << plan.frac), 0, target, a.modes, own=True)
+    return shares_cast(a, plan, terms, total, size)
 
 
 class MaskedSoftmaxParams(Params, frozen=True):
@@ -177,10 +186,15 @@ class MaskedSoftmaxParams(Params, frozen=True):
     hold: int
     cast: Cast
     exponent: ExponentTables
+    divisor_factor: int
 
     def absent(self) -> tuple[str, ...]:
         """The mask may be stored, or causal, and all queries of one sequence."""
         return (*([] if self.has_mask else ["data_in_1"]), *super().absent())
+
+    def fmt(self, name: str) -> FixedFormat:
+        """The format of a port; the result has a step of its own."""
+        return stepped(super().fmt(name), self.divisor_factor if name == "data_out_0" else 1)
 
     def attributes(self) -> Attributes:
         """The mask that is not data, and what its memory depends on."""
@@ -235,6 +249,7 @@ def build(r: Request) -> MaskedSoftmaxParams:
         hold=hold,
         cast=a.modes,
         exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
+        divisor_factor=divisor_factor(a, plan.frac, shape[-1])[0],
     )
 
 
@@ -258,7 +273,7 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
         *joined,
         row_steps(beats, tiles, note=2),
         Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
-        row_steps(beats, tiles, note=2 + levels),
+        row_steps(beats, tiles, note=2 + levels + int(p.divisor_factor > 1)),
         Steps.registered(beats, pipe=3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
 
@@ -297,6 +312,7 @@ def _cases() -> list[Case]:
             allowed=("1", "3", "6", "c"),
             hold=2,
         ),
+        steps_case(build, (1, 5, 2, 5), 3, 0.0051, causal=True),
         _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
     ]
 

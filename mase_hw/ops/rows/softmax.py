@@ -17,7 +17,9 @@ cast to the nearest number the result differs by at most 1 LSB from the exact on
 multiplier nor another error, so ``1 / sqrt(size)`` of an attention costs nothing.
 
 **Scaled integers.** A distance of codes times their scale is one of values, so that scale is another factor in the
-tables. The result has a scale that is a power of two; a requantisation behind it gives any other.
+tables. The step of the result is a factor of the sum: a share is divided by both in one, rounded once. A result whose
+step is no power of two has :data:`GUARD` bits more of ``K``, so that it differs from the exact one by hardly more than
+its rounding. A requantisation behind it adds a zero point.
 
 **Order.** ``e`` falls with ``d``, a quotient rises with ``e``, and a cast keeps the order: of two elements of a row
 the larger one never gets the smaller result (for softmin, the larger one), and the maximum always has the largest.
@@ -27,14 +29,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, ScaledUse
-from mase_hw.formats.attributes import Attributes
+from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import ExponentTables, Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -51,6 +55,10 @@ from mase_hw.steps import Steps
 SOFTMAX, SOFTMIN, LOG = range(3)
 """Codes of the parameter ``FUNCTION``."""
 LOG_LATENCY = 8
+FACTOR_BITS = 24
+"""Bits of the step of a result; a step in float32 has them."""
+GUARD = 8
+"""Bits of exponentials beyond those of a result, where its step is that of a source, and no power of two."""
 
 
 class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
@@ -62,6 +70,11 @@ class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
     log_width: int
     log_frac: int
     segments: Segments
+    divisor_factor: int
+
+    def fmt(self, name: str) -> FixedFormat:
+        """The format of a port; the result has a step of its own."""
+        return stepped(super().fmt(name), self.divisor_factor if name == "data_out_0" else 1)
 
     def attributes(self) -> Attributes:
         """The size of a row."""
@@ -87,11 +100,27 @@ FLOAT = {SOFTMAX: functional.softmax, SOFTMIN: functional.softmin, LOG: function
 
 
 def result_format(a: Arithmetic) -> FixedFormat:
-    """The format of the result in fixed point, which scaled integers at a power of two without a zero point are."""
+    """The format of the result in fixed point, as if the step of scaled integers were the power of two below it."""
     fmt = a.formats["data_out_0"]
     if not isinstance(fmt, ScaledFormat):
         return fmt
     return FixedFormat(fmt.width, 1 - math.frexp(fmt.scale)[1], fmt.signed)
+
+
+def divisor_factor(a: Arithmetic, frac: int, size: int) -> tuple[int, int]:
+    """The step of the result by that of :func:`result_format`, from 1 to below 2: an odd integer, and a shift of it.
+
+    It has :data:`FACTOR_BITS`, or as many as its product with a sum leaves in an int64.
+
+    Args:
+        a: The arithmetic of the softmax.
+        frac: Fraction bits of the exponentials.
+        size: How many there are in a row.
+    """
+    bits = min(FACTOR_BITS, 62 - frac - size.bit_length())
+    mantissa = math.ldexp(round(math.ldexp(math.frexp(a.formats["data_out_0"].scale)[0], bits)), 1 - bits)
+    factor, power = mantissa.as_integer_ratio()
+    return factor, power.bit_length() - 1
 
 
 def shares(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
@@ -99,8 +128,8 @@ def shares(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     x, out = formats["data_in_0"], formats["data_out_0"]
     if x.per_channel or out.per_channel:
         return "one scale for each tensor"
-    if isinstance(out, ScaledFormat) and (out.zero_point or out.lows or out.highs or math.frexp(out.scale)[0] != 0.5):
-        return "a result of a scale that is a power of two, without a zero point and limits; requantise it"
+    if isinstance(out, ScaledFormat) and (out.zero_point or out.lows or out.highs):
+        return "a result without a zero point and limits; requantise it"
     return ""
 
 
@@ -108,6 +137,7 @@ def exponentials(a: Arithmetic, size: int, function: int) -> Exponent:
     """The table of exp for rows of ``size`` elements."""
     source, target = a.formats["data_in_0"], result_format(a)
     frac = max(target.frac_width, 0) + (size - 1).bit_length() + int(function == LOG)
+    frac += GUARD if math.frexp(a.formats["data_out_0"].scale)[0] != 0.5 else 0
     scale = float(a.attributes.get("scale", 1.0))
     if isinstance(source, ScaledFormat):
         scale *= source.scale  # a distance of codes is one of values: the zero point falls out
@@ -149,14 +179,38 @@ def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
     terms = evaluate(plan, distance.clone() if function == LOG else distance)
     total = as_carrier(terms, carrier(size << plan.frac)).sum(dim, keepdim=True)
     if function != LOG:
-        limits = (1 << plan.frac, size << plan.frac)
-        return divide_cast(terms, total, limits, 0, target, a.modes, own=True)
+        return shares_cast(a, plan, terms, total, size)
     key = logarithms(a, size)
     frac = max(source.frac_width, key[3].frac_width)
     far, near = (frac - fmt.frac_width for fmt in (source, key[3]))
     dtype = carrier((1 << source.width + far) + (1 << key[3].width + near))
     exact = as_carrier(distance, dtype) * -(1 << far) - as_carrier(logarithm(key, total), dtype) * (1 << near)
     return cast(exact, frac, target, a.rounding, a.overflow)
+
+
+def stepped(fmt: FixedFormat, factor: int) -> FixedFormat:
+    """The format with a step that is larger by a factor and the shift of :func:`divisor_factor`."""
+    if factor == 1:
+        return fmt
+    step = Fraction(factor, 1 << factor.bit_length() - 1) / Fraction(2) ** fmt.frac_width
+    return ScaledFormat.make(fmt.width, step, signed=fmt.signed)
+
+
+def shares_cast(a: Arithmetic, plan: Exponent, terms: Tensor, total: Tensor, size: int) -> Tensor:
+    """Exponentials divided by the sum of a row of ``size`` and by the step of the result, rounded once.
+
+    Args:
+        a: The arithmetic of the softmax.
+        plan: Of the exponentials.
+        terms: These, which may be written to.
+        total: Their sum, above 0.
+        size: How many there are in a row.
+    """
+    factor, shift = divisor_factor(a, plan.frac, size)
+    limits = (1 << plan.frac, factor * size << plan.frac)
+    if shift:
+        total = as_carrier(total, carrier(limits[1])) * factor
+    return divide_cast(terms, total, limits, -shift, result_format(a), a.modes, own=True)
 
 
 def gradient_of(
@@ -166,7 +220,7 @@ def gradient_of(
     target = result_format(a)
     scale = a.formats["data_in_0"].scale * float(a.attributes.get("scale", 1.0))
     smooth: Tensor = FLOAT[function](given(x.double() * scale), dim)
-    smooth = smooth * math.ldexp(1.0, target.frac_width)
+    smooth = smooth / a.formats["data_out_0"].scale
     return smooth.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else smooth
 
 
@@ -192,6 +246,7 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
             log_width=fmt.width,
             log_frac=fmt.frac_width,
             segments=segments,
+            divisor_factor=1 if function == LOG else divisor_factor(a, plan.frac, size)[0],
         )
 
     return build
@@ -213,7 +268,7 @@ def _latency(p: SoftmaxParams) -> Latency:
     return Latency.from_steps(
         row_steps(beats, tiles, note=2),
         Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
-        row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else 0)),
+        row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else int(p.divisor_factor > 1))),
         Steps.registered(beats, pipe=1 if is_log else 3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
 
@@ -223,6 +278,15 @@ EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
 
 def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4) -> Case:
     return case(_build(function), name, shape, lanes, formats, frames=frames, size=shape[-1])
+
+
+def steps_case(
+    build: Callable[[Request], Any], shape: tuple[int, ...], lanes: int, step: float, **attributes: Any
+) -> Case:
+    """A case of 8 bits whose result has a step that is no power of two."""
+    formats = {"data_in_0": FixedFormat(8, 4), "data_out_0": ScaledFormat.make(8, step, signed=False)}
+    arithmetic = Arithmetic(formats, attributes=attributes_of(attributes))
+    return Case("step", build(Request("step", arithmetic, {"data_in_0": shape}, {"data_in_0": (lanes,)})), 4)
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
@@ -235,6 +299,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
             case("uneven_fold", (2, 3, 7), 3, "u8.5 s8.6 half_up wrap"),
             case("wide", (5, 6), 2, "s16.12 u16.14 floor"),
             case("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
+            steps_case(_build(function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
         ]
 
     def softmin() -> list[Case]:

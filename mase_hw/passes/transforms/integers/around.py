@@ -17,7 +17,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
 from mase_hw.opdef import OpDef
 
-GUARD = 12
+GUARD = 16
 """Bits of fixed point beyond the step of scaled integers, where a file says what results are."""
 OWN_GUARD = 3
 """The same where scales are chosen: what this adds to the error of a rounding is an eighth of it."""

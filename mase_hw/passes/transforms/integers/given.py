@@ -31,7 +31,6 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import (
     FixedFormat,
     Multipliers,
-    Rounding,
     ScaledFormat,
     as_scaled,
     format_of_places,
@@ -328,20 +327,22 @@ class GivenIntegers:
         self._plan(node, op, a, {}, operands, result, how)
 
     def shares(self, node: fx.Node, result: ScaledFormat, how: Requantizing | None = None) -> None:
-        """A softmax; see :mod:`mase_hw.passes.transforms.integers.sums` for its roundings.
+        """A softmax, rounded once.
 
         Args:
             node: The node.
-            result: Format of its results.
-            how: The requantisation behind it, if there is one; else its rounding is that of the quotient.
+            result: Format of its results; a requantisation behind it adds a zero point.
+            how: Its rounding is that of the quotient.
         """
         op, operands = self._op(node)
         how = Requantizing() if how is None else how
-        exact, once = shares_for(result)
         masks = {f"data_in_{i}": self.data(source).centred for i, source in enumerate(operands.inputs) if i}
-        formats: dict[str, FixedFormat] = {"data_in_0": self.data(operands.inputs[0]), **masks, "data_out_0": exact}
-        rounding = how.rounding if once else Rounding.HALF_EVEN
-        a = Arithmetic(formats, rounding, attributes=self._attributes(node, operands))
+        formats: dict[str, FixedFormat] = {
+            "data_in_0": self.data(operands.inputs[0]),
+            **masks,
+            "data_out_0": shares_for(result),
+        }
+        a = Arithmetic(formats, how.rounding, attributes=self._attributes(node, operands))
         self._plan(node, op, a, {}, operands, result, how)
 
     def slopes(

@@ -11,11 +11,8 @@ The bits of a quantised layer's bias and sums, found again after its weights or 
 The bias is at the scale of the products and as wide as its integers are. No scale changes by that, and so no multiplier
 behind the layer.
 
-Softmax on scaled integers: the format of its shares, and the one behind a requantisation if there is one.
-
-A softmax divides to a scale that is a power of two. At such a scale the result is rounded once, and a zero point is
-added behind it exactly. At any other scale the shares have :data:`GUARD` bits more than the result: rounded to them and
-then to the result, they are off by at most ``1/2 + 2**-GUARD`` of its steps.
+Softmax on scaled integers: the format of its shares. They are divided to the step of the result and rounded once; a
+requantisation behind them adds a zero point.
 """
 
 from __future__ import annotations
@@ -276,10 +273,6 @@ def refit(graph: MaseGraph, node: fx.Node, limit: int) -> None:
             reader.arithmetic = dataclasses.replace(reader.arithmetic, formats=formats)
 
 
-GUARD = 8
-"""Bits of shares beyond those of a result whose scale is no power of two."""
-
-
 def shares_of(width: int, signed: bool) -> ScaledFormat:
     """The format of shares of 1 with all their bits behind the binary point; 1 itself saturates.
 
@@ -290,15 +283,12 @@ def shares_of(width: int, signed: bool) -> ScaledFormat:
     return ScaledFormat.make(width, 2.0 ** -(width - signed), signed=signed)
 
 
-def shares_for(result: ScaledFormat) -> tuple[ScaledFormat, bool]:
-    """The format in which a softmax divides for a result, and whether its rounding is that of the result.
+def shares_for(result: ScaledFormat) -> ScaledFormat:
+    """The format in which a softmax divides for a result: its own, without its zero point and limits.
 
     Args:
         result: With one scale.
     """
-    fraction, exponent = math.frexp(result.scale)
-    power = fraction == 0.5
-    if power and not (result.zero_point or result.lows or result.highs):
-        return result, True
-    bits = max(1 - exponent, 0) if power else max(1 - exponent, 0) + GUARD
-    return ScaledFormat.make(bits + 1, 2.0**-bits, signed=False), power and exponent <= 1
+    if not (result.zero_point or result.lows or result.highs):
+        return result
+    return ScaledFormat.make(max(2 - math.frexp(result.scale)[1], 1), result.scale, signed=False)
