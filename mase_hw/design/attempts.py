@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from mase_hw.simulate.plan import Progress as State
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.waves import FOLDER as LANES
 from mase_hw.simulate.waves import Shown, first_wrong, with_lanes, write_save_files
-from mase_hw.streams import IntArray
+from mase_hw.streams import Beats
 
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
@@ -87,9 +87,7 @@ class Attempts:
         inner = self.options.work / INNER
         return watched(with_inner_stalls(self.dut, inner) if stalled else self.dut, inner)
 
-    def _attempt(
-        self, stimulus: Mapping[str, IntArray], expected: Mapping[str, IntArray], options: SimulationOptions
-    ) -> SimResult:
+    def _attempt(self, stimulus: Beats, expected: Beats, options: SimulationOptions) -> SimResult:
         engine, work = engine_of(options.engine), options.work
         self.tell(f"building the simulator ({'with' if options.waves else 'without'} waves) with Verilator")
         dut = self.simulated()

@@ -17,7 +17,7 @@ from mase_hw.host.disk import not_written
 from mase_hw.host.documents import Json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
-from mase_hw.streams import IntArray, Stream
+from mase_hw.streams import Beats, IntArray, Stream
 
 FAILURE = "failure.txt"
 """Beside waves that were written because of a failure: what it was."""
@@ -486,12 +486,7 @@ def clean_run_folder(run_dir: Path) -> None:
 
 
 def write_plan(
-    dut: Dut,
-    run_dir: Path,
-    stimulus: Mapping[str, IntArray],
-    expected: Mapping[str, IntArray],
-    limits: Limits,
-    options: SimulationOptions,
+    dut: Dut, run_dir: Path, stimulus: Beats, expected: Beats, limits: Limits, options: SimulationOptions
 ) -> Plan:
     """Clean the run folder and write the plan.
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import mase_hw
 from tests.unit import test_golden_network as golden
 from tests.unit.pipeline import EIGHT, inputs, rule, seeded
 
@@ -172,3 +173,34 @@ DESIGNS: dict[str, Case] = {
         outputs=2,
     ),
 }
+
+
+def as_predicted(design: mase_hw.Design, net: nn.Module, x: Tensor, fidelity: float) -> None:
+    """Overlapping frames at full rate and with stalls: as the quantised model says, at the predicted speed.
+
+    Args:
+        design: Of the float model.
+        net: The float model.
+        x: Frames, one behind the other.
+        fidelity: dB of the quantised results above their error, at least.
+    """
+    with torch.no_grad():
+        frames = [_several(design.model(frame[None])) for frame in x]
+        floats = [_several(net(frame[None])) for frame in x]
+    for stalls in (0.0, 0.4):
+        simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3)
+        assert simulation.passed and simulation.result.mismatches == 0
+        outputs = list(simulation.outputs.values())
+        assert len(outputs) == len(frames[0])
+        for index, output in enumerate(outputs):
+            wanted, real = (torch.cat([frame[index] for frame in each]) for each in (frames, floats))
+            assert wanted.shape == real.shape and torch.equal(output, wanted.double())
+            assert len(wanted.unique()) > 2
+            assert 10 * torch.log10(real.square().sum() / (real - wanted).square().sum()) > fidelity
+        if not stalls:
+            assert design.timing["exact"]
+            assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
+
+
+def _several(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)

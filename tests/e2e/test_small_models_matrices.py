@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.ops.products.matmul import grouped_matmul
+from tests.e2e.designs import as_predicted
 from tests.unit.pipeline import OWN_FRAMES
 
 
@@ -201,23 +202,4 @@ def test_every_bit(name: str, tmp_path: Path) -> None:
     design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=x.split(1))
     found = [i["module"] for i in design.manifest["instances"]]
     assert {module: found.count(module) for module in model.modules} == model.modules
-    with torch.no_grad():
-        frames = [_several(design.model(frame[None])) for frame in x]
-        floats = [_several(net(frame[None])) for frame in x]
-    for stalls in (0.0, 0.4):
-        simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3)
-        assert simulation.passed and simulation.result.mismatches == 0
-        outputs = list(simulation.outputs.values())
-        assert len(outputs) == len(frames[0])
-        for index, output in enumerate(outputs):
-            wanted, real = (torch.cat([frame[index] for frame in each]) for each in (frames, floats))
-            assert wanted.shape == real.shape and torch.equal(output, wanted.double())
-            assert len(wanted.unique()) > 2
-            assert 10 * torch.log10(real.square().sum() / (real - wanted).square().sum()) > 25
-        if not stalls:
-            assert design.timing["exact"]
-            assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
-
-
-def _several(result: Any) -> list[Tensor]:
-    return [result] if isinstance(result, Tensor) else list(result)
+    as_predicted(design, net, x, fidelity=25)

@@ -17,20 +17,7 @@ from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.evaluation import against, evaluate_statistic
 from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
 from tests.ir.nets import assert_json
-from tests.unit.pipeline import EIGHT, annotated, inputs, quantised, seeded
-
-
-def sequence(*layers: nn.Module) -> Callable[[], nn.Module]:
-    """What makes such a net, with new weights each time: those of the layers are of no known seed."""
-
-    def make() -> nn.Module:
-        model = nn.Sequential(*copy.deepcopy(layers))
-        for layer in model:
-            if isinstance(getattr(layer, "weight", None), Tensor):
-                layer.reset_parameters()  # type: ignore[operator]
-        return model
-
-    return make
+from tests.unit.pipeline import EIGHT, annotated, inputs, quantised, seeded, sequence
 
 
 class Reshaped(nn.Module):

@@ -17,7 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from tests.ir.nets import ConvNet, assert_json
-from tests.unit.pipeline import EIGHT, annotated, inputs, quantised, seeded
+from tests.unit.pipeline import EIGHT, annotated, inputs, quantised, seeded, sequence
 
 
 def spread(model: nn.Module) -> nn.Module:
@@ -41,19 +41,6 @@ def fold(model: nn.Module, *tensors: Tensor) -> tuple[MaseGraph, dict[str, Any]]
     graph, info = fold_batch_norm_transform_pass(annotated(model, *tensors), {})
     assert_json(info)
     return graph, info
-
-
-def sequence(*layers: nn.Module) -> Callable[[], nn.Module]:
-    """What makes such a net, with new weights each time: those of the layers are of no known seed."""
-
-    def make() -> nn.Module:
-        model = nn.Sequential(*copy.deepcopy(layers))
-        for layer in model:
-            if isinstance(getattr(layer, "weight", None), Tensor):
-                layer.reset_parameters()  # type: ignore[operator]
-        return model
-
-    return make
 
 
 BEFORE = {

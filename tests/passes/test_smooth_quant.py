@@ -18,20 +18,7 @@ from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.evaluation import against, evaluate_statistic
 from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
 from tests.ir.nets import assert_json
-from tests.unit.pipeline import WIDTHS, annotated, inputs, quantised, rule, seeded
-
-
-def sequence(*layers: nn.Module) -> Callable[[], nn.Module]:
-    """What makes such a net, with new weights each time: those of the layers are of no known seed."""
-
-    def make() -> nn.Module:
-        model = nn.Sequential(*copy.deepcopy(layers))
-        for layer in model:
-            if isinstance(getattr(layer, "weight", None), Tensor):
-                layer.reset_parameters()  # type: ignore[operator]
-        return model
-
-    return make
+from tests.unit.pipeline import WIDTHS, annotated, inputs, quantised, rule, seeded, sequence
 
 
 class Attention(nn.Module):

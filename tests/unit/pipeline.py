@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -177,3 +178,16 @@ def formats(graph: MaseGraph, node: str) -> dict[str, str]:
     common = graph.meta_of(graph.node(node)).common
     tensors = {**common.args.tensors, **common.results.tensors}
     return {name: str(tensor.fmt) for name, tensor in tensors.items() if tensor.fmt is not None}
+
+
+def sequence(*layers: nn.Module) -> Callable[[], nn.Module]:
+    """What makes such a net, with new weights each time: those of the layers are of no known seed."""
+
+    def make() -> nn.Module:
+        model = nn.Sequential(*copy.deepcopy(layers))
+        for layer in model:
+            if isinstance(getattr(layer, "weight", None), Tensor):
+                layer.reset_parameters()  # type: ignore[operator]
+        return model
+
+    return make

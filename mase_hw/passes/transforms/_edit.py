@@ -17,6 +17,7 @@ from mase_hw.ir.binding import slots
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ir.trace.inplace import written
 from mase_hw.nn import Quantized, QuantizeInput
+from mase_hw.passes.base import Info
 
 OUTDATED = (
     "calibrate_analysis_pass",
@@ -175,6 +176,13 @@ def finish(graph: MaseGraph) -> None:
     graph.model.delete_all_unused_submodules()
     graph.model.recompile()
     graph.refresh()
+
+
+def finished(graph: MaseGraph, lowered: Mapping[str, str | int]) -> tuple[MaseGraph, Info]:
+    """The same if anything was lowered, and what a pass returns that lowers: node -> what it was."""
+    if lowered:
+        finish(graph)
+    return graph, {"modified": bool(lowered), "lowered": dict(lowered)}
 
 
 def wide(tensor: Tensor) -> Tensor:

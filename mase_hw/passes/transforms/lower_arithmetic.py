@@ -54,9 +54,7 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
     # What a formula is written with may have to be written with something else in its turn.
     lowered = _lower(graph, COMPOUNDS, {})
     lowered = {**_lower(graph, RULES, REFINED), **lowered}
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return edit.finished(graph, lowered)
 
 
 def _lower(graph: MaseGraph, rules: Mapping[str, Rule], refined: Mapping[str, Rule]) -> dict[str, str]:

@@ -52,9 +52,7 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     while found := _lower(graph):
         # What a rule makes may be lowered in its turn.
         lowered = {**found, **lowered}
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return edit.finished(graph, lowered)
 
 
 def _lower(graph: MaseGraph) -> dict[str, str]:

@@ -52,9 +52,7 @@ def lower_rows_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph
         dim = along(meta.common.args.attributes, rank)
         if rank and (dim or rank == 1):
             lowered[node.name] = _along(graph, node, rows, dim, rank)
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return edit.finished(graph, lowered)
 
 
 def _along(graph: MaseGraph, node: fx.Node, rows: Callable[..., Tensor], dim: int, rank: int) -> int:

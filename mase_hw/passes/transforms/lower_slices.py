@@ -46,9 +46,7 @@ def lower_slices_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     for node in graph.nodes:
         if node not in lowering.gone:
             lowering.try_node(node)
-    if lowering.lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowering.lowered), "lowered": lowering.lowered}
+    return edit.finished(graph, lowering.lowered)
 
 
 class _Lowering:

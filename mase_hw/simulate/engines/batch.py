@@ -34,12 +34,7 @@ from mase_hw.streams import Beats, IntArray, Stream
 
 
 def simulate(
-    built: Built,
-    run_dir: Path,
-    stimulus: Beats,
-    expected: Beats,
-    limits: Limits,
-    options: SimulationOptions = DEFAULTS,
+    built: Built, run_dir: Path, stimulus: Beats, expected: Beats, limits: Limits, options: SimulationOptions = DEFAULTS
 ) -> SimResult:
     """Play stimulus and judge what comes out; arguments as :func:`mase_hw.simulate.engines.cocotb.simulate`.
 

@@ -46,12 +46,7 @@ def build(
 
 
 def simulate(
-    built: Built,
-    run_dir: Path,
-    stimulus: Beats,
-    expected: Beats,
-    limits: Limits,
-    options: SimulationOptions = DEFAULTS,
+    built: Built, run_dir: Path, stimulus: Beats, expected: Beats, limits: Limits, options: SimulationOptions = DEFAULTS
 ) -> SimResult:
     """Play stimulus against a built design and judge what comes out.
 

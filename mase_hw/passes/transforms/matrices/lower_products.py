@@ -375,9 +375,7 @@ def lower_products_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
             drop(graph, [n for n in before if n not in body.sources])
             # The node is the product now, and what follows it is another one.
             orders.known.pop(node, None)
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return edit.finished(graph, lowered)
 
 
 def _body(graph: MaseGraph, node: fx.Node, name: str, orders: Orders) -> Body | None:

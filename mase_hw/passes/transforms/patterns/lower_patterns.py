@@ -329,9 +329,7 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
                 expand(graph, node, body.module, body.sources)
                 _prune(graph, before)
                 break
-    if lowered:
-        edit.finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": lowered}
+    return edit.finished(graph, lowered)
 
 
 def _prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
