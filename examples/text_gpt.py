@@ -2,8 +2,8 @@
 
 Trains two decoder layers of width 32 on the help texts of ``pydoc``, quantises them, emits SystemVerilog, and compares
 float, quantised model and simulated hardware: bits per character on text that was held out, every bit of the scores,
-and lines of text that the simulated hardware writes itself, character by character: what it computed of those before
-stays in its memories.
+and lines of text that the simulated hardware writes itself, character by character and several in turn: what it
+computed of those before stays in its memories.
 
     python examples/text_gpt.py --out build/text_gpt
 
@@ -181,9 +181,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if result.failure is not None:
         console.print(f"[bold red]FAILED[/] {type(result.failure).__name__}: {result.failure}", highlight=False)
         return 1
-    cycles = design.manifest["decode"]["cycles"]
+    cycles, paces = (design.manifest["decode"][key] for key in ("cycles", "paces"))
     console.print(
-        f"a character by itself: {cycles[0]} cycles for the first, {cycles[-1]} for the last", highlight=False
+        f"a character by itself: {cycles[0]} cycles for the first, {cycles[-1]} for the last; "
+        + ", ".join(f"{pace} each with {lines} lines in turn" for lines, pace in paces[1:]),
+        highlight=False,
     )
     for line in write(design, arguments.letters):
         console.print(f"the hardware writes: {line}", highlight=False, markup=False)
