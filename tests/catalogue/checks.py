@@ -56,8 +56,10 @@ def _whenever_it_comes(it: Item, result: SimResult) -> None:
 
 
 def _until_full(it: Item) -> Runs:
-    fill = it.hardware.latency(it.case.params).fill
-    return ((7, Stalls(ready_burst=(2 * fill + 5, 3 * fill + it.sink.beats + 20))),)
+    latency = it.hardware.latency(it.case.params)
+    # A short run ends before it would be stopped for the first time.
+    go = min(2 * latency.fill + 5, latency.fill + (it.case.frames - 1) * latency.interval)
+    return ((6, Stalls(ready_burst=(go, 3 * latency.fill + it.sink.beats + 20))),)
 
 
 def _did_wait(it: Item, result: SimResult) -> None:
