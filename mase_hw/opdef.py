@@ -25,6 +25,7 @@ from mase_hw.hardware.params import Cast, Params, read_params
 from mase_hw.hardware.params import verilog_params as verilog_params
 from mase_hw.host.resources import Generated as Generated
 from mase_hw.layouts import Layout
+from mase_hw.steps import Counts
 from mase_hw.streams import Stream
 
 T = TypeVar("T")
@@ -204,6 +205,8 @@ class Hardware:
             ``shapes``, ``layouts`` and ``parallelism`` of the tensors besides, and ``parameters``, their mantissas.
         reads: What the golden is if the memory of this name held something else; None for one of which that is not
             known. For simulating faults.
+        takes: Of parameters that may be late: the step of the last stage in which each beat of a frame is taken, by
+            name. Such a step happens once the beat is there, and nothing else waits for it.
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
             finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
         implementations: What a configuration may ask of the op; empty if there is only one way.
@@ -241,6 +244,7 @@ class Hardware:
     memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}
     reads: Callable[[Arithmetic, str, Memory], Golden | None] | None = None
     broadcast: tuple[str, ...] = ()
+    takes: Callable[[Any], Mapping[str, Counts]] = lambda _: {}
     implementations: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()

@@ -111,6 +111,7 @@ class Design:
         return Dut(
             top=self.manifest["top"],
             sources=tuple(self.path / file for file in self.manifest["rtl"]),
+            parameters={"MEMORY_MODEL": 1} if "external" in self.manifest else {},
             streams=tuple(self.streams.values()),
             memory=self.path / "mem" if self.manifest["memories"] else None,
             digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},

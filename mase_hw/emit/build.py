@@ -20,6 +20,7 @@ from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.external import EXTERNAL, ExternalMemory, arranged
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
@@ -28,13 +29,17 @@ from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.analysis.hardware_choices import OUTSIDE
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
-STORED = ("lib/rom_source.sv",)
-LOADING = ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv")
-"""What a design has whose parameters are loaded."""
+SOURCE_FILES = {
+    ROM: ("lib/rom_source.sv",),
+    LOADED: ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv"),
+    EXTERNAL: ("lib/external_source.sv", "lib/external_reader.sv", "lib/external_memory.sv"),
+}
+"""What a design has with parameters from such a source."""
 
 
 @dataclasses.dataclass
@@ -75,8 +80,8 @@ class NetlistBuilder:
         self._taken: set[str] = set()
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
-        args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
-        self.shared = [shared_blocks(graph, path) for path in args.shared]
+        self._args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        self.shared = [shared_blocks(graph, path) for path in self._args.shared]
         self._twins = {node: nodes for blocks in self.shared for nodes in blocks.twins() for node in nodes}
         """Of every node of a shared block, those that share its instance."""
         self.ends: list[tuple[Pin, Pin]] = []
@@ -104,6 +109,7 @@ class NetlistBuilder:
         self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
+        self._arrange()
         self.netlist.verify()
         return self.netlist
 
@@ -270,11 +276,13 @@ class NetlistBuilder:
             source.uses.append(_Use(Pin(TOP, stream.name), stream, result.name, layout, layout))
 
     def _memory(self, node: fx.Node, port: Stream) -> _Source:
-        """What streams a parameter: a ROM, or a memory that is loaded."""
+        """What streams a parameter: a ROM, a memory that is loaded, or one outside."""
         name = f"{node.name}_{port.name}"
         out = _word_port("out", port.beats, port.bits)
         kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
         sets = len(self._twins.get(node, (node,)))
+        if kept.get("storage") == OUTSIDE:
+            return self._outside(node, port, name, sets)
         parameters: dict[str, int | str] = {
             "WIDTH": port.bits,
             "DEPTH": sets * port.beats,
@@ -283,14 +291,37 @@ class NetlistBuilder:
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
         }
         parameters |= kept_where(kept)
-        module = LOADED if "banks" in kept else ROM
+        return self._source(node, name, LOADED if "banks" in kept else ROM, parameters, out)
+
+    def _outside(self, node: fx.Node, port: Stream, name: str, sets: int) -> _Source:
+        """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
+        most = self._args.external_buffer
+        buffered = port.repeat > 1 and (most is None or 2 * port.beats * port.bits <= most)
+        size = {"WIDTH": port.bits, "DEPTH": sets * port.beats, "SETS": sets, "REPEATS": port.repeat}
+        out = _word_port("out", port.beats, port.bits)
+        return self._source(node, name, EXTERNAL, {**size, "BUFFERED": int(buffered)}, out)
+
+    def _source(
+        self, node: fx.Node, name: str, module: str, parameters: Mapping[str, int | str], out: Stream
+    ) -> _Source:
         instance = Instance(self._free(f"u_{name}"), module, parameters, (out,), node.name, module)
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
-        for file in with_dependences(STORED if module == ROM else LOADING):
+        for file in with_dependences(SOURCE_FILES[module]):
             self._file(file)
         source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
         return source
+
+    def _arrange(self) -> None:
+        """Say of all sources from external memory together where their tensors lie and when they are read."""
+        found = [(at, i) for at, i in enumerate(self.netlist.instances) if i.module == EXTERNAL]
+        if found:
+            args = self._args
+            memory = ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst)
+            for (at, source), more in zip(found, arranged([i.parameters for _, i in found], memory), strict=True):
+                parameters = {**source.parameters, **more}
+                self.netlist.instances[at] = dataclasses.replace(source, parameters=parameters)
+            self.netlist.outside = memory
 
     def _check_ends(self, blocks: Shared) -> None:
         """Refuse blocks whose result could not be what they read."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
+from mase_hw.hardware.external import EXTERNAL, ExternalMemory, Tensor
 from mase_hw.hardware.image import LOADED, Part
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
@@ -146,6 +147,7 @@ class Netlist:
         generated: The modules that are made for their constants, by the names of their files.
         fifos: FIFOs on reconvergent paths, and for the rate.
         twins: The nodes that share an instance, in the order in which frames pass through them, by the first.
+        outside: The external memory, if parameters come from one.
         shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 
@@ -161,6 +163,7 @@ class Netlist:
     fifos: list[Fifo] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
     twins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    outside: ExternalMemory | None = None
     shortfall: Shortfall | None = None
     _at: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where instances were, by name, when one was last looked for in vain: the lists change under it."""
@@ -188,6 +191,11 @@ class Netlist:
             (i, Part(f"mem/{self.memories[i.name]}", int(i.parameters["DEPTH"]), int(i.parameters["WIDTH"])))
             for i in found
         ]
+
+    @property
+    def outside_sources(self) -> list[tuple[Instance, Tensor]]:
+        """The sources that read external memory, in the order in which their tensors lie there."""
+        return [(i, Tensor.of(i.parameters)) for i in self.instances if i.module == EXTERNAL]
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

@@ -10,18 +10,21 @@ in a design without forks and joins; otherwise a schedule is assumed for it, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
 from mase_hw.beat_times import Cycles as BeatCycles
-from mase_hw.catalogue import Catalogue, Cycles, Latency
+from mase_hw.catalogue import Catalogue, Cycles, Hardware, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
+from mase_hw.hardware.external import EXTERNAL, Tensor, source_stages, with_parameters
 from mase_hw.hardware.latency import timing_of
-from mase_hw.steps import Steps
+from mase_hw.steps import Counts, Steps
 
 SOON = 10
 """Frames in which most designs settle."""
@@ -68,6 +71,40 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Late:
+    """A source that reads external memory.
+
+    Args:
+        instance: The source.
+        port: That it drives.
+        beats: Beats that are taken there in a frame of the design.
+    """
+
+    instance: Instance
+    port: str
+    beats: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are read in a frame of the design."""
+        tensor = Tensor.of(self.instance.parameters)
+        return self.beats // (tensor.beats * (tensor.repeats if tensor.buffered else 1))
+
+    @property
+    def interval(self) -> int:
+        """Cycles per frame in which they are read."""
+        return self.blocks * int(self.instance.parameters["PACE"])
+
+    def place(self, network: BeatNetwork) -> int:
+        """Put it into a network; the edge of its beats. No frame begins before it holds all that it has room for."""
+        name, blocks = self.instance.name, self.blocks
+        edge = network.source(blocks, Evenly(blocks, blocks, LONG_BEFORE), (name, "blocks"))
+        for number, stage in enumerate(source_stages(self.instance.parameters)):
+            (edge,) = network.stage(stage, [edge], (name, number))
+        return edge
+
+
+@dataclass(frozen=True)
 class Part:
     """One instance as the simulation sees it.
 
@@ -79,6 +116,7 @@ class Part:
         interval: Cycles per frame, by itself.
         latency: Its facet; None for a connector.
         known: Whether the steps are its own, not assumed.
+        facets: Of its op; None for a connector.
     """
 
     instance: Instance
@@ -88,6 +126,7 @@ class Part:
     interval: int
     latency: Latency | None = None
     known: bool = True
+    facets: Hardware | None = None
 
 
 class Timeline:
@@ -107,6 +146,8 @@ class Timeline:
         passes = {n.source: n.stream.repeat for n in netlist.nets}
         self.parts: dict[str, Part] = {}
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats for s in netlist.inputs}
+        self.sources: dict[str, list[Late]] = {}
+        """Of parts with parameters from external memory, where these come from."""
         for instance in netlist.instances:
             if instance.name in netlist.memories:
                 continue
@@ -126,12 +167,33 @@ class Timeline:
                 self.parts[instance.name] = Part(instance, inputs, beats, (), beats)
                 continue
             self.parts[instance.name] = part = _part(instance, inputs, beats, catalogue)
+            if late := self._late(part):
+                self.sources[instance.name] = late
             outs = [p for p in instance.ports if p.direction == "out"]
             repeat = beats // part.stages[0].beats_in[0]
             taken, given = ([n * repeat for n in each] for each in (part.stages[0].beats_in, part.stages[-1].beats_out))
             self._beats |= {Pin(instance.name, p.name): n for p, n in zip(outs, given, strict=True)}
             came = [self._beats[pin] for pin in inputs]
             check_beats(instance, came, taken, given, passes[inputs[0]])
+
+    def _late(self, part: Part) -> list[Late]:
+        """The sources of a part that read external memory."""
+        found, name = [], part.instance.name
+        for port in part.instance.ports:
+            driver = self.into[Pin(name, port.name)] if port.direction == "in" else Pin(TOP, "")
+            if driver.instance in self.netlist.memories:
+                source = self.netlist.instance(driver.instance)
+                if source.module == EXTERNAL:
+                    found.append(Late(source, port.name, port.frame_beats * part.beats // part.stages[0].beats_in[0]))
+        return found
+
+    def stages_of(self, name: str) -> int:
+        """Stages of a part, those of the sources of its parameters among them."""
+        return len(self.parts[name].stages) + sum(len(source_stages(s.instance.parameters)) for s in self.late(name))
+
+    def late(self, name: str) -> Sequence[Late]:
+        """The sources of a part that read external memory."""
+        return self.sources.get(name, ())
 
     @property
     def exact(self) -> bool:
@@ -146,7 +208,8 @@ class Timeline:
     def intervals(self) -> dict[str, int]:
         """Cycles per frame that every instance and port needs by itself."""
         ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
-        return ports | {name: part.interval for name, part in self.parts.items()}
+        late = {s.instance.name: s.interval for sources in self.sources.values() for s in sources}
+        return ports | {name: part.interval for name, part in self.parts.items()} | late
 
     def beats(self, pin: Pin) -> int:
         """Beats per frame of a source."""
@@ -274,7 +337,13 @@ class Timeline:
         known = self._readers[Pin(name, "out_data")] if part.instance.op == "fifo" else name
         # Only a FIFO drives what a loop began with.
         closes = edges.get(Pin(name, outs[0].name)) if outs else None
+        late = self.late(name)
         for number, stage in enumerate(part.stages):
+            if late and number == len(part.stages) - 1:
+                inputs = [*inputs, *(source.place(network) for source in late)]
+                assert part.facets is not None  # its ports have names
+                params = part.facets.record(part.instance.parameters)
+                stage = _waiting(stage, part.facets.takes, params, tuple(source.port for source in late))
             inputs = network.stage(stage, inputs, (known, number) if number else known, closes)
         edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
 
@@ -339,6 +408,9 @@ def predict(
         ends = outputs[0].offered[outputs[0].beats - 1 :: outputs[0].beats]
         half = len(ends) // 2
         interval = -(-int(ends[-1] - ends[-1 - half]) // half)
+    # Sources of parameters hold what they have room for before the first frame begins.
+    for sources in timeline.sources.values():
+        timings |= {s.instance.name: NodeTiming(0, 0, s.interval) for s in sources}
     exact = timeline.exact and settled is not None
     return Schedule(outputs[0].when_offered(0) - start, last, interval, bottleneck, timings, exact)
 
@@ -391,7 +463,14 @@ def _part(instance: Instance, inputs: tuple[Pin, ...], beats: int, catalogue: Ca
     latency = timing_of(instance.node, facets.latency, facets.record(instance.parameters))
     repeat = beats // latency.beats
     steps = latency.steps or (_assumed(instance, latency, len(inputs)),)
-    return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, known=bool(latency.steps))
+    return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, bool(latency.steps), facets)
+
+
+@functools.lru_cache(maxsize=256)
+def _waiting(stage: Steps, takes: Callable[[Any], Mapping[str, Counts]], params: Any, ports: tuple[str, ...]) -> Steps:
+    """A stage that waits for parameters; kept, as a network knows long schedules by their identity."""
+    taken = takes(params)
+    return with_parameters(stage, [taken[port] for port in ports])
 
 
 def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:

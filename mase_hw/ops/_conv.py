@@ -24,7 +24,8 @@ from mase_hw.opdef import Latency, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops._window import Window, geometry, issue_stages, out_size
 from mase_hw.ops.products._multipliers import ProductParams, choose, dot_latency, multiplies, stored
-from mase_hw.ops.products._schedule import inputs_first
+from mase_hw.ops.products._schedule import inputs_first, taken
+from mase_hw.steps import Counts
 from mase_hw.streams import ceil_div
 
 Pair = tuple[int, int]
@@ -470,6 +471,11 @@ def _in_order(rows: int, tiles: int, passes: int, pipe: int) -> Latency:
 def _windows(window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int) -> Latency:
     """Kept as well."""
     return Latency.from_steps(*issue_stages(window, steps, depth, images, results, pipe, queue))
+
+
+def takes(p: ConvParams) -> dict[str, Counts]:
+    """A sum for every output position."""
+    return taken(p.images * p.window.positions, p.run, p.out_tiles, p.inputs_first)
 
 
 def work(p: ConvParams) -> int:

@@ -32,8 +32,8 @@ from mase_hw.ops.products._multipliers import (
     narrow,
     stored,
 )
-from mase_hw.ops.products._schedule import ORDERS, inputs_first
-from mase_hw.steps import Steps
+from mase_hw.ops.products._schedule import ORDERS, inputs_first, taken
+from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
 
@@ -189,6 +189,11 @@ def _latency(p: LinearParams) -> Latency:
     return Latency.from_steps(steps)
 
 
+def _takes(p: LinearParams) -> dict[str, Counts]:
+    """A weight that is taken a step ahead of its activation could not be late."""
+    return {} if p.ahead else taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first)
+
+
 def _work(p: LinearParams) -> int:
     return math.prod(p.data_in_0.shape) * p.data_out_0.size[0] if multiplies(p) else 0
 
@@ -229,6 +234,7 @@ OPS = (
             build=_build,
             latency=_latency,
             cases=lambda: cases(_build),
+            takes=_takes,
             work=_work,
             multipliers=_multipliers,
             implementations=IMPLEMENTATIONS,

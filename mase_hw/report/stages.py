@@ -191,6 +191,7 @@ def stages(timeline: Timeline, schedule: Schedule) -> list[Stage]:
     for name, part in timeline.parts.items():
         if not part.stages:
             continue
+        number += timeline.stages_of(name) - len(part.stages)
         longest = max(range(len(part.stages)), key=lambda i: part.stages[i].steps)
         alone = _runs(first.waits(number + longest).states(0, schedule.last + 1), 0)
         again = None if interval is None else _runs(_folded(steady, number + longest, interval), 0)

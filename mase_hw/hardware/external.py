@@ -1,0 +1,249 @@
+"""Parameters in external memory: how they lie there, when their blocks are asked for, and when their beats come.
+
+A tensor lies in memory as *blocks*, each of whole words, in the order in which the stage takes its beats. A block is
+asked for as soon as there is room for it, but ``PACE`` cycles after the one before it at the earliest, and its beats
+are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a cycle. So
+if every request finds its turn at once, never more words are on their way than one block of every tensor has: a memory
+that answers in order, a word a cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in
+which a beat is offered therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a
+first-come-first-served server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network
+Calculus", ch. 1.) ``rtl_templates/lib/external_source.sv`` does what is written here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mase_hw.errors import ConfigError
+from mase_hw.steps import Steps
+from mase_hw.streams import ceil_div
+
+EXTERNAL = "external_source"
+"""The module that streams a parameter from external memory."""
+IMAGE = "mem/external.mem"
+"""The content of the memory, a word per line."""
+ROW_WORDS = 8
+"""Words that a row has at most, unless a beat alone has more."""
+SPARE = 2
+"""Blocks that are held besides those on their way and the one whose beats leave."""
+
+
+@dataclass(frozen=True)
+class ExternalMemory:
+    """A memory of stated behaviour.
+
+    Args:
+        bits: Of a word.
+        latency: Cycles from a request to its first word, where none is on its way before it; one word a cycle follows.
+        burst: Words of a request at most.
+    """
+
+    bits: int
+    latency: int
+    burst: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in external memory.
+
+    Args:
+        width: Bits of a beat.
+        depth: Beats, of all its sets.
+        sets: Of parameters, one after the other.
+        repeats: How often each set is used before the next.
+        buffered: Whether it is read once for that.
+        row: Beats of a row.
+        block: Rows of a block.
+        base: Address of its first word.
+        bus: Bits of a word.
+    """
+
+    width: int
+    depth: int
+    sets: int
+    repeats: int
+    buffered: bool
+    row: int
+    block: int
+    base: int
+    bus: int
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, int | str]) -> Tensor:
+        """From the parameters of its source."""
+        names = ("WIDTH", "DEPTH", "SETS", "REPEATS", "BUFFERED", "ROW", "BLOCK", "BASE", "BUS")
+        width, depth, sets, repeats, buffered, row, block, base, bus = (int(parameters[name]) for name in names)
+        return cls(width, depth, sets, repeats, bool(buffered), row, block, base, bus)
+
+    @property
+    def words(self) -> int:
+        """Words of a block."""
+        return self.block * ceil_div(self.row * self.width, self.bus)
+
+    @property
+    def beats(self) -> int:
+        """Beats of a block."""
+        return self.row * self.block
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are read in a frame."""
+        return self.depth // self.beats * (1 if self.buffered else self.repeats)
+
+    @property
+    def size(self) -> int:
+        """Words of the tensor."""
+        return self.depth // self.beats * self.words
+
+    def pack(self, text: str) -> list[int]:
+        """The words of a memory file of its beats.
+
+        Raises:
+            ConfigError: If it has other beats.
+        """
+        beats = [int(line, 16) for line in text.split()]
+        if len(beats) != self.depth or any(beat >> self.width for beat in beats):
+            raise ConfigError(
+                "a memory file does not fit its tensor",
+                got=f"{len(beats)} beats",
+                expected=f"{self.depth} beats of {self.width} bits",
+                remedy="take it from a bundle of the same design",
+            )
+        mask, words = (1 << self.bus) - 1, []
+        for at in range(0, self.depth, self.row):
+            row = sum(beat << self.width * i for i, beat in enumerate(beats[at : at + self.row]))
+            words += [row >> self.bus * i & mask for i in range(self.words // self.block)]
+        return words
+
+
+def arranged(sources: Sequence[Mapping[str, int | str]], memory: ExternalMemory) -> list[dict[str, int]]:
+    """What the sources of a design need besides the size and the sets of their tensors.
+
+    Args:
+        sources: The parameters of every source as far as they are known, in the order in which tensors are to lie.
+        memory: Where they lie.
+    """
+    base, tensors = 0, []
+    for given in sources:
+        width, per_set = int(given["WIDTH"]), int(given["DEPTH"]) // int(given["SETS"])
+        row, block = _blocks(width, per_set, memory)
+        tensors.append(Tensor.of({**given, "ROW": row, "BLOCK": block, "BASE": base, "BUS": memory.bits}))
+        base += tensors[-1].size
+    interval = fetch_interval(tensors)
+    delay = _delay(tensors, memory)
+    found = []
+    for tensor in tensors:
+        pace = interval // tensor.blocks
+        # Those on their way, the one whose beats leave while the next is used, and some for the phase between tensors.
+        room = ceil_div(delay + tensor.beats, pace) + SPARE
+        found.append(
+            {"BUS": memory.bits, "ROW": tensor.row, "BLOCK": tensor.block, "ROOM": room}
+            | {"PACE": pace, "DELAY": delay, "BASE": tensor.base}
+        )
+    return found
+
+
+def fetch_interval(tensors: Sequence[Tensor]) -> int:
+    """Cycles in which the blocks of a frame can be asked for, each tensor's evenly; few more than all words are."""
+    interval = sum(tensor.blocks * tensor.words for tensor in tensors)
+    while sum(Fraction(tensor.words, interval // tensor.blocks) for tensor in tensors) > 1:
+        interval = min((interval // tensor.blocks + 1) * tensor.blocks for tensor in tensors)
+    return interval
+
+
+def _delay(tensors: Sequence[Tensor], memory: ExternalMemory) -> int:
+    """Cycles from asking for a block to its beats, the same for all: the last of its words has come by then.
+
+    Sources that ask at the same time have their turns one after the other, which happens once more at the memory, as
+    requests come closer together by that. Four registers are passed.
+    """
+    return memory.latency + sum(tensor.words for tensor in tensors) + 4 * len(tensors) + 4
+
+
+def _blocks(width: int, beats: int, memory: ExternalMemory) -> tuple[int, int]:
+    """Beats of a row and rows of a block: the fewest bits that only fill words, then the shortest row."""
+    fits = max(ROW_WORDS, ceil_div(width, memory.bits))
+    rows = [row for row in _divisors(beats) if ceil_div(row * width, memory.bits) <= fits]
+    row = min(rows, key=lambda row: (Fraction(ceil_div(row * width, memory.bits), row), row))
+    words = ceil_div(row * width, memory.bits)
+    return row, max((n for n in _divisors(beats // row) if n * words <= memory.burst), default=1)
+
+
+def _divisors(number: int) -> Iterator[int]:
+    return (n for n in range(1, number + 1) if number % n == 0)
+
+
+def image(tensors: Sequence[Tensor], texts: Sequence[str]) -> list[int]:
+    """The words of the memory, from the memory files of the tensors."""
+    return [word for tensor, text in zip(tensors, texts, strict=True) for word in tensor.pack(text)]
+
+
+def image_text(words: Sequence[int], bits: int) -> str:
+    """They as a memory file."""
+    return "".join(f"{word:0{bits // 4}x}\n" for word in words)
+
+
+def source_stages(parameters: Mapping[str, int | str]) -> tuple[Steps, ...]:
+    """The timing of a source: its input are blocks, which are there from the start."""
+    names = ("ROW", "BLOCK", "ROOM", "PACE", "DELAY")
+    row, block, room, pace, delay = (int(parameters[name]) for name in names)
+    tensor = Tensor.of(parameters)
+    length = tensor.depth // tensor.sets if tensor.buffered else 0
+    return _stages(row * block, room, pace, delay, length, tensor.repeats)
+
+
+@functools.lru_cache(maxsize=1024)
+def _stages(beats: int, room: int, pace: int, delay: int, length: int, repeats: int) -> tuple[Steps, ...]:
+    """Kept, as a network knows long schedules by their identity."""
+    once = np.zeros(1, np.int64)
+    ask = Steps.at(
+        pace, needed=(once,), freed=(once,), emitted=once, delay=(0,), room=(0,), pipe=delay, queue=room, queue_lag=1
+    )
+    each = np.arange(beats, dtype=np.int64)
+    give = Steps.at(
+        beats, needed=(once,), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0
+    )
+    if not length:
+        return ask, give
+    # The replay buffer reads its memory into an output register one step ahead.
+    every = np.arange(length * repeats, dtype=np.int64)
+    place = np.arange(length, dtype=np.int64)
+    again = Steps.at(
+        length * repeats,
+        needed=(place,),
+        freed=(np.maximum(place + length * (repeats - 1) - 1, 0),),
+        emitted=every,
+        delay=(2,),
+        room=(2 * length,),
+        pipe=0,
+        queue=0,
+    )
+    return ask, give, again
+
+
+def with_parameters(stage: Steps, taken: Sequence[np.ndarray]) -> Steps:
+    """A stage that waits for parameters as well, each beat of which it takes in the cycle of the step that needs it.
+
+    Args:
+        stage: Without them.
+        taken: Of every parameter, the step of each beat.
+    """
+    none = (0,) * len(taken)
+    return Steps.at(
+        stage.steps,
+        needed=(*stage.need_steps, *taken),
+        freed=(*stage.free_steps, *taken),
+        emitted=stage.emit_steps,
+        delay=(*stage.delay, *none),
+        room=(*stage.room, *none),
+        pipe=stage.pipe,
+        queue=stage.queue,
+        room_lag=stage.room_lag,
+        queue_lag=stage.queue_lag,
+    )
