@@ -22,7 +22,7 @@ from mase_hw.beat_times import Cycles as BeatCycles
 from mase_hw.catalogue import Catalogue, Cycles, Hardware, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
-from mase_hw.hardware.external import EXTERNAL, Tensor, source_stages, with_parameters
+from mase_hw.hardware.external import EXTERNAL, Tensor, fetch_interval, source_stages, with_parameters
 from mase_hw.hardware.latency import timing_of
 from mase_hw.steps import Counts, Steps
 
@@ -93,7 +93,7 @@ class Late:
     @property
     def interval(self) -> int:
         """Cycles per frame in which they are read."""
-        return self.blocks * int(self.instance.parameters["PACE"])
+        return fetch_interval(self.instance.parameters, self.blocks)
 
     def place(self, network: BeatNetwork) -> int:
         """Put it into a network; the edge of its beats. No frame begins before it holds all that it has room for."""

@@ -1,8 +1,8 @@
 """Parameters in external memory: how they lie there, when their blocks are asked for, and when their beats come.
 
 A tensor lies in memory as *blocks*, each of whole words, in the order in which the stage takes its beats. A block is
-asked for as soon as there is room for it, but ``PACE`` cycles after the one before it at the earliest, and its beats
-are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a cycle. So
+asked for as soon as there is room for it, but ``PACE + EXTRA / OF`` cycles after the one before it at the earliest, and
+its beats are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a cycle. So
 if every request finds its turn at once, never more words are on their way than one block of every tensor has: a memory
 that answers in order, a word a cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in
 which a beat is offered therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a
@@ -135,35 +135,28 @@ def arranged(sources: Sequence[Mapping[str, int | str]], memory: ExternalMemory)
         row, block = _blocks(width, per_set, memory)
         tensors.append(Tensor.of({**given, "ROW": row, "BLOCK": block, "BASE": base, "BUS": memory.bits}))
         base += tensors[-1].size
-    interval = fetch_interval(tensors)
-    delay = _delay(tensors, memory)
+    interval, delay = sum(tensor.blocks * tensor.words for tensor in tensors), _delay(tensors, memory)
     found = []
     for tensor in tensors:
-        pace = interval // tensor.blocks
+        # The blocks of a set come evenly. Sets take equal times, so that one of them is a frame to whom that is enough.
+        pace = Fraction(ceil_div(interval, tensor.sets) * tensor.sets, tensor.blocks)
         # Those on their way, the one whose beats leave while the next is used, and some for the phase between tensors.
-        room = ceil_div(delay + tensor.beats, pace) + SPARE
+        room = ceil_div(delay + tensor.beats, int(pace)) + SPARE
         found.append(
-            {"BUS": memory.bits, "ROW": tensor.row, "BLOCK": tensor.block, "ROOM": room}
-            | {"PACE": pace, "DELAY": delay, "BASE": tensor.base}
+            {"BUS": memory.bits, "ROW": tensor.row, "BLOCK": tensor.block, "ROOM": room, "PACE": int(pace)}
+            | {"EXTRA": pace.numerator % pace.denominator, "OF": pace.denominator}
+            | {"DELAY": delay, "BASE": tensor.base}
         )
     return found
-
-
-def fetch_interval(tensors: Sequence[Tensor]) -> int:
-    """Cycles in which the blocks of a frame can be asked for, each tensor's evenly; few more than all words are."""
-    interval = sum(tensor.blocks * tensor.words for tensor in tensors)
-    while sum(Fraction(tensor.words, interval // tensor.blocks) for tensor in tensors) > 1:
-        interval = min((interval // tensor.blocks + 1) * tensor.blocks for tensor in tensors)
-    return interval
 
 
 def _delay(tensors: Sequence[Tensor], memory: ExternalMemory) -> int:
     """Cycles from asking for a block to its beats, the same for all: the last of its words has come by then.
 
-    Sources that ask at the same time have their turns one after the other, which happens once more at the memory, as
-    requests come closer together by that. Four registers are passed.
+    Sources that ask at the same time have their turns one after the other, and as requests come closer together by
+    that, and by the cycle to which the pace is rounded, more words may wait. Four registers are passed.
     """
-    return memory.latency + sum(tensor.words for tensor in tensors) + 4 * len(tensors) + 4
+    return memory.latency + sum(tensor.words for tensor in tensors) + 5 * len(tensors) + 4
 
 
 def _blocks(width: int, beats: int, memory: ExternalMemory) -> tuple[int, int]:
@@ -191,19 +184,27 @@ def image_text(words: Sequence[int], bits: int) -> str:
 
 def source_stages(parameters: Mapping[str, int | str]) -> tuple[Steps, ...]:
     """The timing of a source: its input are blocks, which are there from the start."""
-    names = ("ROW", "BLOCK", "ROOM", "PACE", "DELAY")
-    row, block, room, pace, delay = (int(parameters[name]) for name in names)
+    room, pace, extra, of, delay = (int(parameters[name]) for name in ("ROOM", "PACE", "EXTRA", "OF", "DELAY"))
     tensor = Tensor.of(parameters)
     length = tensor.depth // tensor.sets if tensor.buffered else 0
-    return _stages(row * block, room, pace, delay, length, tensor.repeats)
+    return _stages(tensor.beats, room, (pace * of + extra, of), delay, length, tensor.repeats)
+
+
+def fetch_interval(parameters: Mapping[str, int | str], blocks: int) -> int:
+    """Cycles in which a source asks for so many blocks, those of its sets."""
+    pace, extra, of = (int(parameters[name]) for name in ("PACE", "EXTRA", "OF"))
+    return blocks * (pace * of + extra) // of
 
 
 @functools.lru_cache(maxsize=1024)
-def _stages(beats: int, room: int, pace: int, delay: int, length: int, repeats: int) -> tuple[Steps, ...]:
+def _stages(
+    beats: int, room: int, pace: tuple[int, int], delay: int, length: int, repeats: int
+) -> tuple[Steps, ...]:
     """Kept, as a network knows long schedules by their identity."""
-    once = np.zeros(1, np.int64)
+    cycles, blocks = pace
+    once, at = np.zeros(1, np.int64), np.arange(blocks, dtype=np.int64) * cycles // blocks
     ask = Steps.at(
-        pace, needed=(once,), freed=(once,), emitted=once, delay=(0,), room=(0,), pipe=delay, queue=room, queue_lag=1
+        cycles, needed=(at,), freed=(at,), emitted=at, delay=(0,), room=(0,), pipe=delay, queue=room, queue_lag=1
     )
     each = np.arange(beats, dtype=np.int64)
     give = Steps.at(

@@ -170,8 +170,7 @@ class External(Entry, frozen=True, kw_only=True):
         burst: Words of a request at most.
         file: What is in it, a word per line.
         words: Of it.
-        words_per_frame: Words that are read in a frame.
-        interval: Cycles in which they are, if nothing else makes the design slower.
+        words_per_frame: Words that are read in a frame, and cycles that this takes.
     """
 
     bits: Count
@@ -180,7 +179,6 @@ class External(Entry, frozen=True, kw_only=True):
     file: str
     words: Count
     words_per_frame: Count
-    interval: Count
 
 
 class Fifo(Entry, frozen=True, kw_only=True):
