@@ -16,6 +16,7 @@ from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.hardware.parameter_ports import parameter_ports
 from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import Asked, When
 from mase_hw.simulate.arguments import check as check_arguments
@@ -112,6 +113,7 @@ class Design:
             top=self.manifest["top"],
             sources=tuple(self.path / file for file in self.manifest["rtl"]),
             parameters={"MEMORY_MODEL": 1} if "external" in self.manifest else {},
+            tied={port.name: port.idle or port.range.strip() for port in parameter_ports(self.manifest)},
             streams=tuple(self.streams.values()),
             memory=self.path / "mem" if self.manifest["memories"] else None,
             digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},

@@ -11,7 +11,7 @@ from typing import Any
 import torch.fx as fx
 
 from mase_hw.beat_times import Solved
-from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
+from mase_hw.catalogue import Hardware, verilog_params
 from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of
 from mase_hw.emit.fifos import insert_fifos
@@ -20,7 +20,7 @@ from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.external import EXTERNAL, ExternalMemory, arranged
+from mase_hw.hardware.external import FETCHED, ExternalMemory, arranged
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
@@ -37,7 +37,7 @@ _SIGNALS = ("", "_valid", "_ready")
 SOURCE_FILES = {
     ROM: ("lib/rom_source.sv",),
     LOADED: ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv"),
-    EXTERNAL: ("lib/external_source.sv", "lib/external_reader.sv", "lib/external_memory.sv"),
+    FETCHED: ("lib/external_source.sv", "lib/external_reader.sv", "lib/external_memory.sv"),
 }
 """What a design has with parameters from such a source."""
 
@@ -299,7 +299,7 @@ class NetlistBuilder:
         buffered = port.repeat > 1 and (most is None or 2 * port.beats * port.bits <= most)
         size = {"WIDTH": port.bits, "DEPTH": sets * port.beats, "SETS": sets, "REPEATS": port.repeat}
         out = _word_port("out", port.beats, port.bits)
-        return self._source(node, name, EXTERNAL, {**size, "BUFFERED": int(buffered)}, out)
+        return self._source(node, name, FETCHED, {**size, "BUFFERED": int(buffered)}, out)
 
     def _source(
         self, node: fx.Node, name: str, module: str, parameters: Mapping[str, int | str], out: Stream
@@ -314,7 +314,7 @@ class NetlistBuilder:
 
     def _arrange(self) -> None:
         """Say of all sources from external memory together where their tensors lie and when they are read."""
-        found = [(at, i) for at, i in enumerate(self.netlist.instances) if i.module == EXTERNAL]
+        found = [(at, i) for at, i in enumerate(self.netlist.instances) if i.module == FETCHED]
         if found:
             args = self._args
             memory = ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst)

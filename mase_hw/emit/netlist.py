@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
-from mase_hw.hardware.external import EXTERNAL, ExternalMemory, Tensor
+from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor
 from mase_hw.hardware.image import LOADED, Part
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
@@ -195,7 +195,7 @@ class Netlist:
     @property
     def outside_sources(self) -> list[tuple[Instance, Tensor]]:
         """The sources that read external memory, in the order in which their tensors lie there."""
-        return [(i, Tensor.of(i.parameters)) for i in self.instances if i.module == EXTERNAL]
+        return [(i, Tensor.of(i.parameters)) for i in self.instances if i.module == FETCHED]
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

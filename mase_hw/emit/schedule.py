@@ -22,7 +22,7 @@ from mase_hw.beat_times import Cycles as BeatCycles
 from mase_hw.catalogue import Catalogue, Cycles, Hardware, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
-from mase_hw.hardware.external import EXTERNAL, Tensor, fetch_interval, source_stages, with_parameters
+from mase_hw.hardware.external import FETCHED, Tensor, fetch_interval, source_stages, with_parameters
 from mase_hw.hardware.latency import timing_of
 from mase_hw.steps import Counts, Steps
 
@@ -183,7 +183,7 @@ class Timeline:
             driver = self.into[Pin(name, port.name)] if port.direction == "in" else Pin(TOP, "")
             if driver.instance in self.netlist.memories:
                 source = self.netlist.instance(driver.instance)
-                if source.module == EXTERNAL:
+                if source.module == FETCHED:
                     found.append(Late(source, port.name, port.frame_beats * part.beats // part.stages[0].beats_in[0]))
         return found
 

@@ -2,12 +2,12 @@
 
 A tensor lies in memory as *blocks*, each of whole words, in the order in which the stage takes its beats. A block is
 asked for as soon as there is room for it, but ``PACE + EXTRA / OF`` cycles after the one before it at the earliest, and
-its beats are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a cycle. So
-if every request finds its turn at once, never more words are on their way than one block of every tensor has: a memory
-that answers in order, a word a cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in
-which a beat is offered therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a
-first-come-first-served server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network
-Calculus", ch. 1.) ``rtl_templates/lib/external_source.sv`` does what is written here.
+its beats are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a
+cycle. So never more words are on their way than one block of every tensor has, and a memory that answers in order, a
+word a cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in which a beat is offered
+therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a first-come-first-served
+server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network Calculus", ch. 1.)
+``rtl_templates/lib/external_source.sv`` does what is written here.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from fractions import Fraction
 import numpy as np
 
 from mase_hw.errors import ConfigError
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
 
-EXTERNAL = "external_source"
+FETCHED = "external_source"
 """The module that streams a parameter from external memory."""
 IMAGE = "mem/external.mem"
 """The content of the memory, a word per line."""
-ROW_WORDS = 8
+ROW_WORDS = 16
 """Words that a row has at most, unless a beat alone has more."""
 SPARE = 2
 """Blocks that are held besides those on their way and the one whose beats leave."""
@@ -182,6 +183,16 @@ def image_text(words: Sequence[int], bits: int) -> str:
     return "".join(f"{word:0{bits // 4}x}\n" for word in words)
 
 
+def outside(manifest: Manifest) -> dict[str, Tensor]:
+    """The tensors of a design in external memory, in the order in which they lie there, by the files of their beats."""
+    files = {entry.instance: entry.file for entry in manifest.memories}
+    return {
+        files[each.name]: Tensor.of(each.parameters)
+        for each in manifest.instances
+        if each.module.removeprefix(manifest.prefix) == FETCHED
+    }
+
+
 def source_stages(parameters: Mapping[str, int | str]) -> tuple[Steps, ...]:
     """The timing of a source: its input are blocks, which are there from the start."""
     room, pace, extra, of, delay = (int(parameters[name]) for name in ("ROOM", "PACE", "EXTRA", "OF", "DELAY"))
@@ -197,9 +208,7 @@ def fetch_interval(parameters: Mapping[str, int | str], blocks: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _stages(
-    beats: int, room: int, pace: tuple[int, int], delay: int, length: int, repeats: int
-) -> tuple[Steps, ...]:
+def _stages(beats: int, room: int, pace: tuple[int, int], delay: int, length: int, repeats: int) -> tuple[Steps, ...]:
     """Kept, as a network knows long schedules by their identity."""
     cycles, blocks = pace
     once, at = np.zeros(1, np.int64), np.arange(blocks, dtype=np.int64) * cycles // blocks
@@ -207,9 +216,7 @@ def _stages(
         cycles, needed=(at,), freed=(at,), emitted=at, delay=(0,), room=(0,), pipe=delay, queue=room, queue_lag=1
     )
     each = np.arange(beats, dtype=np.int64)
-    give = Steps.at(
-        beats, needed=(once,), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0
-    )
+    give = Steps.at(beats, needed=(once,), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0)
     if not length:
         return ask, give
     # The replay buffer reads its memory into an output register one step ahead.

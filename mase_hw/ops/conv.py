@@ -21,7 +21,18 @@ from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.numerics.exact_sums import reduced_matmul, shift_left
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Hardware, OpDef, Request, SomeChannels
-from mase_hw.ops._conv import ConvParams, Geometry, build, check, exact_conv, geometry_of, latency, reduced_conv, takes, work
+from mase_hw.ops._conv import (
+    ConvParams,
+    Geometry,
+    build,
+    check,
+    exact_conv,
+    geometry_of,
+    latency,
+    reduced_conv,
+    takes,
+    work,
+)
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, narrow
 from mase_hw.ops.products._schedule import ORDERS

@@ -22,6 +22,7 @@ from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
 from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.hardware.parameter_ports import parameter_ports
 from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
@@ -63,47 +64,6 @@ class Top:
     list: str
     clock: str
     delay: int
-
-
-@dataclass(frozen=True)
-class LoadSignal:
-    """A port of a design that loads its parameters, besides its streams.
-
-    Args:
-        name: Of the native top.
-        axis: Of the wrapper.
-        direction: As Verilog has it.
-        bits: Of it.
-    """
-
-    name: str
-    axis: str
-    direction: str
-    bits: int = 1
-
-    @property
-    def range(self) -> str:
-        """Before its name."""
-        return f"[{self.bits - 1}:0] " if self.bits > 1 else ""
-
-    @property
-    def idle(self) -> str:
-        """What it is connected to where nothing is loaded."""
-        return f"{self.bits}'d0" if self.direction == "input" else ""
-
-
-LOADING = (
-    LoadSignal("parameters_in", "s_axis_parameters_tdata", "input", 32),
-    LoadSignal("parameters_in_last", "s_axis_parameters_tlast", "input"),
-    LoadSignal("parameters_in_valid", "s_axis_parameters_tvalid", "input"),
-    LoadSignal("parameters_in_ready", "s_axis_parameters_tready", "output"),
-    LoadSignal("parameters_out", "m_axis_parameters_tdata", "output", 32),
-    LoadSignal("parameters_out_last", "m_axis_parameters_tlast", "output"),
-    LoadSignal("parameters_out_valid", "m_axis_parameters_tvalid", "output"),
-    LoadSignal("parameters_out_ready", "m_axis_parameters_tready", "input"),
-    LoadSignal("parameters_state", "parameters_state", "output", 4),
-    LoadSignal("parameters_digest", "parameters_digest", "output", 32),
-)
 
 
 @graph_pass(
@@ -246,7 +206,9 @@ def _context(
         "outputs": [p for p in ports if not p.into],
         "errors": [p for p in ports if p.into],
         "memory": bool(manifest["parameters"]),
-        "loading": list(LOADING) if "image" in manifest else [],
+        "loading": parameter_ports(manifest),
+        "stored": "image" in manifest,
+        "outside": "external" in manifest,
         "memories": sorted({entry["file"] for entry in manifest["memories"]}),
         "vectors": sorted(manifest["vectors"]["files"].values()),
         "registered": options.registered,
@@ -303,7 +265,8 @@ def _checked_files(bundle: Bundle, ports: list[HandoffPort]) -> list[dict[str, A
     found: list[dict[str, Any]] = [
         {"folder": "{VECTOR_DIR", "file": p.file, "words": p.beats * frames, "crc": ""} for p in ports
     ]
-    for file in sorted({entry["file"] for entry in memories}):
+    external = bundle.manifest.get("external")
+    for file in sorted({entry["file"] for entry in (*memories, *([external] if external else []))}):
         content = bundle.read(file)
         words, crc = count_words(content), f"{zlib.crc32(content.replace(bytes([13]), b'')):08x}"
         found.append({"folder": "{MEM_DIR", "file": file.removeprefix("mem/"), "words": words, "crc": crc})

@@ -63,8 +63,8 @@ def interface(
     has so many ``sets`` of parameters.
 
     Raises:
-        UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module, or
-            to be read from outside where it is not known when the module takes it.
+        UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module,
+            or to be read from outside where it is not known when the module takes it.
     """
     found: dict[str, dict[str, Any]] = {name: {} for name in arguments if not name.startswith("data_in_")}
     streams, taken = {port.name: port for port in hardware.ports(params)}, hardware.takes(params)
