@@ -28,7 +28,7 @@ from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, with_node_names
 from mase_hw.passes.analysis.hardware_choices import OUTSIDE
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
@@ -81,6 +81,7 @@ class NetlistBuilder:
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
         self._args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        self._orders = with_node_names(graph, self._args).order
         self.shared = [shared_blocks(graph, path) for path in self._args.shared]
         self._twins = {node: nodes for blocks in self.shared for nodes in blocks.twins() for node in nodes}
         """Of every node of a shared block, those that share its instance."""
@@ -141,6 +142,10 @@ class NetlistBuilder:
                     expected=f"those of {node.name}, or parameters in a memory of their own",
                     remedy="choose another implementation, or let the blocks have hardware of their own",
                 )
+        tiles = 1
+        if self._orders.get(node.name) == WEIGHTS_FIRST:
+            params, tiles = tiled(node.name, facets, params)
+            ports = tuple(self._by_tile(node, facets, port, tiles, facets.ports(params)) for port in ports)
         instance = Instance(
             self._free(f"u_{node.name}"),
             facets.module if made is None else made.module,
@@ -157,16 +162,22 @@ class NetlistBuilder:
         for port in ports:
             pin = Pin(instance.name, port.name)
             if port.direction == "out":
-                stream = dataclasses.replace(port, layout=layouts.get(port.name, port.layout))
-                source = self._sources[pin] = _Source(pin, stream, node.name)
-                self._of_node[node.name, port.name] = source
-            elif port.name in facets.static:
+                continue
+            if port.name in facets.static:
                 self._memory(node, port).uses.append(_Use(pin, port))
             elif port.name in producers:
-                self._use(producers[port.name], _Use(pin, port, want=layouts.get(port.name)))
+                end, taken = self._replayed(node, pin, port, tiles) if tiles > 1 else (pin, port)
+                self._use(producers[port.name], _Use(end, taken, want=layouts.get(port.name)))
             else:
                 raise EmitError("an input stream has no producer", node=f"{node.name}.{port.name}")
         self.netlist.instances.append(instance)
+        for port in (port for port in ports if port.direction == "out"):
+            pin, want = Pin(instance.name, port.name), layouts.get(port.name, port.layout)
+            stream = port if tiles > 1 else dataclasses.replace(port, layout=want)
+            source = self._sources[pin] = _Source(pin, stream, node.name)
+            if stream.layout is not None and want is not None and stream.layout != want:
+                source = self._reordered(source, stream.layout, want, node.name, node.name, port.lanes)
+            self._of_node[node.name, port.name] = source
         if op.name not in self._filed:
             self._filed.add(op.name)
             for file in facets.files:
@@ -177,6 +188,27 @@ class NetlistBuilder:
             file = f"ops/{made.module}.sv"
             self._file(file)
             self.netlist.generated[file] = made
+
+    def _by_tile(self, node: fx.Node, facets: Hardware, port: Stream, tiles: int, of_one: Sequence[Stream]) -> Stream:
+        """A port of a layer that takes the whole frame for one tile of its output channels after the other."""
+        if port.name in facets.static:
+            return dataclasses.replace(port, parts=tiles)
+        if port.direction == "in":
+            return dataclasses.replace(next(each for each in of_one if each.name == port.name), layout=None)
+        layout = self._layouts(node)[port.name].cut_first(tiles)
+        return dataclasses.replace(port, shape=layout.stream_shape, parallelism=port.lane_dims[:1], layout=layout)
+
+    def _replayed(self, node: fx.Node, pin: Pin, port: Stream, tiles: int) -> tuple[Pin, Stream]:
+        """Send the frames that a port reads so often to it; what the frames go to instead."""
+        name, once = self._free(f"u_{node.name}_replay"), (port.shape[0] // tiles, *port.shape[1:])
+        taken = dataclasses.replace(port, name="in_data", valid="in_valid", ready="in_ready", shape=once)
+        given = dataclasses.replace(port, name="out_data", valid="out_valid", ready="out_ready", direction="out")
+        parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles}
+        self.netlist.instances.append(Instance(name, "replay_buffer", parameters, (taken, given), node.name, "replay"))
+        self._file("lib/replay_buffer.sv")
+        source = self._sources[Pin(name, "out_data")] = _Source(Pin(name, "out_data"), given, f"{node.name}_replay")
+        source.uses.append(_Use(pin, port))
+        return Pin(name, "in_data"), taken
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:
         """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""
@@ -280,12 +312,13 @@ class NetlistBuilder:
         name = f"{node.name}_{port.name}"
         out = _word_port("out", port.beats, port.bits)
         kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
-        sets = len(self._twins.get(node, (node,)))
+        blocks = len(self._twins.get(node, (node,)))
+        sets = blocks * port.parts
         if kept.get("storage") == OUTSIDE:
-            return self._outside(node, port, name, sets)
+            return self._outside(node, port, name, blocks)
         parameters: dict[str, int | str] = {
             "WIDTH": port.bits,
-            "DEPTH": sets * port.beats,
+            "DEPTH": blocks * port.beats,
             **({"SETS": sets, "REPEATS": port.repeat} if sets > 1 and port.repeat > 1 else {}),
             **({"BANKS": kept["banks"]} if "banks" in kept else {}),
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
@@ -293,11 +326,11 @@ class NetlistBuilder:
         parameters |= kept_where(kept)
         return self._source(node, name, LOADED if "banks" in kept else ROM, parameters, out)
 
-    def _outside(self, node: fx.Node, port: Stream, name: str, sets: int) -> _Source:
+    def _outside(self, node: fx.Node, port: Stream, name: str, blocks: int) -> _Source:
         """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
         most = self._args.external_buffer
-        buffered = port.repeat > 1 and (most is None or 2 * port.beats * port.bits <= most)
-        size = {"WIDTH": port.bits, "DEPTH": sets * port.beats, "SETS": sets, "REPEATS": port.repeat}
+        buffered = port.repeat > 1 and (most is None or 2 * port.beats // port.parts * port.bits <= most)
+        size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
         out = _word_port("out", port.beats, port.bits)
         return self._source(node, name, FETCHED, {**size, "BUFFERED": int(buffered)}, out)
 
@@ -460,6 +493,25 @@ class NetlistBuilder:
                 got=f"{other} and {path}",
                 remedy="rename one of them",
             )
+
+
+def tiled(node: str, facets: Hardware, params: Any) -> tuple[Any, int]:
+    """The module of a layer for one tile of its output channels, and how many there are.
+
+    Raises:
+        UnsupportedError: If it cannot take the frame again for each of them.
+    """
+    found = facets.tiled(params)
+    if found is None:
+        raise UnsupportedError(
+            "this layer cannot take the whole frame for one tile of its output channels after the other",
+            node=node,
+            field=f"hardware.order.{node}",
+            got=WEIGHTS_FIRST,
+            expected="output lanes that divide the channels, and no groups",
+            remedy="choose other lanes or another order",
+        )
+    return found
 
 
 def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:

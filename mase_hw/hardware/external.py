@@ -219,20 +219,7 @@ def _stages(beats: int, room: int, pace: tuple[int, int], delay: int, length: in
     give = Steps.at(beats, needed=(once,), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0)
     if not length:
         return ask, give
-    # The replay buffer reads its memory into an output register one step ahead.
-    every = np.arange(length * repeats, dtype=np.int64)
-    place = np.arange(length, dtype=np.int64)
-    again = Steps.at(
-        length * repeats,
-        needed=(place,),
-        freed=(np.maximum(place + length * (repeats - 1) - 1, 0),),
-        emitted=every,
-        delay=(2,),
-        room=(2 * length,),
-        pipe=0,
-        queue=0,
-    )
-    return ask, give, again
+    return ask, give, Steps.replayed(length, repeats)
 
 
 def with_parameters(stage: Steps, taken: Sequence[np.ndarray]) -> Steps:

@@ -31,6 +31,7 @@ from mase_hw.ops._conv import (
     latency,
     reduced_conv,
     takes,
+    tiled,
     work,
 )
 from mase_hw.ops._scaled import exact_sum, exact_sums
@@ -329,6 +330,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             latency=latency,
             cases=cases,
             takes=takes,
+            tiled=tiled,
             work=work,
             multipliers=lambda p: p.multipliers,
             implementations=IMPLEMENTATIONS,

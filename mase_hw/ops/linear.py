@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
-from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port
+from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port, resized
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
 from mase_hw.numerics.exact_sums import exact_linear, reduced_matmul, shift_left
@@ -194,6 +194,21 @@ def _takes(p: LinearParams) -> dict[str, Counts]:
     return {} if p.ahead else taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first)
 
 
+def _tiled(p: LinearParams) -> tuple[LinearParams, int] | None:
+    """The rows of all output tiles as rows of one."""
+    tiles, lanes = p.out_tiles, p.data_out_0.lanes[0]
+    if p.inputs_first or p.data_out_0.size[0] % lanes:
+        return None
+    sized = {
+        "data_in_0": (*p.data_in_0.size[:2], p.data_in_0.size[2] * tiles),
+        "weight": (p.weight.size[0], lanes),
+        "bias": (lanes,) if p.has_bias else p.bias.size,
+        "weight_shift": (lanes,) if p.has_weight_shift else p.weight_shift.size,
+        "data_out_0": (lanes, p.data_out_0.size[1], p.data_out_0.size[2] * tiles),
+    }
+    return resized(p, sized), tiles
+
+
 def _work(p: LinearParams) -> int:
     return math.prod(p.data_in_0.shape) * p.data_out_0.size[0] if multiplies(p) else 0
 
@@ -235,6 +250,7 @@ OPS = (
             latency=_latency,
             cases=lambda: cases(_build),
             takes=_takes,
+            tiled=_tiled,
             work=_work,
             multipliers=_multipliers,
             implementations=IMPLEMENTATIONS,

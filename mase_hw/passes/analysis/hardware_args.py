@@ -15,6 +15,8 @@ from mase_hw.passes.base import validate
 Lanes = StrictInt | list[StrictInt]
 UNROLLED = "unrolled"
 """The implementation whose constants are its structure."""
+WEIGHTS_FIRST = "weights_first"
+"""The order in which every weight is used for all rows before the next."""
 _AT_NODES = ("implementation", "fifo_depth", "memory")
 _PLACES = {"LUT": "lut", "BRAM": "block"}
 KERNEL = "kernel"
@@ -80,14 +82,15 @@ class HardwareArgs(BaseModel):
         description="of an unrolled layer, by node: additions between two registers, 3 if nothing is said; 0 for a "
         "register at the output only",
     )
-    order: dict[str, Literal["outputs_first", "inputs_first"]] = Field(
+    order: dict[str, Literal["outputs_first", "inputs_first", "weights_first"]] = Field(
         default_factory=dict,
         examples=[{"fc2": "inputs_first"}],
         description="in which order a linear layer or a 1 x 1 convolution uses its multipliers, by node: "
         "``outputs_first`` (an output tile after the other, each over the whole input, which waits in a buffer) or "
         "``inputs_first`` (an input tile after the other as it comes, while all partial sums are kept), which overlaps "
-        "with the layer before; multipliers, bits and the interval are the same, and a layer with one tile of either "
-        "kind has only one order",
+        "with the layer before; or ``weights_first`` (an output tile after the other over all rows of the frame, which "
+        "waits in a buffer, as do the results), which takes every weight once a frame; multipliers, bits and the "
+        "interval are the same, and a layer with one tile of either kind has only one order",
     )
     fast_clock: bool = Field(
         default=False,
