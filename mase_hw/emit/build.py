@@ -351,7 +351,9 @@ class NetlistBuilder:
         if found:
             args = self._args
             memory = ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst)
-            for (at, source), more in zip(found, arranged([i.parameters for _, i in found], memory), strict=True):
+            passes = [len(self.netlist.twins.get(i.node, (i.node,))) for _, i in found]
+            made = arranged([i.parameters for _, i in found], passes, memory)
+            for (at, source), more in zip(found, made, strict=True):
                 parameters = {**source.parameters, **more}
                 self.netlist.instances[at] = dataclasses.replace(source, parameters=parameters)
             self.netlist.outside = memory

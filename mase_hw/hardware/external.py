@@ -123,24 +123,28 @@ class Tensor:
         return words
 
 
-def arranged(sources: Sequence[Mapping[str, int | str]], memory: ExternalMemory) -> list[dict[str, int]]:
+def arranged(
+    sources: Sequence[Mapping[str, int | str]], passes: Sequence[int], memory: ExternalMemory
+) -> list[dict[str, int]]:
     """What the sources of a design need besides the size and the sets of their tensors.
 
     Args:
         sources: The parameters of every source as far as they are known, in the order in which tensors are to lie.
+        passes: Of every source, how often a frame passes by what it serves, with parameters of its own each time.
         memory: Where they lie.
     """
     base, tensors = 0, []
-    for given in sources:
-        width, per_set = int(given["WIDTH"]), int(given["DEPTH"]) // int(given["SETS"])
-        row, block = _blocks(width, per_set, memory)
+    for given, times in zip(sources, passes, strict=True):
+        again = int(given["REPEATS"]) > 1 and not given["BUFFERED"]
+        # A block has beats of one pass, and of one set where that is read again.
+        row, block = _blocks(int(given["WIDTH"]), int(given["DEPTH"]) // int(given["SETS"] if again else times), memory)
         tensors.append(Tensor.of({**given, "ROW": row, "BLOCK": block, "BASE": base, "BUS": memory.bits}))
         base += tensors[-1].size
     interval, delay = sum(tensor.blocks * tensor.words for tensor in tensors), _delay(tensors, memory)
     found = []
-    for tensor in tensors:
-        # The blocks of a set come evenly. Sets take equal times, so that one of them is a frame to whom that is enough.
-        pace = Fraction(ceil_div(interval, tensor.sets) * tensor.sets, tensor.blocks)
+    for tensor, times in zip(tensors, passes, strict=True):
+        # The blocks of a pass come evenly, and passes take equal times: whoever knows one of them knows all.
+        pace = Fraction(ceil_div(interval, times) * times, tensor.blocks)
         # Those on their way, the one whose beats leave while the next is used, and some for the phase between tensors.
         room = ceil_div(delay + tensor.beats, int(pace)) + SPARE
         found.append(

@@ -151,7 +151,7 @@ def test_digits(name: str, tmp_path: Path, root: Path) -> None:
 def test_how_a_tensor_lies_in_memory() -> None:
     """Six beats of 24 bits in words of 32: four beats fill three words; rows in blocks of two words."""
     size = {"WIDTH": 24, "DEPTH": 8, "SETS": 1, "REPEATS": 1, "BUFFERED": 0}
-    (found,) = arranged([size], ExternalMemory(32, 10, 6))
+    (found,) = arranged([size], [1], ExternalMemory(32, 10, 6))
     assert (found["ROW"], found["BLOCK"], found["BASE"]) == (4, 2, 0)
     tensor = Tensor.of({**size, **found})
     assert (tensor.words, tensor.size, tensor.blocks) == (6, 6, 1)
@@ -166,7 +166,7 @@ def test_all_tensors_together_ask_for_a_word_a_cycle(burst: int) -> None:
     """Whatever their sizes: the paces add up to no more, and where sets need no rounding, to no less."""
     sizes = [(512, 64, 1), (104, 8, 1), (40, 1000, 1), (8, 37, 1), (300, 13, 1), (64, 120, 1)]
     given = [{"WIDTH": w, "DEPTH": d, "SETS": s, "REPEATS": 1, "BUFFERED": 0} for w, d, s in sizes]
-    found = arranged(given, ExternalMemory(64, 40, burst))
+    found = arranged(given, [1] * len(given), ExternalMemory(64, 40, burst))
     rate = Fraction(0)
     end = 0
     for size, each in zip(given, found, strict=True):
