@@ -203,7 +203,6 @@ class Steps:
             beats, needed=(each,), freed=(each,), emitted=each, delay=(delay,), room=(depth,), pipe=0, queue=0
         )
 
-
     @classmethod
     def replayed(cls, length: int, repeats: int) -> Steps:
         """A ``replay_buffer`` of so many beats, which are sent more than once: a step sends a beat.

@@ -11,7 +11,7 @@ from typing import Any
 import torch.fx as fx
 
 from mase_hw.beat_times import Solved
-from mase_hw.catalogue import Hardware, verilog_params
+from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
 from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of
 from mase_hw.emit.fifos import insert_fifos

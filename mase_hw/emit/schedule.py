@@ -22,9 +22,18 @@ from mase_hw.beat_times import Cycles as BeatCycles
 from mase_hw.catalogue import Catalogue, Cycles, Hardware, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
-from mase_hw.hardware.external import FETCHED, Tensor, fetch_interval, source_stages, with_parameters
+from mase_hw.hardware.external import (
+    FETCHED,
+    Tensor,
+    fetch_interval,
+    fill_cycles,
+    held_blocks,
+    source_stages,
+    with_parameters,
+)
 from mase_hw.hardware.latency import timing_of
 from mase_hw.steps import Counts, Steps
+from mase_hw.streams import ceil_div
 
 SOON = 10
 """Frames in which most designs settle."""
@@ -98,7 +107,7 @@ class Late:
     def place(self, network: BeatNetwork) -> int:
         """Put it into a network; the edge of its beats. No frame begins before it holds all that it has room for."""
         name, blocks = self.instance.name, self.blocks
-        edge = network.source(blocks, Evenly(blocks, blocks, LONG_BEFORE), (name, "blocks"))
+        edge = network.source(blocks, Evenly(blocks, blocks, -fill_cycles(self.instance.parameters)), (name, "blocks"))
         for number, stage in enumerate(source_stages(self.instance.parameters)):
             (edge,) = network.stage(stage, [edge], (name, number))
         return edge
@@ -190,6 +199,12 @@ class Timeline:
     def stages_of(self, name: str) -> int:
         """Stages of a part, those of the sources of its parameters among them."""
         return len(self.parts[name].stages) + sum(len(source_stages(s.instance.parameters)) for s in self.late(name))
+
+    @property
+    def ahead(self) -> int:
+        """Frames whose parameters are there before the first one begins, at most."""
+        found = (source for sources in self.sources.values() for source in sources)
+        return max((ceil_div(held_blocks(s.instance.parameters), s.blocks) for s in found), default=0)
 
     def late(self, name: str) -> Sequence[Late]:
         """The sources of a part that read external memory."""

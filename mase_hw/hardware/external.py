@@ -205,6 +205,20 @@ def source_stages(parameters: Mapping[str, int | str]) -> tuple[Steps, ...]:
     return _stages(tensor.beats, room, (pace * of + extra, of), delay, length, tensor.repeats)
 
 
+def held_blocks(parameters: Mapping[str, int | str]) -> int:
+    """Blocks that a source holds, the last one perhaps in part."""
+    tensor = Tensor.of(parameters)
+    ahead = ceil_div(2 * tensor.depth // tensor.sets, tensor.beats) if tensor.buffered else 0
+    return int(parameters["ROOM"]) + ahead + 1
+
+
+def fill_cycles(parameters: Mapping[str, int | str]) -> int:
+    """Cycles in which a source from which nothing is taken has all that it holds, or a few less."""
+    held, of = held_blocks(parameters), int(parameters["OF"])
+    asking = fetch_interval(parameters, ceil_div(held, of) * of)
+    return asking + held * (Tensor.of(parameters).beats + 1) + int(parameters["DELAY"])
+
+
 def fetch_interval(parameters: Mapping[str, int | str], blocks: int) -> int:
     """Cycles in which a source asks for so many blocks, those of its sets."""
     pace, extra, of = (int(parameters[name]) for name in ("PACE", "EXTRA", "OF"))

@@ -336,8 +336,6 @@ def verilog_params(params: Any) -> dict[str, int | str]:
     return {name: int(v) if isinstance(v, bool | int) else v for name, v in values}
 
 
-
-
 def read_params(kind: type[P], values: Mapping[str, Any]) -> P:
     """A record from its SystemVerilog parameters; the inverse of :func:`verilog_params`.
 
