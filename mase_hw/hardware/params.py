@@ -158,8 +158,8 @@ def port(shape: tuple[int, ...], fmt: FixedFormat, *lanes: int, dims: int = DIMS
 def resized(params: P, sizes: Mapping[str, tuple[int, ...]]) -> P:
     """The same record of parameters with ports of other sizes, innermost first."""
     ports = {name: msgspec.structs.replace(getattr(params, name), size=size) for name, size in sizes.items()}
-    made: P = msgspec.structs.replace(typing.cast(msgspec.Struct, params), **ports)
-    return made
+    made: Any = msgspec.structs.replace(typing.cast(msgspec.Struct, params), **ports)
+    return typing.cast(P, made)
 
 
 class Params(msgspec.Struct, frozen=True):

@@ -152,6 +152,42 @@ def test_digits(name: str, tmp_path: Path, root: Path) -> None:
     assert slow.simulate(engine="batch", waves=False, stalls=0.2, check=False).passed
 
 
+# ---- Sets that are tiles.
+
+
+def test_a_layer_that_takes_its_frame_again(tmp_path: Path) -> None:
+    """Six rows meet the weights of four outputs, then those of the next four: a set is 16 x 4 weights."""
+    order = {"order": {"linear": "weights_first"}}
+    found = []
+    for place in ("rom", "external"):
+        config = {**SHARED, "hardware": {"parameters": place, **order}}
+        design = compiled(seeded(lambda: nn.Linear(16, 24)), (6, 16), tmp_path / place, config)
+        holds(design)
+        found.append(design.timing)
+        (weight,) = (e["parameters"] for e in design.manifest["instances"] if e["name"] == "u_linear_weight")
+        assert (weight["SETS"], weight["REPEATS"], weight["DEPTH"]) == (6, 6, 24)
+    assert found[0] == found[1] and design.timing["interval"] == 6 * 16 * 24 // 16
+    entry = design.manifest["external"]
+    assert entry["words_per_frame"] == entry["words"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [False, True])
+def test_convolutions_that_take_their_frame_again(shared: bool, tmp_path: Path) -> None:
+    """In residual blocks, also where these share hardware: sets are tiles of every layer."""
+
+    def made() -> nn.Module:
+        return Blocks(Residual, 3, nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU()), nn.Conv2d(4, 2, 1))
+
+    first = [f"layers.{block}.{name}" for block in range(1 if shared else 3) for name in ("first", "second")]
+    config = {**SHARED, "hardware": {"parameters": "external", "max_parallelism": 2}}
+    config["hardware"] |= {"order": dict.fromkeys(first, "weights_first")} | ({"shared": ["layers"]} if shared else {})
+    design = compiled(seeded(made), (1, 1, 5, 5), tmp_path / "bundle", config)
+    holds(design)
+    modules = [entry["module"] for entry in design.manifest["instances"]]
+    assert modules.count("replay_buffer") == modules.count("stream_reorder") == len(first)
+
+
 # ---- What lies in memory.
 
 
@@ -250,6 +286,12 @@ def test_refused(hardware: dict[str, Any], place: str, message: str, tmp_path: P
     with pytest.raises(UnsupportedError, match=message) as error:
         mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
     assert error.value.node == place
+
+
+def test_lanes_that_make_no_whole_tiles(tmp_path: Path) -> None:
+    hardware = {"order": {"linear": "weights_first"}, "parallelism": {"linear": {"data_out_0": 3}}}
+    with pytest.raises(UnsupportedError, match="cannot take the whole frame"):
+        compiled(nn.Linear(16, 16), (2, 16), tmp_path / "bundle", {**SHARED, "hardware": hardware})
 
 
 def test_a_system_says_that_it_cannot(layer: mase_hw.Design, tmp_path: Path) -> None:
