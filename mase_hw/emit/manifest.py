@@ -16,7 +16,7 @@ from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
-from mase_hw.hardware.external import IMAGE
+from mase_hw.hardware.external import IMAGE, primed
 from mase_hw.nn.streaming import streaming
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
@@ -114,6 +114,7 @@ def _outside(netlist: Netlist) -> dict[str, Any]:
             "file": IMAGE,
             "words": sum(tensor.size for tensor in tensors),
             "words_per_frame": sum(tensor.blocks * tensor.words for tensor in tensors),
+            "primed": primed([instance.parameters for instance, _ in netlist.outside_sources]),
         }
     }
 

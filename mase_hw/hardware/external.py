@@ -219,6 +219,11 @@ def fill_cycles(parameters: Mapping[str, int | str]) -> int:
     return asking + held * (Tensor.of(parameters).beats + 1) + int(parameters["DELAY"])
 
 
+def primed(sources: Sequence[Mapping[str, int | str]]) -> int:
+    """Cycles after a reset in which all sources have what they hold, at the stated memory."""
+    return max(fill_cycles(each) + int(each["DELAY"]) for each in sources)
+
+
 def fetch_interval(parameters: Mapping[str, int | str], blocks: int) -> int:
     """Cycles in which a source asks for so many blocks, those of its sets."""
     pace, extra, of = (int(parameters[name]) for name in ("PACE", "EXTRA", "OF"))

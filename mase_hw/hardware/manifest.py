@@ -171,6 +171,7 @@ class External(Entry, frozen=True, kw_only=True):
         file: What is in it, a word per line.
         words: Of it.
         words_per_frame: Words that are read in a frame, and cycles that this takes.
+        primed: Cycles from a reset until frames may begin, at most.
     """
 
     bits: Count
@@ -179,6 +180,7 @@ class External(Entry, frozen=True, kw_only=True):
     file: str
     words: Count
     words_per_frame: Count
+    primed: Count
 
 
 class Fifo(Entry, frozen=True, kw_only=True):

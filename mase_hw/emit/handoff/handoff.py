@@ -239,6 +239,8 @@ def _bench(bundle: Bundle, ports: list[HandoffPort], top: Top, files: list[dict[
         "exact": bool(timing["exact"]),
         "watchdog": 8 * (last + interval) + 512,
         "tail": last + interval + 128,
+        # Memories fetch their first words, and external memory brings what is held of it.
+        "begin": 8 + manifest.get("external", {}).get("primed", 0),
         "cut": fill + interval + interval // 2 + 1,
         "files": files,
         "ports": [
