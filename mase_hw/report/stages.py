@@ -19,11 +19,13 @@ from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.schedule import FRAMES, Schedule, Timeline
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.external import FETCHED
+from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.opdef import OpDef
 from mase_hw.streams import Direction, Stream
 
 _ROM = "(memories)"
-_FORK, _FIFO, _SOURCE = "stream_fork", "stream_fifo", "rom_source"
+_FORK, _FIFO = "stream_fork", "stream_fifo"
 
 
 def rebuilt(manifest: Mapping[str, Any], catalogue: Catalogue) -> Netlist | None:
@@ -44,7 +46,13 @@ def rebuilt(manifest: Mapping[str, Any], catalogue: Catalogue) -> Netlist | None
         if op.hardware is not None:
             ops.setdefault(op.hardware.module, []).append(op)
     for entry in manifest["instances"]:
-        if entry["module"] == _SOURCE:
+        if entry["module"] in (ROM, LOADED):
+            continue
+        if entry["module"] == FETCHED:
+            name, node = entry["name"], entry["node"]
+            plain = (_plain("out", entry["parameters"]["WIDTH"]),)
+            netlist.instances.append(Instance(name, FETCHED, entry["parameters"], plain, node, FETCHED))
+            netlist.memories[name] = ""
             continue
         instance = _instance(entry, ops.get(entry["module"], []))
         if instance is None:
@@ -100,7 +108,9 @@ def _connect(netlist: Netlist, edges: list[str]) -> bool:
         for port in instance.ports:
             pin = Pin(instance.name, port.name)
             if port.direction == "in" and pin not in driven:
-                netlist.nets.append(Net(f"net_{pin}", Pin(_ROM, "out_data"), pin, port))
+                source = f"u_{instance.node}_{port.name}"
+                source = source if source in netlist.memories else _ROM
+                netlist.nets.append(Net(f"net_{pin}", Pin(source, "out_data"), pin, port))
     for instance in netlist.instances:
         if instance.op == LOOP_ENTRY:
             count_passes(netlist, instance.name)
@@ -109,7 +119,9 @@ def _connect(netlist: Netlist, edges: list[str]) -> bool:
 
 
 def _reads(netlist: Netlist, name: str) -> bool:
-    return any(net.sink.instance == name and net.source.instance != _ROM for net in netlist.nets)
+    return name in netlist.memories or any(
+        net.sink.instance == name and net.source.instance not in netlist.memories for net in netlist.nets
+    )
 
 
 def _pin(text: str) -> Pin:

@@ -16,11 +16,14 @@ import torch
 from torch import nn
 
 import mase_hw
+from mase_hw.catalogue import default_catalogue
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.weights import OUTSIDE
+from mase_hw.emit.schedule import predict
 from mase_hw.errors import UnsupportedError
 from mase_hw.hardware.external import ExternalMemory, Tensor, arranged, image
 from mase_hw.model_spec import load_model
+from mase_hw.report.stages import agrees, rebuilt
 from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset
@@ -66,6 +69,12 @@ def test_a_layer_takes_what_its_weights_take(layer: mase_hw.Design) -> None:
     (bias,) = (each for each in layer.manifest["memories"] if each["file"] == "mem/linear_bias.mem")
     words = 512 + -(-bias["bits"] * bias["words"] // 64)
     assert layer.manifest["external"]["words_per_frame"] == layer.timing["interval"] == words
+
+
+def test_as_a_report_sees_it(layer: mase_hw.Design) -> None:
+    """The cycles follow from the manifest alone."""
+    netlist = rebuilt(layer.manifest, default_catalogue())
+    assert netlist is not None and agrees(predict(netlist, default_catalogue()), layer.manifest)
 
 
 @pytest.mark.parametrize("engine", ["cocotb", "fast"])
