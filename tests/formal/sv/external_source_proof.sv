@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// external_source_proof: external_source asks for blocks in order and sends their beats, whenever they come.
+// external_source_proof: external_source asks for blocks in order and sends their beats.
 //
 // A word is a beat and says which one it is. The memory answers in order, as late as the
 // solver likes; requests wait as long.
@@ -120,8 +120,7 @@ module external_source_proof #(
     p_asks_stay : assert (!check || !waits_q || ask_valid);
     p_room : assert (!check || !dut.row_valid || dut.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
-    p_full :
-    assert (!check || full == (int'(dut.there_q) == ROOM && out_valid && !out_ready));
+    p_full : assert (!check || full == (int'(dut.there_q) == ROOM && out_valid && !out_ready));
   end
 
   // ---- Invariants: where the blocks are that were asked for.
@@ -131,11 +130,13 @@ module external_source_proof #(
   int held;
   int waiting;
   int pending;
+  int asked;  // blocks, and not all of them gone
   int apart;
 
   assign held    = int'(dut.u_rows.count);
   assign waiting = int'(dut.u_due.count);
   assign pending = int'(dut.pending_q);
+  assign asked   = waiting + int'(dut.there_q) - pending;
 
   if (BLOCK == 1) begin : g_one_row
     assign gone = 0;
@@ -167,13 +168,10 @@ module external_source_proof #(
     assert (!armed || (in_q >= 0 && in_q < DEPTH && out_q >= 0 && out_q < DEPTH && block_q >= 0 &&
                        block_q < Blocks && owed_q >= 0 && owed_q <= ROOM * ROW * BLOCK));
     inv_blocks : assert (!armed || int'(dut.room_q) + waiting + int'(dut.there_q) == ROOM);
-    inv_beats :
-    assert (!armed || (waiting + int'(dut.there_q) - pending) * ROW * BLOCK - gone * ROW - turn ==
-            owed_q + words + held * ROW - turn);
+    inv_beats : assert (!armed || asked * ROW * BLOCK - gone * ROW == owed_q + words + held * ROW);
     inv_in : assert (!armed || in_q == (out_q - turn + held * ROW + words + DEPTH) % DEPTH);
     inv_turns : assert (!armed || (out_q % ROW == turn && (out_q / ROW) % BLOCK == gone));
-    inv_asked :
-    assert (!armed || block_q == (out_q / (ROW * BLOCK) + waiting + int'(dut.there_q) - pending) % Blocks);
+    inv_asked : assert (!armed || block_q == (out_q / (ROW * BLOCK) + asked) % Blocks);
     inv_since : assert (!armed || since_q >= 1);
     inv_index : assert (!armed || int'(dut.index_q) == block_q);
     inv_waits : assert (!armed || !waits_q || dut.pending_q);
@@ -186,12 +184,14 @@ module external_source_proof #(
   // The rows that are held, one after the other.
   for (genvar i = 0; i < ROOM * BLOCK; i++) begin : g_held
     int place;
-    assign place = (int'(dut.u_rows.rd_ptr_q) + i) % (ROOM * BLOCK);
+    int number;
+    assign place  = (int'(dut.u_rows.rd_ptr_q) + i) % (ROOM * BLOCK);
+    assign number = out_q - turn + i * ROW;  // of its first beat
     for (genvar b = 0; b < ROW; b++) begin : g_of_row
       always_comb begin
         inv_row :
         assert (!armed || i >= held ||
-                int'(dut.u_rows.mem[place][b*Width+:Width]) == (out_q - turn + i * ROW + b) % DEPTH);
+                int'(dut.u_rows.mem[place][b*Width+:Width]) == (number + b) % DEPTH);
       end
     end
   end
@@ -219,8 +219,7 @@ module external_source_proof #(
       always_comb begin
         inv_part :
         assert (!armed || (part_q >= 0 && part_q < OF &&
-            int'(dut.g_pace.g_part.part_q) == (begins ? (part_q + EXTRA >= OF ? part_q + EXTRA - OF :
-                                                       part_q + EXTRA) : part_q)));
+            int'(dut.g_pace.g_part.part_q) == (part_q + (begins ? EXTRA : 0)) % OF));
       end
     end
   end
