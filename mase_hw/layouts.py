@@ -136,6 +136,16 @@ class Layout:
                     left = self.factors[at]
         return Layout(tuple(shape), tuple(sizes), tuple(j for i in self.order for j in parts[i]))
 
+    def cut_first(self, parts: int) -> Layout:
+        """The layout in which the innermost factor of the stream is cut, and its first part changes slowest.
+
+        Args:
+            parts: Into so many; they divide that factor.
+        """
+        *outer, inner = self.order
+        factors = (*self.factors[:inner], parts, self.factors[inner] // parts, *self.factors[inner + 1 :])
+        return Layout(self.shape, factors, (inner, *(i + (i > inner) for i in outer), inner + 1))
+
     def rows_in_order(self) -> bool:
         """Whether only elements of the last dimension change places."""
         last = self._groups()[-1] if self.shape else []

@@ -26,7 +26,7 @@ from mase_hw.hardware.params import Cast, Params, read_params
 from mase_hw.hardware.params import verilog_params as verilog_params
 from mase_hw.host.resources import Generated as Generated
 from mase_hw.layouts import Layout
-from mase_hw.steps import Steps
+from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream
 
 T = TypeVar("T")
@@ -214,6 +214,11 @@ class Hardware:
             ``shapes``, ``layouts`` and ``parallelism`` of the tensors besides, and ``parameters``, their mantissas.
         reads: What the golden is if the memory of this name held something else; None for one of which that is not
             known. For simulating faults.
+        takes: Of parameters that may be late: the step of the last stage in which each beat of a frame is taken, by
+            name. Such a step happens once the beat is there, and nothing else waits for it.
+        tiled: Of a layer that may take the whole frame for one output beat after the other (``weights_first``): the
+            parameters of a module that gives the first output beat of each row, for as many frames as there are of
+            these, and their number; None if it cannot.
         unrolls: The configuration may give ``kernel``, the window elements of a step as ``[height, width]``; ``build``
             finds them as dimensions 1 and 2 of the parallelism of ``weight``, width first.
         implementations: What a configuration may ask of the op; empty if there is only one way.
@@ -252,6 +257,8 @@ class Hardware:
     memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}
     reads: Callable[[Arithmetic, str, Memory], Golden | None] | None = None
     broadcast: tuple[str, ...] = ()
+    takes: Callable[[Any], Mapping[str, Counts]] = lambda _: {}
+    tiled: Callable[[Any], tuple[Any, int] | None] = lambda _: None
     implementations: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()

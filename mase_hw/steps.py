@@ -196,6 +196,24 @@ class Steps:
             beats, needed=(each,), freed=(each,), emitted=each, delay=(delay,), room=(depth,), pipe=0, queue=0
         )
 
+    @classmethod
+    def replayed(cls, length: int, repeats: int) -> Steps:
+        """A ``replay_buffer`` of so many beats, which are sent more than once: a step sends a beat.
+
+        The memory is read into the output register one step ahead.
+        """
+        place = np.arange(length, dtype=np.int64)
+        return cls.at(
+            length * repeats,
+            needed=(place,),
+            freed=(np.maximum(place + length * (repeats - 1) - 1, 0),),
+            emitted=np.arange(length * repeats, dtype=np.int64),
+            delay=(2,),
+            room=(2 * length,),
+            pipe=0,
+            queue=0,
+        )
+
 
 def _firsts(counts: Counts) -> Counts:
     """The first step at which a count has reached 1, 2, ..."""

@@ -51,6 +51,7 @@ class Stream:
         valid: Name of the valid signal, ``<name>_valid`` if empty.
         ready: Name of the ready signal, ``<name>_ready`` if empty.
         repeat: How often the tensor is streamed for each frame (1); a weight is needed once a row.
+        parts: Equal parts of the beats of the tensor, each of which is streamed so often before the next.
         layout: Where the tensor's elements stand in the stream, if not row-major.
         outer_first: Tiles run with the outermost dimension fastest; the lanes of a beat are the same.
     """
@@ -63,6 +64,7 @@ class Stream:
     valid: str = ""
     ready: str = ""
     repeat: int = 1
+    parts: int = 1
     layout: Layout | None = None
     outer_first: bool = False
 

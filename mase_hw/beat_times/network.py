@@ -257,7 +257,8 @@ class BeatNetwork:
         alike = 0
         before: dict[int, int] | None = None
         wanted = 1 + max((stage.memory for stage in self._stages), default=0)
-        while self.frames < max(frames, wanted + 2):
+        # What was read ahead before the first frame lasts for about as many frames as an event may look back.
+        while self.frames < max(frames, 3 * wanted):
             self.advance()
             if pace is not None and self._falls_behind(pace):
                 return None

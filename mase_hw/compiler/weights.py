@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from mase_hw.emit.read_bundle import read_file
 from mase_hw.emit.reference import Reference
 from mase_hw.errors import ConfigError
 from mase_hw.formats import SignFormat
+from mase_hw.hardware.external import outside
 from mase_hw.hardware.image import digest_of, loaded, make_image
-from mase_hw.hardware.manifest import Image
+from mase_hw.hardware.manifest import Manifest
 from mase_hw.hardware.prefix import renamed
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
@@ -31,8 +33,8 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.streams import IntArray
 
-IMAGE = "image.bin"
-"""The image in the folder of the weights."""
+IMAGE, OUTSIDE = "image.bin", "external.bin"
+"""In the folder of the weights: the image, and the content of external memory, words little-endian."""
 _ROUNDED = 0.501
 """Steps between a value and what stands for it, if the format holds it; a little more than half, as floats divide."""
 
@@ -43,7 +45,8 @@ class Weights:
 
     Args:
         graph: The quantised model with these parameters, in the formats of the design.
-        image: What the hardware takes.
+        image: What the hardware takes; empty if it loads nothing.
+        outside: What external memory has to hold; empty if nothing is read from there.
         memories: Memory files by their path in the bundle.
         vectors: The vectors of the bundle with the results of these parameters: mantissas of shape ``(frames, *shape)``
             by port.
@@ -52,14 +55,15 @@ class Weights:
 
     graph: MaseGraph
     image: bytes
+    outside: bytes
     memories: Mapping[str, str]
     vectors: Mapping[str, IntArray]
     changed: tuple[str, ...]
 
     @property
     def digest(self) -> int:
-        """What the design shows while it has them."""
-        return digest_of(self.image)
+        """What the design shows while it has them; that of external memory if it loads nothing."""
+        return digest_of(self.image) if self.image else zlib.crc32(self.outside)
 
     def write(self, folder: Path, design: Design) -> Json:
         """Write the folder of the weights: the image, also for C, the memory files and the vectors.
@@ -71,8 +75,11 @@ class Weights:
             EmitError: If it cannot be written.
         """
         made = Bundle()
-        made.add(IMAGE, self.image)
-        made.add("mase_weights.h", _header(self.image))
+        if self.image:
+            made.add(IMAGE, self.image)
+            made.add("mase_weights.h", _header(self.image))
+        if self.outside:
+            made.add(OUTSIDE, self.outside)
         for file, text in self.memories.items():
             made.add(file, text)
         arrays = io.BytesIO()
@@ -83,6 +90,7 @@ class Weights:
             "kind": "weights",
             "design": design.manifest["digest"],
             "crc": f"{self.digest:08x}",
+            **({"external_crc": f"{zlib.crc32(self.outside):08x}"} if self.outside else {}),
             "changed": list(self.changed),
         }
         made.write(folder)
@@ -102,7 +110,8 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
         EmitError: If a code occurs that the multipliers were chosen without.
     """
     manifest = design.record
-    parts, image = loaded(manifest), image_of(manifest.image, str(design.path))
+    parts, tensors = loaded(manifest), outside(manifest)
+    replaceable(manifest, str(design.path))
     if design.graph is None:
         raise ConfigError(
             "a bundle alone does not say how its model is quantised",
@@ -116,7 +125,9 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
     made = {renamed(file, manifest.prefix): text for file, text in named.items()}
     before = {file: read_file(design.path, manifest.files, file).decode("ascii") for file in made}
     changed = tuple(file for file in sorted(made) if made[file] != before[file])
-    fixed = sorted(set(changed) - {part.file for part in parts})
+    own = {*(part.file for part in parts), *tensors}
+    external = None if manifest.external is None else manifest.external.file
+    fixed = sorted(set(changed) - own - {external})
     if fixed:
         raise ConfigError(
             "a parameter differs that is not loaded",
@@ -124,24 +135,28 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
             expected="the values of the bundle, as it is in a ROM or a part of a module",
             remedy="leave it as it is in training, or compile again",
         )
-    texts = {part.file: made[part.file] for part in parts}
-    return Weights(graph, make_image(image.design, parts, texts), texts, _vectors(design, graph), changed)
+    texts = {file: text for file, text in made.items() if file in own or file == external}
+    words = make_image(manifest.image.design, parts, texts) if manifest.image is not None else b""
+    held = b""
+    if manifest.external is not None:
+        size = manifest.external.bits // 8
+        held = b"".join(int(word, 16).to_bytes(size, "little") for word in texts[manifest.external.file].split())
+    return Weights(graph, words, held, texts, _vectors(design, graph), changed)
 
 
-def image_of(image: Image | None, node: str) -> Image:
-    """What a design takes that loads its parameters.
+def replaceable(manifest: Manifest, node: str) -> None:
+    """Refuse a design whose parameters are all fixed.
 
     Raises:
-        ConfigError: If it loads none.
+        ConfigError: If it loads none, and reads none from external memory.
     """
-    if image is None:
+    if manifest.image is None and manifest.external is None:
         raise ConfigError(
             "this design loads no parameters",
             node=node,
             got="parameters in ROM",
-            remedy='compile it with parameters = "ram" in the table hardware',
+            remedy='compile it with parameters = "ram" or "external" in the table hardware',
         )
-    return image
 
 
 def _take(graph: MaseGraph, retrained: MaseGraph) -> None:

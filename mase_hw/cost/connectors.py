@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, gcd, prod
 
 from mase_hw.cost.casts import SOFT, Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import blocks_of, chosen, counted_down, fifo, level, multiplied, ram
+from mase_hw.cost.primitives import blocks_of, chosen, counted_down, fifo, level, multiplied, ram, replay
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:
@@ -17,6 +17,19 @@ def stream_fork(t: Terms, p: Parameters) -> None:
     """A ``stream_fork``."""
     t.both("outputs", p["N"])
     t.logic("any", 1)
+
+
+def replay_buffer(t: Terms, p: Parameters) -> None:
+    """A ``replay_buffer``."""
+    replay(t, "replay", p["WIDTH"], p["LEN"], p["REPEATS"])
+
+
+def external_source(t: Terms, p: Parameters) -> None:
+    """An ``external_source``: the blocks that it holds, when they are due, and the buffer of sets."""
+    fifo(t, "rows", p["ROW"] * p["WIDTH"], p["ROOM"] * p["BLOCK"])
+    fifo(t, "due", bits_of(p["DELAY"]), p["ROOM"])
+    if p["BUFFERED"]:
+        replay(t, "replay", p["WIDTH"], p["DEPTH"] // p["SETS"], p["REPEATS"])
 
 
 def loop_entry(t: Terms, p: Parameters) -> None:

@@ -17,6 +17,7 @@ from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.hardware.manifest import typed
+from mase_hw.hardware.parameter_ports import parameter_ports
 from mase_hw.host.documents import Json
 from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import Asked, When
@@ -114,6 +115,8 @@ class Design:
         return Dut(
             top=self.record.top,
             sources=tuple(self.path / file for file in self.record.rtl),
+            parameters={} if self.record.external is None else {"MEMORY_MODEL": 1},
+            tied={port.name: port.idle or port.range.strip() for port in parameter_ports(self.record)},
             streams=tuple(self.streams.values()),
             memory=self.path / "mem" if self.record.memories else None,
             digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},

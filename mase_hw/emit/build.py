@@ -21,6 +21,7 @@ from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.external import FETCHED, ExternalMemory, arranged
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
@@ -29,7 +30,8 @@ from mase_hw.ops._slots import SLOT, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, with_node_names
+from mase_hw.passes.analysis.hardware_choices import OUTSIDE
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
@@ -38,8 +40,13 @@ OF_POSITIONS = "slot_rom"
 """What streams values of positions, of sequences in turn."""
 SLOTS_AHEAD = 32
 """Tokens whose slot an instance may know before they come."""
-LOADING = ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv")
-"""What a design has whose parameters are loaded."""
+SOURCE_FILES = {
+    ROM: ("lib/rom_source.sv",),
+    OF_POSITIONS: ("lib/slot_rom.sv",),
+    LOADED: ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv"),
+    FETCHED: ("lib/external_source.sv", "lib/external_reader.sv", "lib/external_memory.sv"),
+}
+"""What a design has with parameters from such a source."""
 
 
 @dataclasses.dataclass
@@ -80,7 +87,8 @@ class NetlistBuilder:
         self._taken: set[str] = set()
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
-        args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        self._args = args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        self._orders = with_node_names(graph, args).order
         self.slots = args.slots
         self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
         self._slot: _Source | None = None
@@ -113,6 +121,7 @@ class NetlistBuilder:
         self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
+        self._arrange()
         self.netlist.verify()
         return self.netlist
 
@@ -144,6 +153,10 @@ class NetlistBuilder:
                     expected=f"those of {node.name}, or parameters in a memory of their own",
                     remedy="choose another implementation, or let the blocks have hardware of their own",
                 )
+        tiles = 1
+        if self._orders.get(node.name) == WEIGHTS_FIRST:
+            params, tiles = tiled(node.name, facets, params)
+            ports = tuple(self._by_tile(node, facets, port, tiles, facets.ports(params)) for port in ports)
         instance = Instance(
             self._free(f"u_{node.name}"),
             facets.module if made is None else made.module,
@@ -160,18 +173,24 @@ class NetlistBuilder:
         for port in ports:
             pin = Pin(instance.name, port.name)
             if port.direction == "out":
-                stream = dataclasses.replace(port, layout=layouts.get(port.name, port.layout))
-                source = self._sources[pin] = _Source(pin, stream, node.name)
-                self._of_node[node.name, port.name] = source
-            elif port.name == SLOT:
+                continue
+            if port.name == SLOT:
                 self._slot_for(node, pin, port)
             elif port.name in facets.static:
                 self._memory(node, port).uses.append(_Use(pin, port))
             elif port.name in producers:
-                self._use(producers[port.name], _Use(pin, port, want=layouts.get(port.name)))
+                end, taken = self._replayed(node, pin, port, tiles) if tiles > 1 else (pin, port)
+                self._use(producers[port.name], _Use(end, taken, want=layouts.get(port.name)))
             else:
                 raise EmitError("an input stream has no producer", node=f"{node.name}.{port.name}")
         self.netlist.instances.append(instance)
+        for port in (port for port in ports if port.direction == "out"):
+            pin, want = Pin(instance.name, port.name), layouts.get(port.name, port.layout)
+            stream = port if tiles > 1 else dataclasses.replace(port, layout=want)
+            source = self._sources[pin] = _Source(pin, stream, node.name)
+            if stream.layout is not None and want is not None and stream.layout != want:
+                source = self._reordered(source, stream.layout, want, node.name, node.name, port.lanes)
+            self._of_node[node.name, port.name] = source
         if op.name not in self._filed:
             self._filed.add(op.name)
             for file in facets.files:
@@ -182,6 +201,27 @@ class NetlistBuilder:
             file = f"ops/{made.module}.sv"
             self._file(file)
             self.netlist.generated[file] = made
+
+    def _by_tile(self, node: fx.Node, facets: Hardware, port: Stream, tiles: int, of_one: Sequence[Stream]) -> Stream:
+        """A port of a layer that takes the whole frame for one tile of its output channels after the other."""
+        if port.name in facets.static:
+            return dataclasses.replace(port, parts=tiles)
+        if port.direction == "in":
+            return dataclasses.replace(next(each for each in of_one if each.name == port.name), layout=None)
+        layout = self._layouts(node)[port.name].cut_first(tiles)
+        return dataclasses.replace(port, shape=layout.stream_shape, parallelism=port.lane_dims[:1], layout=layout)
+
+    def _replayed(self, node: fx.Node, pin: Pin, port: Stream, tiles: int) -> tuple[Pin, Stream]:
+        """Send the frames that a port reads so often to it; what the frames go to instead."""
+        name, once = self._free(f"u_{node.name}_replay"), (port.shape[0] // tiles, *port.shape[1:])
+        taken = dataclasses.replace(port, name="in_data", valid="in_valid", ready="in_ready", shape=once)
+        given = dataclasses.replace(port, name="out_data", valid="out_valid", ready="out_ready", direction="out")
+        parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles}
+        self.netlist.instances.append(Instance(name, "replay_buffer", parameters, (taken, given), node.name, "replay"))
+        self._file("lib/replay_buffer.sv")
+        source = self._sources[Pin(name, "out_data")] = _Source(Pin(name, "out_data"), given, f"{node.name}_replay")
+        source.uses.append(_Use(pin, port))
+        return Pin(name, "in_data"), taken
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:
         """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""
@@ -281,14 +321,17 @@ class NetlistBuilder:
             source.uses.append(_Use(Pin(TOP, stream.name), stream, result.name, layout, layout))
 
     def _memory(self, node: fx.Node, port: Stream) -> _Source:
-        """What streams a parameter: a ROM, or a memory that is loaded."""
+        """What streams a parameter: a ROM, a memory that is loaded, or one outside."""
         name = f"{node.name}_{port.name}"
         out = _word_port("out", port.beats, port.bits)
         kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
-        sets = len(self._twins.get(node, (node,)))
+        blocks = len(self._twins.get(node, (node,)))
+        sets = blocks * port.parts
+        if kept.get("storage") == OUTSIDE:
+            return self._outside(node, port, name, blocks)
         parameters: dict[str, int | str] = {
             "WIDTH": port.bits,
-            "DEPTH": sets * port.beats,
+            "DEPTH": blocks * port.beats,
             **({"SETS": sets, "REPEATS": port.repeat} if sets > 1 and port.repeat > 1 else {}),
             **({"BANKS": kept["banks"]} if "banks" in kept else {}),
             "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
@@ -303,12 +346,25 @@ class NetlistBuilder:
             parameters |= {"SLOTS": self.slots, "ROWS": self.tokens}
             ports = (_word_port("in", self.tokens, slot_format(self.slots).width), out)
             self._slot_for(node, Pin(place, "in_data"), ports[0])
-        instance = Instance(place, module, parameters, ports, node.name, module)
+        return self._source(name, Instance(place, module, parameters, ports, node.name, module))
+
+    def _outside(self, node: fx.Node, port: Stream, name: str, blocks: int) -> _Source:
+        """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
+        most = self._args.external_buffer
+        buffered = port.repeat > 1 and (most is None or 2 * port.beats // port.parts * port.bits <= most)
+        size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
+        ports = (_word_port("out", port.beats, port.bits),)
+        place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": int(buffered)}
+        return self._source(name, Instance(place, FETCHED, parameters, ports, node.name, FETCHED))
+
+    def _source(self, name: str, instance: Instance) -> _Source:
+        """Put what streams a parameter into the netlist; its last port is the stream."""
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
-        for file in with_dependences(LOADING if module == LOADED else (f"lib/{module}.sv",)):
+        for file in with_dependences(SOURCE_FILES[instance.module]):
             self._file(file)
-        source = self._sources[Pin(instance.name, "out_data")] = _Source(Pin(instance.name, "out_data"), out, name)
+        pin = Pin(instance.name, "out_data")
+        source = self._sources[pin] = _Source(pin, instance.ports[-1], name)
         return source
 
     def _slot_for(self, node: fx.Node, sink: Pin, port: Stream) -> None:
@@ -351,6 +407,19 @@ class NetlistBuilder:
                 remedy="leave decode.slots out",
             )
         return of_token % size > 0
+
+    def _arrange(self) -> None:
+        """Say of all sources from external memory together where their tensors lie and when they are read."""
+        found = [(at, i) for at, i in enumerate(self.netlist.instances) if i.module == FETCHED]
+        if found:
+            args = self._args
+            memory = ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst)
+            passes = [len(self.netlist.twins.get(i.node, (i.node,))) for _, i in found]
+            made = arranged([i.parameters for _, i in found], passes, memory)
+            for (at, source), more in zip(found, made, strict=True):
+                parameters = {**source.parameters, **more}
+                self.netlist.instances[at] = dataclasses.replace(source, parameters=parameters)
+            self.netlist.outside = memory
 
     def _check_ends(self, blocks: Shared) -> None:
         """Refuse blocks whose result could not be what they read."""
@@ -491,6 +560,25 @@ class NetlistBuilder:
                 got=f"{other} and {path}",
                 remedy="rename one of them",
             )
+
+
+def tiled(node: str, facets: Hardware, params: Any) -> tuple[Any, int]:
+    """The module of a layer for one tile of its output channels, and how many there are.
+
+    Raises:
+        UnsupportedError: If it cannot take the frame again for each of them.
+    """
+    found = facets.tiled(params)
+    if found is None:
+        raise UnsupportedError(
+            "this layer cannot take the whole frame for one tile of its output channels after the other",
+            node=node,
+            field=f"hardware.order.{node}",
+            got=WEIGHTS_FIRST,
+            expected="output lanes that divide the channels, and no groups",
+            remedy="choose other lanes or another order",
+        )
+    return found
 
 
 def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:

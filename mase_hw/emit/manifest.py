@@ -16,6 +16,7 @@ from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
+from mase_hw.hardware.external import IMAGE, primed
 from mase_hw.host.documents import Json
 from mase_hw.nn.streaming import streaming
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
@@ -91,7 +92,7 @@ def describe_design(
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
-    return {"generator": {"mase_hw": __version__}, **described, **_image(netlist, described)}
+    return {"generator": {"mase_hw": __version__}, **described, **_image(netlist, described), **_outside(netlist)}
 
 
 def _image(netlist: Netlist, described: Json) -> Json:
@@ -101,6 +102,22 @@ def _image(netlist: Netlist, described: Json) -> Json:
         return {}
     words, banks = sum(part.words for _, part in loaded), loaded[0][0].parameters["BANKS"]
     return {"image": {"design": own_digest(described)[:8], "words": words, "banks": banks}}
+
+
+def _outside(netlist: Netlist) -> dict[str, Any]:
+    """The external memory that the design reads, if it does."""
+    if netlist.outside is None:
+        return {}
+    tensors = [tensor for _, tensor in netlist.outside_sources]
+    return {
+        "external": {
+            **dataclasses.asdict(netlist.outside),
+            "file": IMAGE,
+            "words": sum(tensor.size for tensor in tensors),
+            "words_per_frame": sum(tensor.blocks * tensor.words for tensor in tensors),
+            "primed": primed([instance.parameters for instance, _ in netlist.outside_sources]),
+        }
+    }
 
 
 def custom_name(op: OpDef) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
+from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor
 from mase_hw.hardware.image import LOADED, Part
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
@@ -16,7 +17,7 @@ from mase_hw.streams import Stream
 TOP = ""
 """Instance name of the design's own ports."""
 LOOP_ENTRY, LOOP_EXIT = "loop_entry", "loop_exit"
-CONNECTORS = ("fork", "repack", "fifo", "reorder", LOOP_ENTRY, LOOP_EXIT)
+CONNECTORS = ("fork", "repack", "fifo", "reorder", "replay", LOOP_ENTRY, LOOP_EXIT)
 """Ops of the instances that pass a tensor on as it is."""
 
 
@@ -148,6 +149,7 @@ class Netlist:
         twins: The nodes that share an instance, in the order in which frames pass through them, by the first.
         slot: The input that says of every token of sequences in turn whose it is; None if there are none.
         aside: Instances through which that goes. It is known before it is needed, so nothing waits for it.
+        outside: The external memory, if parameters come from one.
         shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 
@@ -165,6 +167,7 @@ class Netlist:
     twins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     slot: Stream | None = None
     aside: set[str] = field(default_factory=set)
+    outside: ExternalMemory | None = None
     shortfall: Shortfall | None = None
     _at: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where instances were, by name, when one was last looked for in vain: the lists change under it."""
@@ -201,6 +204,11 @@ class Netlist:
             (i, Part(f"mem/{self.memories[i.name]}", int(i.parameters["DEPTH"]), int(i.parameters["WIDTH"])))
             for i in found
         ]
+
+    @property
+    def outside_sources(self) -> list[tuple[Instance, Tensor]]:
+        """The sources that read external memory, in the order in which their tensors lie there."""
+        return [(i, Tensor.of(i.parameters)) for i in self.instances if i.module == FETCHED]
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

@@ -27,6 +27,7 @@ from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
+from mase_hw.hardware.external import IMAGE, image, image_text
 from mase_hw.hardware.keywords import KEYWORDS
 from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.documents import Json
@@ -232,6 +233,10 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
                 _check_codes(reader, op.hardware, port, sets[-1])
         file = f"mem/{netlist.memories[net.source.instance]}"
         files[file] = memory_text(dataclasses.replace(port, repeat=1), np.concatenate(sets))
+    if netlist.outside is not None:
+        found = netlist.outside_sources
+        texts = [files[f"mem/{netlist.memories[instance.name]}"] for instance, _ in found]
+        files[IMAGE] = image_text(image([tensor for _, tensor in found], texts), netlist.outside.bits)
     for _, name, memory in netlist.tables:
         digits = (memory.bits + 3) // 4
         files[f"mem/{name}"] = "".join(f"{word:0{digits}x}\n" for word in memory.words)

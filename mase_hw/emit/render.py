@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
+from mase_hw.hardware.external import IMAGE, ExternalMemory
 from mase_hw.hardware.library import environment
 from mase_hw.opdef import Generated
 from mase_hw.streams import Stream
 
 LOAD_BUS = ("bank", "load_begin", "load_next", "load_back", "load_data")
 """What every memory that is loaded is told."""
+READ_BUS = ("ask_valid", "ask_address", "ask_ready", "word_valid", "full")
+"""What every source that reads external memory has of its own."""
 HEADER_WITH_MEMORY = """\
 module {} #(
     // Folder of the memory files, seen from where the tool runs.
-    parameter MEM_DIR = "mem"
+    parameter MEM_DIR = "mem"{}
 ) ("""
+MEMORY_MODEL = """,
+    // In simulation, a model of the external memory in place of its ports, and cycles of 256 in which it pauses.
+    parameter int MEMORY_MODEL = 0,
+    parameter int MEMORY_STALLS = 0"""
 
 
 def describe(stream: Stream) -> str:
@@ -59,13 +67,17 @@ def render_top(
         fill=f"{'' if schedule.exact else 'at least '}{schedule.fill}",
         interval=schedule.interval,
         bottleneck=schedule.bottleneck,
-        header=HEADER_WITH_MEMORY.format(netlist.name) if drives_mem else f"module {netlist.name} (",
+        header=HEADER_WITH_MEMORY.format(netlist.name, MEMORY_MODEL if netlist.outside else "")
+        if drives_mem
+        else f"module {netlist.name} (",
         unused=[(_unused(i, port), 1) for i in netlist.instances for port, value in i.tied.items() if not value]
         + [(_unused(i, port), bits) for i in netlist.instances for port, bits in i.unread.items()],
         ports=[_port(s) for s in ports],
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
         loading=None if image is None else _loading(netlist, image),
+        outside=None if netlist.outside is None else _outside(netlist, netlist.outside),
+        gated=[_port(stream) for stream in _gated(netlist)],
         reset="rst" if image is None else "parameters_core_rst",
         joined=_joined,
         drained=[_port(s) for s in netlist.inputs if s.name in netlist.drained],
@@ -85,7 +97,6 @@ def render_top(
 
 def _loading(netlist: Netlist, image: Mapping[str, object]) -> dict[str, object]:
     """What the parameters are loaded by."""
-    gated = [stream for stream in netlist.inputs if stream.name not in netlist.drained]
 
     def beats(streams: Sequence[Stream]) -> str:
         return ", ".join(f"32'd{stream.frame_beats}" for stream in reversed(streams))
@@ -93,10 +104,29 @@ def _loading(netlist: Netlist, image: Mapping[str, object]) -> dict[str, object]
     return {
         **image,
         "memories": len(netlist.loaded),
-        "inputs": [_port(stream) for stream in gated],
         "outputs": [_port(stream) for stream in netlist.outputs],
-        "in_beats": beats(gated),
+        "in_beats": beats(_gated(netlist)),
         "out_beats": beats(netlist.outputs),
+    }
+
+
+def _gated(netlist: Netlist) -> list[Stream]:
+    """The inputs at which frames may have to wait for parameters before they begin."""
+    waits = netlist.loaded or netlist.outside
+    return [stream for stream in netlist.inputs if stream.name not in netlist.drained] if waits else []
+
+
+def _outside(netlist: Netlist, memory: ExternalMemory) -> dict[str, object]:
+    """What external memory is read by."""
+    found = netlist.outside_sources
+    return {
+        "bits": memory.bits,
+        "latency": memory.latency,
+        "sources": len(found),
+        "words": ", ".join(f"32'd{tensor.words}" for _, tensor in reversed(found)),
+        "room": sum(int(instance.parameters["ROOM"]) for instance, _ in found),
+        "depth": sum(tensor.size for _, tensor in found),
+        "file": PurePosixPath(IMAGE).name,
     }
 
 
@@ -159,7 +189,7 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
     lines = []
     # A fork has one data output, the net of its first branch; the others differ only in their handshakes.
     first_branch = {(n.source.instance, n.source.port): n.name for n in netlist.nets if n.source.branch == 0}
-    gate = "_gated" if netlist.loaded else ""
+    gate = "_gated" if _gated(netlist) else ""
     for net in netlist.nets:
         if net.source.instance == TOP:
             lines += [
@@ -181,10 +211,13 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
 def _instances(netlist: Netlist) -> list[dict[str, object]]:
     ends = {n.source: n for n in netlist.nets} | {n.sink: n for n in netlist.nets}
     turns = {instance.name: turn for turn, (instance, _) in enumerate(netlist.loaded)}
-    return [_instance(ends, i, turns) for i in netlist.instances]
+    places = {instance.name: place for place, (instance, _) in enumerate(netlist.outside_sources)}
+    return [_instance(ends, i, turns, places) for i in netlist.instances]
 
 
-def _instance(ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int]) -> dict[str, object]:
+def _instance(
+    ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int], places: Mapping[str, int]
+) -> dict[str, object]:
     connections: list[tuple[str, str]] = []
     for port in instance.ports:
         many = instance.branches and port.direction == "out"
@@ -201,6 +234,10 @@ def _instance(ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, i
         connections += [(name, f"parameters_{name}") for name in LOAD_BUS]
         connections += [("load_read", f"parameters_load_read[{turn}]"), ("load_turn", f"parameters_load_done[{turn}]")]
         connections += [("load_done", f"parameters_load_done[{turn + 1}]")]
+    if instance.name in places:
+        named = [(name, f"external_{name}[{places[instance.name]}]") for name in READ_BUS]
+        connections += [*named, ("word_data", "external_data")]
+    loaded = "parameters_source_rst" if instance.name in turns else "parameters_core_rst"
     return {
         "module": instance.module,
         "name": instance.name,
@@ -210,7 +247,8 @@ def _instance(ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, i
             *((name, f'{{MEM_DIR, "/{file}"}}') for name, (file, _) in instance.memories.items()),
         ],
         "connections": connections,
-        "rst": "parameters_source_rst" if instance.name in turns else "parameters_core_rst" if turns else "rst",
+        # A source that reads external memory is at the begin of a frame whenever the design is empty.
+        "rst": loaded if turns and instance.name not in places else "rst",
     }
 
 

@@ -10,19 +10,31 @@ in a design without forks and joins; otherwise a schedule is assumed for it, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Evenly, Solved, Unpaused
 from mase_hw.beat_times import Cycles as BeatCycles
-from mase_hw.catalogue import Catalogue, Cycles, Latency
+from mase_hw.catalogue import Catalogue, Cycles, Hardware, Latency
 from mase_hw.emit.checks.elaborate import check_beats
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Netlist, Pin
+from mase_hw.hardware.external import (
+    FETCHED,
+    Tensor,
+    fetch_interval,
+    fill_cycles,
+    held_blocks,
+    source_stages,
+    with_parameters,
+)
 from mase_hw.hardware.latency import timing_of
 from mase_hw.ops._slots import SLOT
-from mase_hw.steps import Steps
+from mase_hw.steps import Counts, Steps
+from mase_hw.streams import ceil_div
 
 SOON = 10
 """Frames in which most designs settle."""
@@ -69,6 +81,40 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Late:
+    """A source that reads external memory.
+
+    Args:
+        instance: The source.
+        port: That it drives.
+        beats: Beats that are taken there in a frame of the design.
+    """
+
+    instance: Instance
+    port: str
+    beats: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are read in a frame of the design."""
+        tensor = Tensor.of(self.instance.parameters)
+        return self.beats // (tensor.beats * (tensor.repeats if tensor.buffered else 1))
+
+    @property
+    def interval(self) -> int:
+        """Cycles per frame in which they are read."""
+        return fetch_interval(self.instance.parameters, self.blocks)
+
+    def place(self, network: BeatNetwork) -> int:
+        """Put it into a network; the edge of its beats. No frame begins before it holds all that it has room for."""
+        name, blocks = self.instance.name, self.blocks
+        edge = network.source(blocks, Evenly(blocks, blocks, -fill_cycles(self.instance.parameters)), (name, "blocks"))
+        for number, stage in enumerate(source_stages(self.instance.parameters)):
+            (edge,) = network.stage(stage, [edge], (name, number))
+        return edge
+
+
+@dataclass(frozen=True)
 class Part:
     """One instance as the simulation sees it.
 
@@ -80,6 +126,7 @@ class Part:
         interval: Cycles per frame, by itself.
         latency: Its facet; None for a connector.
         known: Whether the steps are its own, not assumed.
+        facets: Of its op; None for a connector.
     """
 
     instance: Instance
@@ -89,6 +136,7 @@ class Part:
     interval: int
     latency: Latency | None = None
     known: bool = True
+    facets: Hardware | None = None
 
 
 class Timeline:
@@ -113,6 +161,8 @@ class Timeline:
         self.parts: dict[str, Part] = {}
         frames = len(positions) // netlist.slot.beats if netlist.slot is not None and positions else 1
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats * frames for s in netlist.inputs}
+        self.sources: dict[str, list[Late]] = {}
+        """Of parts with parameters from external memory, where these come from."""
         for instance in netlist.instances:
             if netlist.ahead(instance.name):
                 continue
@@ -132,6 +182,8 @@ class Timeline:
                 self.parts[instance.name] = Part(instance, inputs, beats, (), beats)
                 continue
             self.parts[instance.name] = part = _part(instance, inputs, beats, catalogue, positions)
+            if late := self._late(part):
+                self.sources[instance.name] = late
             outs = [p for p in instance.ports if p.direction == "out"]
             repeat = beats // part.stages[0].beats_in[0]
             taken, given = ([n * repeat for n in each] for each in (part.stages[0].beats_in, part.stages[-1].beats_out))
@@ -139,6 +191,31 @@ class Timeline:
             came = [self._beats[pin] for pin in inputs]
             if not positions:
                 check_beats(instance, came, taken, given, passes[inputs[0]])
+
+    def _late(self, part: Part) -> list[Late]:
+        """The sources of a part that read external memory."""
+        found, name = [], part.instance.name
+        for port in part.instance.ports:
+            driver = self.into[Pin(name, port.name)] if port.direction == "in" else Pin(TOP, "")
+            if driver.instance in self.netlist.memories:
+                source = self.netlist.instance(driver.instance)
+                if source.module == FETCHED:
+                    found.append(Late(source, port.name, port.frame_beats * part.beats // part.stages[0].beats_in[0]))
+        return found
+
+    def stages_of(self, name: str) -> int:
+        """Stages of a part, those of the sources of its parameters among them."""
+        return len(self.parts[name].stages) + sum(len(source_stages(s.instance.parameters)) for s in self.late(name))
+
+    @property
+    def ahead(self) -> int:
+        """Frames whose parameters are there before the first one begins, at most."""
+        found = (source for sources in self.sources.values() for source in sources)
+        return max((ceil_div(held_blocks(s.instance.parameters), s.blocks) for s in found), default=0)
+
+    def late(self, name: str) -> Sequence[Late]:
+        """The sources of a part that read external memory."""
+        return self.sources.get(name, ())
 
     @property
     def exact(self) -> bool:
@@ -153,7 +230,8 @@ class Timeline:
     def intervals(self) -> dict[str, int]:
         """Cycles per frame that every instance and port needs by itself."""
         ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
-        return ports | {name: part.interval for name, part in self.parts.items()}
+        late = {s.instance.name: s.interval for sources in self.sources.values() for s in sources}
+        return ports | {name: part.interval for name, part in self.parts.items()} | late
 
     def beats(self, pin: Pin) -> int:
         """Beats per frame of a source."""
@@ -281,7 +359,13 @@ class Timeline:
         known = self._readers[Pin(name, "out_data")] if part.instance.op == "fifo" else name
         # Only a FIFO drives what a loop began with.
         closes = edges.get(Pin(name, outs[0].name)) if outs else None
+        late = self.late(name)
         for number, stage in enumerate(part.stages):
+            if late and number == len(part.stages) - 1:
+                inputs = [*inputs, *(source.place(network) for source in late)]
+                assert part.facets is not None  # its ports have names
+                params = part.facets.record(part.instance.parameters)
+                stage = _waiting(stage, part.facets.takes, params, tuple(source.port for source in late))
             inputs = network.stage(stage, inputs, (known, number) if number else known, closes)
         edges |= {Pin(name, port.name): edge for port, edge in zip(outs, inputs, strict=True)}
 
@@ -346,6 +430,9 @@ def predict(
         ends = outputs[0].offered[outputs[0].beats - 1 :: outputs[0].beats]
         half = len(ends) // 2
         interval = -(-int(ends[-1] - ends[-1 - half]) // half)
+    # Sources of parameters hold what they have room for before the first frame begins.
+    for sources in timeline.sources.values():
+        timings |= {s.instance.name: NodeTiming(0, 0, s.interval) for s in sources}
     exact = timeline.exact and settled is not None
     return Schedule(outputs[0].when_offered(0) - start, last, interval, bottleneck, timings, exact)
 
@@ -402,7 +489,14 @@ def _part(
     steps = latency.steps or (_assumed(instance, latency, len(inputs)),)
     if positions and facets.at_positions is not None and any(port.name == SLOT for port in instance.ports):
         steps = facets.at_positions(facets.record(instance.parameters), positions)
-    return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, known=bool(latency.steps))
+    return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, bool(latency.steps), facets)
+
+
+@functools.lru_cache(maxsize=256)
+def _waiting(stage: Steps, takes: Callable[[Any], Mapping[str, Counts]], params: Any, ports: tuple[str, ...]) -> Steps:
+    """A stage that waits for parameters; kept, as a network knows long schedules by their identity."""
+    taken = takes(params)
+    return with_parameters(stage, [taken[port] for port in ports])
 
 
 def _assumed(instance: Instance, latency: Latency, inputs: int) -> Steps:

@@ -48,7 +48,7 @@ def steady_frame(
     ends += [edges[Pin(TOP, name)] for name in netlist.drained]
     intervals: list[int] = []
     before: list[int] = []
-    for frame in range(SOON):
+    for frame in range(SOON + timeline.ahead):
         network.advance()
         offers = [network.edges[edge].offers for edge in ends]
         now = [times.end(frame) for times in offers if times is not None]

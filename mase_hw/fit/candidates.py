@@ -333,7 +333,7 @@ class Options:
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None
-        kept = interface(self.node, self._arguments, hardware, streams, self.args)
+        kept = interface(self.node, self._arguments, hardware, params, self.args)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
         latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)

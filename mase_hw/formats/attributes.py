@@ -104,6 +104,7 @@ class Attributes(TypedDict, total=False):
     number: int
     out_shape: Sequence[int]
     queries: int
+    repeats: int
     reversed: bool
     sequence: Any
     shape: Sequence[int]

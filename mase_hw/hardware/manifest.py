@@ -162,6 +162,28 @@ class Image(Entry, frozen=True, kw_only=True):
     banks: Count
 
 
+class External(Entry, frozen=True, kw_only=True):
+    """External memory that parameters are read from; see :mod:`mase_hw.hardware.external`.
+
+    Args:
+        bits: Of a word.
+        latency: Cycles from a request to its first word.
+        burst: Words of a request at most.
+        file: What is in it, a word per line.
+        words: Of it.
+        words_per_frame: Words that are read in a frame, and cycles that this takes.
+        primed: Cycles from a reset until frames may begin, at most.
+    """
+
+    bits: Count
+    latency: Count
+    burst: Count
+    file: str
+    words: Count
+    words_per_frame: Count
+    primed: Count
+
+
 class Fifo(Entry, frozen=True, kw_only=True):
     """A FIFO: see :class:`mase_hw.emit.netlist.Fifo`."""
 
@@ -264,6 +286,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         instances: In topological order.
         memories: Contents of memories.
         image: Of parameters that are loaded while the design runs, if any are.
+        external: The memory outside that parameters are read from, if any are.
         fifos: Those that were inserted.
         shortfall: Whether FIFOs are smaller than the rate wants.
         edges: Every stream, as ``source to sink``.
@@ -290,6 +313,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     instances: tuple[Instance, ...]
     memories: tuple[Memory, ...]
     image: Image | None = None
+    external: External | None = None
     fifos: tuple[Fifo, ...]
     shortfall: Shortfall | None = None
     edges: tuple[str, ...]

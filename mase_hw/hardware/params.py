@@ -28,6 +28,7 @@ from mase_hw.formats.attributes import Attributes
 from mase_hw.layouts import Layout
 from mase_hw.streams import Stream, ceil_div
 
+P = TypeVar("P")
 DIMS = 3
 """Dimensions of an activation's parameters; outer ones are multiplied into the last."""
 
@@ -153,6 +154,13 @@ def port(shape: tuple[int, ...], fmt: FixedFormat, *lanes: int, dims: int = DIMS
     """
     plain = FixedFormat(fmt.width, fmt.frac_width, fmt.signed)
     return Port(plain, fold_shape(shape, dims), lanes + (1,) * (dims - len(lanes)))
+
+
+def resized(params: P, sizes: Mapping[str, tuple[int, ...]]) -> P:
+    """The same record of parameters with ports of other sizes, innermost first."""
+    ports = {name: msgspec.structs.replace(getattr(params, name), size=size) for name, size in sizes.items()}
+    made: Any = msgspec.structs.replace(typing.cast(msgspec.Struct, params), **ports)
+    return typing.cast(P, made)
 
 
 class Params(msgspec.Struct, frozen=True):
@@ -327,9 +335,6 @@ def verilog_params(params: Any) -> dict[str, int | str]:
         return dict(zip(parameter_names(type(params)), _values(params), strict=True))
     values = ((field.name, getattr(params, field.name)) for field in dataclasses.fields(params))
     return {name: int(v) if isinstance(v, bool | int) else v for name, v in values}
-
-
-P = TypeVar("P")
 
 
 def read_params(kind: type[P], values: Mapping[str, Any]) -> P:

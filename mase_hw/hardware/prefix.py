@@ -46,7 +46,8 @@ def prefixed(manifest: Json, files: Mapping[str, bytes], prefix: str) -> tuple[J
             got=f"{prefix!r}, which makes {clash}",
             remedy="choose another prefix",
         )
-    memories = {entry["file"] for entry in manifest["memories"]}
+    external = manifest.get("external")
+    memories = {entry["file"] for entry in (*manifest["memories"], *([external] if external else []))}
     found = {path: renamed(path, prefix) for path in (*manifest["rtl"], *memories)}
     texts = {found[path]: with_prefix(files[path], path, declared, prefix, memories) for path in manifest["rtl"]}
     # As the top level gives them to its instances.
@@ -63,6 +64,7 @@ def prefixed(manifest: Json, files: Mapping[str, bytes], prefix: str) -> tuple[J
             for entry in manifest["instances"]
         ],
         "memories": [{**entry, "file": found[entry["file"]]} for entry in manifest["memories"]],
+        **({"external": {**external, "file": found[external["file"]]}} if external else {}),
     }
     return new, {**texts, **{found[path]: files[path] for path in memories}}
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,14 +18,15 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port
+from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port, resized
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
 from mase_hw.opdef import Latency, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops._window import Window, geometry, issue_stages, out_size
 from mase_hw.ops.products._multipliers import ProductParams, choose, dot_latency, multiplies, stored
-from mase_hw.ops.products._schedule import inputs_first
+from mase_hw.ops.products._schedule import inputs_first, taken
+from mase_hw.steps import Counts
 from mase_hw.streams import ceil_div
 
 Pair = tuple[int, int]
@@ -475,6 +477,28 @@ def _in_order(rows: int, tiles: int, passes: int, pipe: int) -> Latency:
 def _windows(window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int) -> Latency:
     """Kept as well."""
     return Latency.from_steps(*issue_stages(window, steps, depth, images, results, pipe, queue))
+
+
+def takes(p: ConvParams) -> dict[str, Counts]:
+    """A sum for every output position."""
+    return taken(p.images * p.window.positions, p.run, p.out_tiles, p.inputs_first)
+
+
+def tiled(p: ConvParams) -> tuple[ConvParams, int] | None:
+    """The images of all output tiles as images of one."""
+    tiles, lanes = p.out_tiles, p.data_out_0.lanes[0]
+    if p.inputs_first or p.groups > 1 or p.data_out_0.size[0] % lanes:
+        return None
+    sized = {
+        "data_in_0": (*p.data_in_0.size[:3], p.images * tiles),
+        "weight": (*p.weight.size[:3], lanes),
+        "bias": (lanes,) if p.has_bias else p.bias.size,
+        "weight_shift": (lanes,) if p.has_weight_shift else p.weight_shift.size,
+        "data_out_0": (lanes, *p.data_out_0.size[1:3], p.images * tiles),
+    }
+    depth = p.window.depth(p.run)
+    rows = ceil_div(depth, p.window.row_beats) if p.unrolled else depth
+    return msgspec.structs.replace(resized(p, sized), line_buffer_depth=rows), tiles
 
 
 def work(p: ConvParams) -> int:

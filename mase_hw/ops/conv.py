@@ -21,7 +21,19 @@ from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import carrier, cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Hardware, OpDef, Request, SomeChannels
-from mase_hw.ops._conv import ConvParams, Geometry, build, check, exact_conv, geometry_of, latency, reduced_conv, work
+from mase_hw.ops._conv import (
+    ConvParams,
+    Geometry,
+    build,
+    check,
+    exact_conv,
+    geometry_of,
+    latency,
+    reduced_conv,
+    takes,
+    tiled,
+    work,
+)
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, narrow
 from mase_hw.ops.products._schedule import ORDERS
@@ -299,6 +311,8 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             build=build,
             latency=latency,
             cases=cases,
+            takes=takes,
+            tiled=tiled,
             work=work,
             multipliers=lambda p: p.multipliers,
             implementations=IMPLEMENTATIONS,

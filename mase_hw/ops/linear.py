@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.formats import FixedFormat, Overflow, ScaledUse
-from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port
+from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port, resized
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import carrier, cast, straight_through
 from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul
@@ -32,8 +32,8 @@ from mase_hw.ops.products._multipliers import (
     narrow,
     stored,
 )
-from mase_hw.ops.products._schedule import ORDERS, inputs_first
-from mase_hw.steps import Steps
+from mase_hw.ops.products._schedule import ORDERS, inputs_first, taken
+from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
 
@@ -169,6 +169,26 @@ def _latency(p: LinearParams) -> Latency:
     return Latency.from_steps(steps)
 
 
+def _takes(p: LinearParams) -> dict[str, Counts]:
+    """A weight that is taken a step ahead of its activation could not be late."""
+    return {} if p.ahead else taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first)
+
+
+def _tiled(p: LinearParams) -> tuple[LinearParams, int] | None:
+    """The rows of all output tiles as rows of one."""
+    tiles, lanes = p.out_tiles, p.data_out_0.lanes[0]
+    if p.inputs_first or p.data_out_0.size[0] % lanes:
+        return None
+    sized = {
+        "data_in_0": (*p.data_in_0.size[:2], p.data_in_0.size[2] * tiles),
+        "weight": (p.weight.size[0], lanes),
+        "bias": (lanes,) if p.has_bias else p.bias.size,
+        "weight_shift": (lanes,) if p.has_weight_shift else p.weight_shift.size,
+        "data_out_0": (lanes, p.data_out_0.size[1], p.data_out_0.size[2] * tiles),
+    }
+    return resized(p, sized), tiles
+
+
 def _work(p: LinearParams) -> int:
     return math.prod(p.data_in_0.shape) * p.data_out_0.size[0] if multiplies(p) else 0
 
@@ -209,6 +229,8 @@ OPS = (
             build=_build,
             latency=_latency,
             cases=lambda: cases(_build),
+            takes=_takes,
+            tiled=_tiled,
             work=_work,
             multipliers=_multipliers,
             implementations=IMPLEMENTATIONS,

@@ -45,6 +45,23 @@ class FifoParams(BufferParams, frozen=True):
     depth: int
 
 
+class ReplayParams(BufferParams, frozen=True):
+    """Parameters of ``replay_buffer``: bits of a beat, beats of a frame, how often it is sent."""
+
+    len: int
+    repeats: int
+
+    def streams(self) -> tuple[Stream, ...]:
+        """A frame, and so many of it one after the other; a beat is one element."""
+        fmt = FixedFormat(self.width, 0, signed=False)
+        sizes = (self.len, self.len * self.repeats)
+        return tuple(plain_stream(side, (size, 1), fmt) for side, size in zip(SIDES, sizes, strict=True))
+
+    def attributes(self) -> Attributes:
+        """What the golden gives."""
+        return {"repeats": self.repeats}
+
+
 class RepackParams(BufferParams, frozen=True):
     """Parameters of ``stream_repack``: element bits, lanes and row length of both sides."""
 
@@ -129,6 +146,10 @@ def _leaving(p: ExitParams) -> Latency:
     )
 
 
+def _replay(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"out_data": torch.cat([t["in_data"]] * a.attributes["repeats"], dim=-2)}
+
+
 def _identity(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"out_data": t["in_data"].reshape(-1, *a.attributes["out_shape"])}
 
@@ -143,6 +164,10 @@ def _skid(_: BufferParams) -> Latency:
 
 def _queued(p: FifoParams) -> Latency:
     return Latency.from_steps(Steps.queued(_CASE_BEATS, p.depth))
+
+
+def _replayed(p: ReplayParams) -> Latency:
+    return Latency.from_steps(Steps.replayed(p.len, p.repeats))
 
 
 def repack_latency(p: RepackParams) -> Latency:
@@ -231,6 +256,10 @@ def _repack_cases() -> list[Case]:
     return [Case(f"{i}to{o}_rows{a}to{b}", RepackParams(5, i, o, a, b), 5) for i, o, a, b in sides]
 
 
+def _replay_cases() -> list[Case]:
+    return [Case(f"l{n}_r{r}", ReplayParams(7, n, r), 4) for n, r in ((1, 2), (1, 5), (4, 2), (5, 3), (6, 4))]
+
+
 def _loop_cases(params: type[LoopParams]) -> Callable[[], list[Case]]:
     return lambda: [Case(f"w{w}_b{b}_p{p}", params(w, b, p), 3) for w, b, p in ((8, 5, 2), (3, 1, 4), (5, 7, 3))]
 
@@ -240,6 +269,7 @@ OPS = (
     _structural("register_slice", "register_slice", BufferParams, _sliced, _buffer_cases),
     _structural("fifo", "stream_fifo", FifoParams, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
     _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases),
+    _structural("replay", "replay_buffer", ReplayParams, _replayed, _replay_cases, _replay),
     _structural("loop_entry", "loop_entry", EntryParams, _entering, _loop_cases(EntryParams), _enter),
     _structural("loop_exit", "loop_exit", ExitParams, _leaving, _loop_cases(ExitParams), _leave),
 )

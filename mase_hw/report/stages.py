@@ -18,6 +18,8 @@ from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.schedule import FRAMES, Schedule, Timeline
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.external import FETCHED
+from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.manifest import Instance as ManifestInstance
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
@@ -25,7 +27,7 @@ from mase_hw.opdef import OpDef
 from mase_hw.streams import Direction, Stream
 
 _ROM = "(memories)"
-_FORK, _FIFO, _SOURCE = "stream_fork", "stream_fifo", "rom_source"
+_FORK, _FIFO = "stream_fork", "stream_fifo"
 
 
 def rebuilt(manifest: Manifest, catalogue: Catalogue) -> Netlist | None:
@@ -46,7 +48,12 @@ def rebuilt(manifest: Manifest, catalogue: Catalogue) -> Netlist | None:
         if op.hardware is not None:
             ops.setdefault(op.hardware.module, []).append(op)
     for entry in manifest.instances:
-        if entry.module == _SOURCE:
+        if entry.module in (ROM, LOADED):
+            continue
+        if entry.module == FETCHED:
+            plain = (_plain("out", int(entry.parameters["WIDTH"])),)
+            netlist.instances.append(Instance(entry.name, FETCHED, entry.parameters, plain, entry.node, FETCHED))
+            netlist.memories[entry.name] = ""
             continue
         instance = _instance(entry, ops.get(entry.module, []))
         if instance is None:
@@ -102,7 +109,9 @@ def _connect(netlist: Netlist, edges: Sequence[str]) -> bool:
         for port in instance.ports:
             pin = Pin(instance.name, port.name)
             if port.direction == "in" and pin not in driven:
-                netlist.nets.append(Net(f"net_{pin}", Pin(_ROM, "out_data"), pin, port))
+                source = f"u_{instance.node}_{port.name}"
+                source = source if source in netlist.memories else _ROM
+                netlist.nets.append(Net(f"net_{pin}", Pin(source, "out_data"), pin, port))
     for instance in netlist.instances:
         if instance.op == LOOP_ENTRY:
             count_passes(netlist, instance.name)
@@ -111,7 +120,9 @@ def _connect(netlist: Netlist, edges: Sequence[str]) -> bool:
 
 
 def _reads(netlist: Netlist, name: str) -> bool:
-    return any(net.sink.instance == name and net.source.instance != _ROM for net in netlist.nets)
+    return name in netlist.memories or any(
+        net.sink.instance == name and net.source.instance not in netlist.memories for net in netlist.nets
+    )
 
 
 def _pin(text: str) -> Pin:
@@ -193,6 +204,7 @@ def stages(timeline: Timeline, schedule: Schedule) -> list[Stage]:
     for name, part in timeline.parts.items():
         if not part.stages:
             continue
+        number += timeline.stages_of(name) - len(part.stages)
         longest = max(range(len(part.stages)), key=lambda i: part.stages[i].steps)
         alone = _runs(first.waits(number + longest).states(0, schedule.last + 1), 0)
         again = None if interval is None else _runs(_folded(steady, number + longest, interval), 0)

@@ -23,7 +23,8 @@ class Dut:
         parameters: Parameters of the top module; strings are passed as SystemVerilog strings.
         streams: Every port besides ``clk`` and ``rst``.
         memory: Folder that appears as ``mem`` in the run folder, for designs that read ``mem/*.mem``.
-        tied: Ports without a stream and what they are tied to, empty for outputs; a harness in HDL names them all.
+        tied: Ports without a stream and what they are tied to, for outputs the range of their bits, empty for one bit;
+            a harness in HDL names them all.
         digests: SHA-256 by file, of sources and of files in ``memory``, for files that were checked before: what is
             compiled and what the simulator reads is surely that.
         edges: Edges inside the design whose monitors must say at the end of a run how many frames they carried; None

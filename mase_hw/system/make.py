@@ -11,11 +11,11 @@ import msgspec
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
-from mase_hw.emit.handoff.handoff import LOADING
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
 from mase_hw.hardware.manifest import Manifest, Port, typed
+from mase_hw.hardware.parameter_ports import LOADING
 from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
@@ -64,6 +64,13 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
             field="--core-clock",
             expected="one clock, or parameters in ROM",
             remedy="leave it out",
+        )
+    if manifest.external is not None:
+        raise ConfigError(
+            "a system does not read parameters from external memory yet",
+            field="hardware.parameters",
+            expected="rom or ram",
+            remedy="connect the ports parameters_read_* and parameters_data of the core yourself",
         )
     packed = options.elements == "packed"
     sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]

@@ -14,6 +14,7 @@ JOIN = Harness("stream_join")
 REPLAY = Harness("replay_buffer")
 REPACK = Harness("stream_repack", needs=("loop_counter",))
 ROM = Harness("rom_source")
+FETCH = Harness("external_source", needs=("loop_counter", "set_repeat", "stream_fifo", "replay_buffer"))
 LOOP = Harness("loop_counter")
 PIPELINE = Harness("pipeline_control")
 FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
@@ -59,6 +60,12 @@ def replay(length: int, repeats: int) -> Proof:
     """Vectors of that length, sent so often; without repetition the module is wires."""
     cover = 3 * length * repeats + 2 if repeats > 1 and length * repeats <= 6 else 0
     return Proof(REPLAY, {"LEN": length, "REPEATS": repeats}, cover=cover)
+
+
+def fetch(row: int, block: int, depth: int, room: int, pace: int, extra: int = 0, of: int = 1) -> Proof:
+    """A source of so many beats in external memory, in rows of blocks, so many of which it holds."""
+    sizes = {"ROW": row, "BLOCK": block, "DEPTH": depth, "ROOM": room, "PACE": pace, "EXTRA": extra, "OF": of}
+    return Proof(FETCH, sizes, cover=24 if row == block == 1 else 0)
 
 
 def repack(in_lanes: int, out_lanes: int, in_size: int, out_size: int, cover: int = 0) -> Proof:
@@ -173,6 +180,7 @@ PROOFS = [
     Proof(READERS, cover=12),
     Proof(WRITERS, cover=14),
     *(Proof(RECORDS, {"INPUTS": inputs}, cover=8) for inputs in (2, 3)),
+    *(fetch(*shape) for shape in ((1, 1, 4, 2, 2), (2, 1, 4, 2, 1), (1, 2, 4, 2, 3), (1, 1, 3, 3, 1, 2, 3))),
     Proof(LOOP, {"MAX": 17}, cover=10),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),
     *(rows(*shape) for shape in ((3, 1), (5, 3))),

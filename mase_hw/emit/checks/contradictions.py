@@ -24,6 +24,7 @@ def named_files(manifest: Manifest) -> set[str]:
     return {
         *manifest.rtl,
         *(entry.file for entry in manifest.memories),
+        *(() if manifest.external is None else (manifest.external.file,)),
         *(() if vectors is None else vectors.files.values()),
         *(() if handoff is None else (*handoff.testbenches, *(top.list for top in handoff.tops))),
     }

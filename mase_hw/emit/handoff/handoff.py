@@ -22,6 +22,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
 from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.hardware.manifest import Manifest, Vectors
+from mase_hw.hardware.parameter_ports import parameter_ports
 from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root, sim_root
@@ -64,47 +65,6 @@ class Top:
     list: str
     clock: str
     delay: int
-
-
-@dataclass(frozen=True)
-class LoadSignal:
-    """A port of a design that loads its parameters, besides its streams.
-
-    Args:
-        name: Of the native top.
-        axis: Of the wrapper.
-        direction: As Verilog has it.
-        bits: Of it.
-    """
-
-    name: str
-    axis: str
-    direction: str
-    bits: int = 1
-
-    @property
-    def range(self) -> str:
-        """Before its name."""
-        return f"[{self.bits - 1}:0] " if self.bits > 1 else ""
-
-    @property
-    def idle(self) -> str:
-        """What it is connected to where nothing is loaded."""
-        return f"{self.bits}'d0" if self.direction == "input" else ""
-
-
-LOADING = (
-    LoadSignal("parameters_in", "s_axis_parameters_tdata", "input", 32),
-    LoadSignal("parameters_in_last", "s_axis_parameters_tlast", "input"),
-    LoadSignal("parameters_in_valid", "s_axis_parameters_tvalid", "input"),
-    LoadSignal("parameters_in_ready", "s_axis_parameters_tready", "output"),
-    LoadSignal("parameters_out", "m_axis_parameters_tdata", "output", 32),
-    LoadSignal("parameters_out_last", "m_axis_parameters_tlast", "output"),
-    LoadSignal("parameters_out_valid", "m_axis_parameters_tvalid", "output"),
-    LoadSignal("parameters_out_ready", "m_axis_parameters_tready", "input"),
-    LoadSignal("parameters_state", "parameters_state", "output", 4),
-    LoadSignal("parameters_digest", "parameters_digest", "output", 32),
-)
 
 
 @graph_pass(
@@ -245,7 +205,9 @@ def _context(manifest: Manifest, options: HandoffOptions, ports: list[HandoffPor
         "outputs": [p for p in ports if not p.into],
         "errors": [p for p in ports if p.into],
         "memory": bool(manifest.parameters),
-        "loading": [] if manifest.image is None else list(LOADING),
+        "loading": parameter_ports(manifest),
+        "stored": manifest.image is not None,
+        "outside": manifest.external is not None,
         "memories": sorted({entry.file for entry in manifest.memories}),
         "vectors": sorted(_vectors(manifest).files.values()),
         "registered": options.registered,
@@ -275,6 +237,8 @@ def _bench(manifest: Manifest, ports: list[HandoffPort], top: Top, files: list[J
         "exact": timing.exact,
         "watchdog": 8 * (last + interval) + 512,
         "tail": last + interval + 128,
+        # Memories fetch their first words, and external memory brings what is held of it.
+        "begin": 8 + (0 if manifest.external is None else manifest.external.primed),
         "cut": fill + interval + interval // 2 + 1,
         "files": files,
         "ports": [
@@ -304,7 +268,8 @@ def _checked_files(bundle: Bundle, manifest: Manifest, ports: list[HandoffPort])
     """The files that a testbench looks at before anything reads them: vectors, and memories with their CRC-32."""
     frames = _vectors(manifest).frames
     found: list[Json] = [{"folder": "{VECTOR_DIR", "file": p.file, "words": p.beats * frames, "crc": ""} for p in ports]
-    for file in sorted({entry.file for entry in manifest.memories}):
+    files = {entry.file for entry in manifest.memories} | ({manifest.external.file} if manifest.external else set())
+    for file in sorted(files):
         content = bundle.read(file)
         words, crc = count_words(content), f"{zlib.crc32(content.replace(bytes([13]), b'')):08x}"
         found.append({"folder": "{MEM_DIR", "file": file.removeprefix("mem/"), "words": words, "crc": crc})

@@ -43,6 +43,20 @@ def inputs_first(rows: int, tiles: int, passes: int, pipe: int) -> Steps:
     )
 
 
+def taken(rows: int, tiles: int, passes: int, inputs_first: bool) -> dict[str, Counts]:
+    """The steps in which the stored parameters of a layer are taken: weights in every one, a bias with a sum's first.
+
+    Args:
+        rows: Sums an output channel, such as the vectors of a frame.
+        tiles: Steps a sum.
+        passes: Output beats a row.
+        inputs_first: Whether the sums of a row take turns, which each want their shifts in every step.
+    """
+    every = np.arange(rows * tiles * passes, dtype=np.int64)
+    first = every.reshape(rows, -1)[:, :passes].reshape(-1) if inputs_first else every[::tiles]
+    return {"weight": every, "bias": first, "weight_shift": every if inputs_first else first}
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The steps of ``fixed_matmul``; a step is a word of a tile of rows.

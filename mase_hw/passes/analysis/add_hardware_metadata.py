@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,7 +189,7 @@ class _Mapper:
         self.gaps[node.name] = max(latency.gap_after(before_it), self.lanes[node.name][0] // few * latency.gap)
         self.found[node.name] = {
             "is_implicit": False,
-            "interface": self._interface(node, hardware, hardware.ports(params)),
+            "interface": self._interface(node, hardware, params),
             "toolchain": hardware.toolchain,
             "module": hardware.module,
             "device_id": self._asked(node, "device_id"),
@@ -261,11 +261,11 @@ class _Mapper:
                 )
         return found
 
-    def _interface(self, node: fx.Node, hardware: Hardware, ports: Sequence[Stream]) -> dict[str, Entries]:
+    def _interface(self, node: fx.Node, hardware: Hardware, params: Any) -> dict[str, Entries]:
         """What feeds parameters, with those turned that the metadata of the node asks to turn."""
         meta = self.graph.meta_of(node)
-        sets, streams = len(self.twins.get(node, (node,))), {p.name: p for p in ports}
-        found = interface(node, meta.common.args, hardware, ports, self.args, sets)
+        sets, streams = len(self.twins.get(node, (node,))), {p.name: p for p in hardware.ports(params)}
+        found = interface(node, meta.common.args, hardware, params, self.args, sets)
         for name, entry in (meta.hardware.asked("interface") or {}).items():
             if not entry.get("transpose"):
                 continue

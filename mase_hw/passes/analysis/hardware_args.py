@@ -16,6 +16,8 @@ from mase_hw.passes.base import validate
 Lanes = StrictInt | list[StrictInt]
 UNROLLED = "unrolled"
 """The implementation whose constants are its structure."""
+WEIGHTS_FIRST = "weights_first"
+"""The order in which every weight is used for all rows before the next."""
 _AT_NODES = ("implementation", "fifo_depth", "memory")
 _PLACES = {"LUT": "lut", "BRAM": "block"}
 KERNEL = "kernel"
@@ -81,14 +83,15 @@ class HardwareArgs(BaseModel):
         description="of an unrolled layer, by node: additions between two registers, 3 if nothing is said; 0 for a "
         "register at the output only",
     )
-    order: dict[str, Literal["outputs_first", "inputs_first"]] = Field(
+    order: dict[str, Literal["outputs_first", "inputs_first", "weights_first"]] = Field(
         default_factory=dict,
         examples=[{"fc2": "inputs_first"}],
         description="in which order a linear layer or a 1 x 1 convolution uses its multipliers, by node: "
         "``outputs_first`` (an output tile after the other, each over the whole input, which waits in a buffer) or "
         "``inputs_first`` (an input tile after the other as it comes, while all partial sums are kept), which overlaps "
-        "with the layer before; multipliers, bits and the interval are the same, and a layer with one tile of either "
-        "kind has only one order",
+        "with the layer before; or ``weights_first`` (an output tile after the other over all rows of the frame, which "
+        "waits in a buffer, as do the results), which takes every weight once a frame; multipliers, bits and the "
+        "interval are the same, and a layer with one tile of either kind has only one order",
     )
     fast_clock: bool = Field(
         default=False,
@@ -107,12 +110,14 @@ class HardwareArgs(BaseModel):
         description="where parameters are kept, by ``node.tensor``: in look-up tables or in block RAM, instead of where"
         " they cost least for the family; ``ultra`` is refused with its reason, as large RAMs start at zero",
     )
-    parameters: Literal["rom", "ram"] = Field(
+    parameters: Literal["rom", "ram", "external"] = Field(
         default="rom",
-        description="where stored parameters come from: ``rom``, or ``ram``, which is loaded while the design runs and "
-        "holds the compiled ones at first; bits and cycles are the same",
+        description="where stored parameters come from: ``rom``; ``ram``, which is loaded while the design runs and "
+        "holds the compiled ones at first, in the same cycles; or ``external``, a memory outside that weights and "
+        "biases of linear layers and convolutions are read from in every frame, all others staying in ``rom``; the "
+        "bits are the same",
     )
-    parameters_at: dict[str, Literal["rom", "ram"]] = Field(
+    parameters_at: dict[str, Literal["rom", "ram", "external"]] = Field(
         default_factory=dict,
         examples=[{"fc1.weight": "rom"}],
         description="the same of single parameters, by ``node.tensor``",
@@ -121,6 +126,18 @@ class HardwareArgs(BaseModel):
         default=1,
         description="sets of parameters that ``ram`` holds: with 2 one is loaded while frames are computed with the "
         "other, and takes effect between two frames; with 1 frames wait while it is loaded",
+    )
+    external_bytes: Literal[4, 8, 16, 32, 64] = Field(
+        default=8, description="bytes of a word of the external memory, which brings one word a cycle"
+    )
+    external_latency: PositiveInt = Field(
+        default=40, description="cycles from a request to its first word, where none is on its way before it"
+    )
+    external_burst: PositiveInt = Field(default=16, description="words of a request at most")
+    external_buffer: NonNegativeInt | None = Field(
+        default=None,
+        description="most bits of the buffer of two sets that a parameter has which is used several times a frame; one "
+        "that needs more is read again for each use; by default each is read once a frame",
     )
     shared: list[str] = Field(
         default_factory=list,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import fx, nn
 
@@ -13,12 +14,13 @@ from mase_hw.ir import TensorMetadata
 from mase_hw.ir.records import Entries
 from mase_hw.nn import Quantized
 from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
-from mase_hw.streams import Stream
 
 ADDER_LEVELS = 3
 """Additions between two registers of an unrolled layer if nothing is said."""
 STORAGE = {"lut": "LUT", "block": "BRAM"}
 """What MASE's metadata calls the places of memories."""
+OUTSIDE = "DRAM"
+"""The same of a memory outside."""
 
 
 def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | None], args: HardwareArgs) -> Entries:
@@ -49,25 +51,33 @@ def interface(
     node: fx.Node,
     arguments: Entries,
     hardware: Hardware,
-    ports: Sequence[Stream],
+    params: Any,
     args: HardwareArgs,
     sets: int = 1,
 ) -> dict[str, Entries]:
     """What feeds every argument that is not an activation, as MASE lists it.
 
     Where a family is configured, or a place for the memory, ``registers`` says how many lie behind the memory. What is
-    loaded while the design runs has ``banks``. A memory has so many ``sets`` of parameters.
+    loaded while the design runs has ``banks``; what is read from a memory outside has that as its storage. A memory
+    has so many ``sets`` of parameters.
 
     Raises:
-        UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module.
+        UnsupportedError: If a parameter is to be kept in large RAM, or to be loaded where it is a part of the module,
+            or to be read from outside where it is not known when the module takes it.
     """
     found: dict[str, Entries] = {name: {} for name in arguments if not name.startswith("data_in_")}
-    streams = {port.name: port for port in ports}
+    streams, taken = {port.name: port for port in hardware.ports(params)}, hardware.takes(params)
     for name in found:
-        loaded = args.parameters_at.get(f"{node.name}.{name}", args.parameters) == "ram"
+        kept = args.parameters_at.get(f"{node.name}.{name}", args.parameters)
+        loaded, outside = kept == "ram", kept == "external"
         if loaded and name not in streams and isinstance(arguments[name], TensorMetadata):
             raise _inside(f"{node.name}.{name}", hardware.module)
+        if outside and f"{node.name}.{name}" in args.parameters_at and name not in taken:
+            raise _not_outside(f"{node.name}.{name}", hardware.module, args.fast_clock)
         if name not in hardware.static:
+            continue
+        if outside and name in taken:
+            found[name] = {"storage": OUTSIDE, "transpose": False}
             continue
         entry: Entries = {"storage": "BRAM", "transpose": False}
         if loaded:
@@ -84,6 +94,17 @@ def interface(
             entry |= {"storage": STORAGE[place], "registers": bare if chooses and hardware.registers_static else 2}
         found[name] = entry
     return found
+
+
+def _not_outside(place: str, module: str, fast: bool) -> UnsupportedError:
+    return UnsupportedError(
+        "this parameter cannot come from external memory",
+        node=place,
+        field="hardware.parameters_at",
+        got=f"external, for {module}" + (" with hardware.fast_clock" if fast else ""),
+        expected="a weight or bias of a linear layer or a convolution with multipliers, without hardware.fast_clock",
+        remedy=f'set hardware.parameters_at."{place}" = "rom" or "ram"',
+    )
 
 
 def _inside(place: str, module: str) -> UnsupportedError:

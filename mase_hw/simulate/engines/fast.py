@@ -194,9 +194,11 @@ def harness_text(dut: Dut) -> str:
         names = ((stream.name, "data"), (stream.valid, "valid"), (stream.ready, "ready"))
         pins += [f".{name}({wire}_{index})" for name, wire in names]
     for name, value in dut.tied.items():
-        if not value:
-            lines.append(f"  logic unused_{name};")
-        pins.append(f".{name}({value or f'unused_{name}'})")
+        if value and not value.startswith("["):
+            pins.append(f".{name}({value})")
+        else:
+            lines.append(f"  logic {value} unused_{name};")
+            pins.append(f".{name}(unused_{name})")
     lines.append(f"  {dut.top}{f' #({parameters})' if parameters else ''} u_dut ({', '.join(pins)});")
     return "\n".join([*lines, "endmodule", ""])
 

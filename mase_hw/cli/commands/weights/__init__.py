@@ -8,7 +8,7 @@ from mase_hw.cli._common import OK, attach_behind, behind_arguments, calibration
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
-HELP = "make of a retrained model the image that a design with parameters in RAM loads"
+HELP = "make of a retrained model the image for a design with parameters in RAM or in external memory"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +32,14 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.compiler.config import load_config
     from mase_hw.compiler.quantised_graph import quantised_graph
     from mase_hw.compiler.quantised_model import is_quantised
-    from mase_hw.compiler.weights import image_of, make_weights
+    from mase_hw.compiler.weights import make_weights, replaceable
     from mase_hw.design.evaluate import evaluate_models
     from mase_hw.hardware.manifest import typed
     from mase_hw.model_spec import load_model
 
     settle(arguments)
     design = mase_hw.load_design(arguments.bundle)
-    image_of(typed(design.manifest).image, str(design.path))
+    replaceable(typed(design.manifest), str(design.path))
     spec = load_model(arguments.retrained)
     with voice(arguments, aside=True) as say:
         attach_behind(design, arguments, say)
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
         weights = make_weights(design, graph)
         manifest = weights.write(arguments.out, design)
-        lines = [f"wrote {arguments.out}: {len(weights.image) // 4} words, CRC {weights.digest:08x}"]
+        size = (len(weights.image) + len(weights.outside)) // 4
+        lines = [f"wrote {arguments.out}: {size} words, CRC {weights.digest:08x}"]
         found = {"weights": manifest, "evaluation": None}
         if spec.labelled is not None:
             alone = None if is_quantised(spec.model) else spec.model

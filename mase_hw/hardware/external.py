@@ -1,0 +1,267 @@
+"""Parameters in external memory: how they lie there, when their blocks are asked for, and when their beats come.
+
+A tensor lies in memory as *blocks*, each of whole words, in the order in which the stage takes its beats. A block is
+asked for as soon as there is room for it, but ``PACE + EXTRA / OF`` cycles after the one before it at the earliest, and
+its beats are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a
+cycle. So never more words are on their way than one block of every tensor has, and a memory that answers in order, a
+word a cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in which a beat is offered
+therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a first-come-first-served
+server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network Calculus", ch. 1.)
+``rtl_templates/lib/external_source.sv`` does what is written here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mase_hw.errors import ConfigError
+from mase_hw.hardware.manifest import Manifest
+from mase_hw.steps import Steps
+from mase_hw.streams import ceil_div
+
+FETCHED = "external_source"
+"""The module that streams a parameter from external memory."""
+IMAGE = "mem/external.mem"
+"""The content of the memory, a word per line."""
+ROW_WORDS = 16
+"""Words that a row has at most, unless a beat alone has more."""
+SPARE = 2
+"""Blocks that are held besides those on their way and the one whose beats leave."""
+
+
+@dataclass(frozen=True)
+class ExternalMemory:
+    """A memory of stated behaviour.
+
+    Args:
+        bits: Of a word.
+        latency: Cycles from a request to its first word, where none is on its way before it; one word a cycle follows.
+        burst: Words of a request at most.
+    """
+
+    bits: int
+    latency: int
+    burst: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in external memory.
+
+    Args:
+        width: Bits of a beat.
+        depth: Beats, of all its sets.
+        sets: Of parameters, one after the other.
+        repeats: How often each set is used before the next.
+        buffered: Whether it is read once for that.
+        row: Beats of a row.
+        block: Rows of a block.
+        base: Address of its first word.
+        bus: Bits of a word.
+    """
+
+    width: int
+    depth: int
+    sets: int
+    repeats: int
+    buffered: bool
+    row: int
+    block: int
+    base: int
+    bus: int
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, int | str]) -> Tensor:
+        """From the parameters of its source."""
+        names = ("WIDTH", "DEPTH", "SETS", "REPEATS", "BUFFERED", "ROW", "BLOCK", "BASE", "BUS")
+        width, depth, sets, repeats, buffered, row, block, base, bus = (int(parameters[name]) for name in names)
+        return cls(width, depth, sets, repeats, bool(buffered), row, block, base, bus)
+
+    @property
+    def words(self) -> int:
+        """Words of a block."""
+        return self.block * ceil_div(self.row * self.width, self.bus)
+
+    @property
+    def beats(self) -> int:
+        """Beats of a block."""
+        return self.row * self.block
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are read in a frame."""
+        return self.depth // self.beats * (1 if self.buffered else self.repeats)
+
+    @property
+    def size(self) -> int:
+        """Words of the tensor."""
+        return self.depth // self.beats * self.words
+
+    def pack(self, text: str) -> list[int]:
+        """The words of a memory file of its beats.
+
+        Raises:
+            ConfigError: If it has other beats.
+        """
+        beats = [int(line, 16) for line in text.split()]
+        if len(beats) != self.depth or any(beat >> self.width for beat in beats):
+            raise ConfigError(
+                "a memory file does not fit its tensor",
+                got=f"{len(beats)} beats",
+                expected=f"{self.depth} beats of {self.width} bits",
+                remedy="take it from a bundle of the same design",
+            )
+        mask, words = (1 << self.bus) - 1, []
+        for at in range(0, self.depth, self.row):
+            row = sum(beat << self.width * i for i, beat in enumerate(beats[at : at + self.row]))
+            words += [row >> self.bus * i & mask for i in range(self.words // self.block)]
+        return words
+
+
+def arranged(
+    sources: Sequence[Mapping[str, int | str]], passes: Sequence[int], memory: ExternalMemory
+) -> list[dict[str, int]]:
+    """What the sources of a design need besides the size and the sets of their tensors.
+
+    Args:
+        sources: The parameters of every source as far as they are known, in the order in which tensors are to lie.
+        passes: Of every source, how often a frame passes by what it serves, with parameters of its own each time.
+        memory: Where they lie.
+    """
+    base, tensors = 0, []
+    for given, times in zip(sources, passes, strict=True):
+        again = int(given["REPEATS"]) > 1 and not given["BUFFERED"]
+        # A block has beats of one pass, and of one set where that is read again.
+        row, block = _blocks(int(given["WIDTH"]), int(given["DEPTH"]) // int(given["SETS"] if again else times), memory)
+        tensors.append(Tensor.of({**given, "ROW": row, "BLOCK": block, "BASE": base, "BUS": memory.bits}))
+        base += tensors[-1].size
+    interval, delay = sum(tensor.blocks * tensor.words for tensor in tensors), _delay(tensors, memory)
+    found = []
+    for tensor, times in zip(tensors, passes, strict=True):
+        # The blocks of a pass come evenly, and passes take equal times: whoever knows one of them knows all.
+        pace = Fraction(ceil_div(interval, times) * times, tensor.blocks)
+        # Those on their way, the one whose beats leave while the next is used, and some for the phase between tensors.
+        room = ceil_div(delay + tensor.beats, int(pace)) + SPARE
+        found.append(
+            {"BUS": memory.bits, "ROW": tensor.row, "BLOCK": tensor.block, "ROOM": room, "PACE": int(pace)}
+            | {"EXTRA": pace.numerator % pace.denominator, "OF": pace.denominator}
+            | {"DELAY": delay, "BASE": tensor.base}
+        )
+    return found
+
+
+def _delay(tensors: Sequence[Tensor], memory: ExternalMemory) -> int:
+    """Cycles from asking for a block to its beats, the same for all: the last of its words has come by then.
+
+    Sources that ask at the same time have their turns one after the other, and as requests come closer together by
+    that, and by the cycle to which the pace is rounded, more words may wait. Four registers are passed.
+    """
+    return memory.latency + sum(tensor.words for tensor in tensors) + 5 * len(tensors) + 4
+
+
+def _blocks(width: int, beats: int, memory: ExternalMemory) -> tuple[int, int]:
+    """Beats of a row and rows of a block: the fewest bits that only fill words, then the shortest row."""
+    fits = max(ROW_WORDS, ceil_div(width, memory.bits))
+    rows = [row for row in _divisors(beats) if ceil_div(row * width, memory.bits) <= fits]
+    row = min(rows, key=lambda row: (Fraction(ceil_div(row * width, memory.bits), row), row))
+    words = ceil_div(row * width, memory.bits)
+    return row, max((n for n in _divisors(beats // row) if n * words <= memory.burst), default=1)
+
+
+def _divisors(number: int) -> Iterator[int]:
+    return (n for n in range(1, number + 1) if number % n == 0)
+
+
+def image(tensors: Sequence[Tensor], texts: Sequence[str]) -> list[int]:
+    """The words of the memory, from the memory files of the tensors."""
+    return [word for tensor, text in zip(tensors, texts, strict=True) for word in tensor.pack(text)]
+
+
+def image_text(words: Sequence[int], bits: int) -> str:
+    """They as a memory file."""
+    return "".join(f"{word:0{bits // 4}x}\n" for word in words)
+
+
+def outside(manifest: Manifest) -> dict[str, Tensor]:
+    """The tensors of a design in external memory, in the order in which they lie there, by the files of their beats."""
+    files = {entry.instance: entry.file for entry in manifest.memories}
+    return {
+        files[each.name]: Tensor.of(each.parameters)
+        for each in manifest.instances
+        if each.module.removeprefix(manifest.prefix) == FETCHED
+    }
+
+
+def source_stages(parameters: Mapping[str, int | str]) -> tuple[Steps, ...]:
+    """The timing of a source: its input are blocks, which are there from the start."""
+    room, pace, extra, of, delay = (int(parameters[name]) for name in ("ROOM", "PACE", "EXTRA", "OF", "DELAY"))
+    tensor = Tensor.of(parameters)
+    length = tensor.depth // tensor.sets if tensor.buffered else 0
+    return _stages(tensor.beats, room, (pace * of + extra, of), delay, length, tensor.repeats)
+
+
+def held_blocks(parameters: Mapping[str, int | str]) -> int:
+    """Blocks that a source holds, the last one perhaps in part."""
+    tensor = Tensor.of(parameters)
+    ahead = ceil_div(2 * tensor.depth // tensor.sets, tensor.beats) if tensor.buffered else 0
+    return int(parameters["ROOM"]) + ahead + 1
+
+
+def fill_cycles(parameters: Mapping[str, int | str]) -> int:
+    """Cycles in which a source from which nothing is taken has all that it holds, or a few less."""
+    held, of = held_blocks(parameters), int(parameters["OF"])
+    asking = fetch_interval(parameters, ceil_div(held, of) * of)
+    return asking + held * (Tensor.of(parameters).beats + 1) + int(parameters["DELAY"])
+
+
+def primed(sources: Sequence[Mapping[str, int | str]]) -> int:
+    """Cycles after a reset in which all sources have what they hold, at the stated memory."""
+    return max(fill_cycles(each) + int(each["DELAY"]) for each in sources)
+
+
+def fetch_interval(parameters: Mapping[str, int | str], blocks: int) -> int:
+    """Cycles in which a source asks for so many blocks, those of its sets."""
+    pace, extra, of = (int(parameters[name]) for name in ("PACE", "EXTRA", "OF"))
+    return blocks * (pace * of + extra) // of
+
+
+@functools.lru_cache(maxsize=1024)
+def _stages(beats: int, room: int, pace: tuple[int, int], delay: int, length: int, repeats: int) -> tuple[Steps, ...]:
+    """Kept, as a network knows long schedules by their identity."""
+    cycles, blocks = pace
+    once, at = np.zeros(1, np.int64), np.arange(blocks, dtype=np.int64) * cycles // blocks
+    ask = Steps.at(
+        cycles, needed=(at,), freed=(at,), emitted=at, delay=(0,), room=(0,), pipe=delay, queue=room, queue_lag=1
+    )
+    each = np.arange(beats, dtype=np.int64)
+    give = Steps.at(beats, needed=(once,), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0)
+    if not length:
+        return ask, give
+    return ask, give, Steps.replayed(length, repeats)
+
+
+def with_parameters(stage: Steps, taken: Sequence[np.ndarray]) -> Steps:
+    """A stage that waits for parameters as well, each beat of which it takes in the cycle of the step that needs it.
+
+    Args:
+        stage: Without them.
+        taken: Of every parameter, the step of each beat.
+    """
+    none = (0,) * len(taken)
+    return Steps.at(
+        stage.steps,
+        needed=(*stage.need_steps, *taken),
+        freed=(*stage.free_steps, *taken),
+        emitted=stage.emit_steps,
+        delay=(*stage.delay, *none),
+        room=(*stage.room, *none),
+        pipe=stage.pipe,
+        queue=stage.queue,
+        room_lag=stage.room_lag,
+        queue_lag=stage.queue_lag,
+    )

@@ -1,0 +1,67 @@
+"""The ports of a design besides its streams: through them it loads its parameters, or reads them from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mase_hw.hardware.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class LoadSignal:
+    """A port for parameters.
+
+    Args:
+        name: Of the native top.
+        axis: Of the wrapper.
+        direction: As Verilog has it.
+        bits: Of it.
+    """
+
+    name: str
+    axis: str
+    direction: str
+    bits: int = 1
+
+    @property
+    def range(self) -> str:
+        """Before its name."""
+        return f"[{self.bits - 1}:0] " if self.bits > 1 else ""
+
+    @property
+    def idle(self) -> str:
+        """What it is connected to where nothing is loaded."""
+        return f"{self.bits}'d0" if self.direction == "input" else ""
+
+
+LOADING = (
+    LoadSignal("parameters_in", "s_axis_parameters_tdata", "input", 32),
+    LoadSignal("parameters_in_last", "s_axis_parameters_tlast", "input"),
+    LoadSignal("parameters_in_valid", "s_axis_parameters_tvalid", "input"),
+    LoadSignal("parameters_in_ready", "s_axis_parameters_tready", "output"),
+    LoadSignal("parameters_out", "m_axis_parameters_tdata", "output", 32),
+    LoadSignal("parameters_out_last", "m_axis_parameters_tlast", "output"),
+    LoadSignal("parameters_out_valid", "m_axis_parameters_tvalid", "output"),
+    LoadSignal("parameters_out_ready", "m_axis_parameters_tready", "input"),
+    LoadSignal("parameters_state", "parameters_state", "output", 4),
+    LoadSignal("parameters_digest", "parameters_digest", "output", 32),
+)
+
+
+def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
+    """The ports that a design has for its parameters."""
+    found = [] if manifest.image is None else list(LOADING)
+    return found + ([] if manifest.external is None else _reading(manifest.external.bits))
+
+
+def _reading(bits: int) -> list[LoadSignal]:
+    """Those of a design that reads external memory."""
+    ports = (
+        ("read_valid", "output", 1),
+        ("read_ready", "input", 1),
+        ("read_address", "output", 32),
+        ("read_words", "output", 16),
+        ("data_valid", "input", 1),
+        ("data", "input", bits),
+    )
+    return [LoadSignal(f"parameters_{n}", f"parameters_{n}", direction, size) for n, direction, size in ports]
