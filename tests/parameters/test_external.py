@@ -22,6 +22,7 @@ from mase_hw.compiler.weights import OUTSIDE
 from mase_hw.emit.schedule import predict
 from mase_hw.errors import UnsupportedError
 from mase_hw.hardware.external import ExternalMemory, Tensor, arranged, image
+from mase_hw.hardware.manifest import typed
 from mase_hw.model_spec import load_model
 from mase_hw.report.stages import agrees, rebuilt
 from mase_hw.simulate.build.tools import find_build_tools
@@ -50,6 +51,7 @@ class Slow(mase_hw.Design):
     def reopen(self) -> None:
         super().reopen()
         self.manifest["timing"] |= {"exact": False, "steady": None}
+        self.record = typed(self.manifest, str(self.path))
 
     def dut(self) -> Dut:
         return dataclasses.replace(super().dut(), parameters={"MEMORY_MODEL": 1, "MEMORY_STALLS": 100})
@@ -73,8 +75,8 @@ def test_a_layer_takes_what_its_weights_take(layer: mase_hw.Design) -> None:
 
 def test_as_a_report_sees_it(layer: mase_hw.Design) -> None:
     """The cycles follow from the manifest alone."""
-    netlist = rebuilt(layer.manifest, default_catalogue())
-    assert netlist is not None and agrees(predict(netlist, default_catalogue()), layer.manifest)
+    netlist = rebuilt(layer.record, default_catalogue())
+    assert netlist is not None and agrees(predict(netlist, default_catalogue()), layer.record)
 
 
 @pytest.mark.parametrize("engine", ["cocotb", "fast"])
