@@ -50,7 +50,8 @@ def test_what_is_written_says_where_ties_go(tmp_path: Path) -> None:
     assert files[0] == files[1] and designs[1].graph.meta["imported"] == graph.meta["imported"]
     entry = next(port for port in designs[0].manifest["ports"] if port["direction"] == "in")
     assert entry["format"]["zero_point"] == -37 and entry["format"]["odd_ties"] is True
-    assert port_stream(entry).fmt.odd_ties and "ties to odd steps" in str(port_stream(entry).fmt)
+    fmt = port_stream(next(port for port in designs[0].record.ports if port.direction == "in")).fmt
+    assert fmt.odd_ties and "ties to odd steps" in str(fmt)
     readme = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
     assert "**integer = value / 0.03125 + -37**, then half to even" in readme
 
