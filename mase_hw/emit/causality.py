@@ -14,9 +14,60 @@ from mase_hw.beat_times import BeatNetwork, Cycles
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Part, Timeline
-from mase_hw.errors import GraphError, UnsupportedError
+from mase_hw.errors import ConfigError, GraphError, UnsupportedError
+from mase_hw.ir import MaseGraph, TensorMetadata
+from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
+
+STATES = frozenset({"recurrence", "linear_recurrence"})
+"""Ops whose state goes from token to token."""
+MARGINS = frozenset({"pad", "slice", "cat", "cat_part"})
+"""Ops that shift tokens, where their results have another number of them than their inputs."""
+
+
+def refuse_states(graph: MaseGraph, keeps: bool) -> None:
+    """Refuse sequences in turn where anything but attention passes values from one token on to the next.
+
+    Args:
+        graph: With hardware metadata; where sequences are in turn, its tokens are dimension 1.
+        keeps: Whether any module keeps rows of a sequence.
+
+    Raises:
+        ConfigError: If none does.
+        UnsupportedError: If an op has a state, a window of tokens, or a margin of tokens.
+    """
+    args = graph.note(HARDWARE_ARGS, HardwareArgs)
+    slots = 1 if args is None else args.slots
+    if slots == 1:
+        return
+    for node in graph.nodes:
+        op, meta = graph.op_of(node), graph.meta_of(node).common
+        if op is None or not meta.results:
+            continue
+        tensors = [arg for arg in meta.args.values() if isinstance(arg, TensorMetadata)]
+        windows = [arg.shape[2:] for name, arg in meta.args.items() if name == "weight" and arg in tensors]
+        windows += [np.atleast_1d(meta.args["kernel_size"])] if "kernel_size" in meta.args else []
+        lengths = {tensor.shape[1] for tensor in (*tensors, *meta.results.values()) if len(tensor.shape) == 3}
+        window = any(size > 1 for sizes in windows for size in sizes)
+        if op.name in STATES or window or (op.name in MARGINS and len(lengths) > 1):
+            raise UnsupportedError(
+                "an op passes values from one token on to the next, and sequences in turn would share them",
+                node=node.name,
+                field="decode.slots",
+                got=f"{op.name}, with {slots} sequences",
+                expected="attention as all that tokens know of each other",
+                remedy="leave decode.slots out",
+            )
+    if slots > 1 and not keeps:
+        raise ConfigError(
+            "nothing of this model keeps anything of a sequence, so that sequences need no slots",
+            field="decode.slots",
+            got=str(slots),
+            expected="a model with attention",
+            remedy="leave decode.slots out",
+        )
 
 
 def needed(netlist: Netlist, catalogue: Catalogue) -> Iterator[tuple[str, str, int]]:

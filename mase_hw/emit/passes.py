@@ -15,7 +15,7 @@ from mase_hw.beat_times import Solved
 from mase_hw.catalogue import Hardware
 from mase_hw.emit.build import build_followed
 from mase_hw.emit.bundle import PICTURE, Bundle, check_target
-from mase_hw.emit.causality import Tokens, needed
+from mase_hw.emit.causality import Tokens, needed, refuse_states
 from mase_hw.emit.checks.elaborate import check_elaboration
 from mase_hw.emit.constants import stored_values
 from mase_hw.emit.manifest import describe_design
@@ -149,6 +149,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
             got=f"a design that decodes {args.context} tokens",
             remedy="leave decode.context or hardware.shared out",
         )
+    refuse_states(graph, netlist.slot is not None)
     if netlist.slot is not None and (netlist.loaded or not args.context):
         raise ConfigError(
             "sequences in turn need tokens that come one at a time, and parameters in ROM",

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.design import decode
 from mase_hw.emit.causality import Tokens
-from mase_hw.errors import ConfigError, MismatchError
+from mase_hw.errors import ConfigError, MismatchError, UnsupportedError
+from mase_hw.nn.recurrence import linear_recurrence
 from mase_hw.simulate.arguments import check
 from tests.e2e.test_decode import CONTEXT, IDS, alone, compiled
 
@@ -153,3 +156,41 @@ def test_refused(tmp_path: Path) -> None:
     ram = {"parameters_at": {"out.weight": "ram"}}
     with pytest.raises(ConfigError, match="parameters in ROM"):
         compiled(tmp_path / "ram", decode={"context": CONTEXT, "slots": 2}, hardware=ram)
+
+
+class Mixed(nn.Module):
+    """Attention behind what passes something from token to token: a state, a window, or the token before."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.ids, self.out = kind, nn.Embedding(IDS, 8), nn.Linear(8, IDS)
+        self.conv, self.attention = nn.Conv1d(8, 8, 2, padding=1), nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.ids(ids)
+        if self.kind == "state":
+            x = linear_recurrence(x, torch.sigmoid(x))
+        elif self.kind == "window":
+            x = self.conv(x.transpose(1, 2))[..., : ids.shape[1]].transpose(1, 2)
+        else:
+            x = x + F.pad(x, (0, 0, 1, -1))
+        mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).triu(1)
+        result: Tensor = self.out(self.attention(x, x, x, attn_mask=mask, need_weights=False)[0])
+        return result
+
+
+@pytest.mark.parametrize("kind", ["state", "window", "token before"])
+def test_only_attention_may_know_other_tokens(kind: str, tmp_path: Path) -> None:
+    ids = torch.randint(IDS, (4, CONTEXT))
+    settings = {"decode": {"context": CONTEXT, "slots": 2}}
+    with pytest.raises(UnsupportedError, match="from one token on to the next"):
+        mase_hw.compile(Mixed(kind).eval(), ids[:1], settings, out=tmp_path / "d", calibration=[ids])
+
+
+def test_a_model_without_attention_needs_no_slots(tmp_path: Path) -> None:
+    ids = torch.randint(IDS, (4, CONTEXT))
+    model = nn.Sequential(nn.Embedding(IDS, 8), nn.Linear(8, IDS)).eval()
+    with pytest.raises(ConfigError, match="sequences need no slots"):
+        mase_hw.compile(
+            model, ids[:1], {"decode": {"context": CONTEXT, "slots": 2}}, out=tmp_path / "d", calibration=[ids]
+        )
