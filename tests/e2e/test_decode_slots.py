@@ -132,6 +132,19 @@ def test_the_context_is_full(design: mase_hw.Design) -> None:
     assert np.array_equal(frames.result.outputs[outputs], played.result.outputs[outputs])
 
 
+def test_sequences_that_press_on(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sequence begins in a slot while tokens of the one before are under way: its first row waits for them."""
+    lengths = [CONTEXT, 7, CONTEXT, 1, 2, 9, CONTEXT]
+    rng = random.Random(1)
+    written = [decode.Written(tuple(rng.randrange(IDS) for _ in range(n)), n, (), ()) for n in lengths]
+    entries = [decode._Entry(number, 0, n, after=-1) for number, n in enumerate(lengths)]
+    monkeypatch.setattr(decode.Bench, "_in_turn", lambda *_: (entries, []))
+    found = bench(design).play(written)
+    assert found.result is not None
+    found.result.raise_on_failure()
+    assert found.result.beats_compared == sum(lengths) * (design.streams["data_out_0"].beats // CONTEXT)
+
+
 def test_a_wrong_slot_is_seen(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch) -> None:
     """One token that is told to another sequence than its own."""
     real = decode.code
