@@ -128,6 +128,15 @@ class NetlistBuilder:
         if op is None or op.hardware is None:
             raise UnsupportedError("this node has no hardware", node=node.name)
         facets = op.hardware
+        if self.slots > 1 and (op.stateful is not None or facets.layout == "channels_last" or op.name == "cumsum"):
+            raise UnsupportedError(
+                "what this node makes of a token may depend on the one before, of whichever sequence that is",
+                node=node.name,
+                field="decode.slots",
+                got=op.name,
+                expected="attention, and layers that work on each token by itself",
+                remedy="leave decode.slots out",
+            )
         params = facets.record(meta.hardware.verilog_param)
         ports = tuple(self._permuted(node, facets, port) for port in valued(meta, facets.ports(params)))
         whole = arithmetic_of(self.graph, node, self._layouts(node), ports)

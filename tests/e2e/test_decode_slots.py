@@ -13,7 +13,7 @@ import torch
 import mase_hw
 from mase_hw.design import decode
 from mase_hw.emit.causality import Tokens
-from mase_hw.errors import ConfigError, MismatchError
+from mase_hw.errors import ConfigError, MismatchError, UnsupportedError
 from mase_hw.simulate.arguments import check
 from tests.e2e.test_decode import CONTEXT, IDS, alone, compiled
 
@@ -159,7 +159,19 @@ def test_a_wrong_slot_is_seen(design: mase_hw.Design, monkeypatch: pytest.Monkey
         design.generate([[1, 2], [3, 4], [5]], 3)
 
 
+class Recurrent(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids, self.rnn = torch.nn.Embedding(IDS, 4), torch.nn.RNN(4, 4, batch_first=True)
+        self.out = torch.nn.Linear(4, IDS)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.out(self.rnn(self.ids(ids))[0])
+
+
 def test_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="may depend on the one before"):
+        compiled(tmp_path / "recurrent", Recurrent, decode={"context": CONTEXT, "slots": 2})
     for settings in ({"decode": {"slots": 2}}, {"decode": {"context": CONTEXT, "slots": 3}}):
         with pytest.raises(ConfigError, match="slots"):
             compiled(tmp_path / "wrong", **settings)
