@@ -21,7 +21,7 @@ from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 
-STATES = frozenset({"recurrence", "linear_recurrence"})
+STATES = frozenset({"recurrence", "linear_recurrence", "cumsum"})
 """Ops whose state goes from token to token."""
 MARGINS = frozenset({"pad", "slice", "cat", "cat_part"})
 """Ops that shift tokens, where their results have another number of them than their inputs."""

@@ -135,6 +135,19 @@ def test_the_context_is_full(design: mase_hw.Design) -> None:
     assert np.array_equal(frames.result.outputs[outputs], played.result.outputs[outputs])
 
 
+def test_sequences_that_press_on(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sequence begins in a slot while tokens of the one before are under way: its first row waits for them."""
+    lengths = [CONTEXT, 7, CONTEXT, 1, 2, 9, CONTEXT]
+    rng = random.Random(1)
+    written = [decode.Written(tuple(rng.randrange(IDS) for _ in range(n)), n, (), ()) for n in lengths]
+    entries = [decode._Entry(number, 0, n, after=-1) for number, n in enumerate(lengths)]
+    monkeypatch.setattr(decode.Bench, "_in_turn", lambda *_: (entries, []))
+    found = bench(design).play(written)
+    assert found.result is not None
+    found.result.raise_on_failure()
+    assert found.result.beats_compared == sum(lengths) * (design.streams["data_out_0"].beats // CONTEXT)
+
+
 def test_a_wrong_slot_is_seen(design: mase_hw.Design, monkeypatch: pytest.MonkeyPatch) -> None:
     """One token that is told to another sequence than its own."""
     real = decode.code
@@ -164,12 +177,17 @@ class Mixed(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind, self.ids, self.out = kind, nn.Embedding(IDS, 8), nn.Linear(8, IDS)
+        self.rnn = nn.GRU(8, 8, batch_first=True)
         self.conv, self.attention = nn.Conv1d(8, 8, 2, padding=1), nn.MultiheadAttention(8, 2, batch_first=True)
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.ids(ids)
         if self.kind == "state":
             x = linear_recurrence(x, torch.sigmoid(x))
+        elif self.kind == "recurrent layer":
+            x = self.rnn(x)[0]
+        elif self.kind == "sum so far":
+            x = x + torch.cumsum(x, 1)
         elif self.kind == "window":
             x = self.conv(x.transpose(1, 2))[..., : ids.shape[1]].transpose(1, 2)
         else:
@@ -179,7 +197,7 @@ class Mixed(nn.Module):
         return result
 
 
-@pytest.mark.parametrize("kind", ["state", "window", "token before"])
+@pytest.mark.parametrize("kind", ["state", "recurrent layer", "sum so far", "window", "token before"])
 def test_only_attention_may_know_other_tokens(kind: str, tmp_path: Path) -> None:
     ids = torch.randint(IDS, (4, CONTEXT))
     settings = {"decode": {"context": CONTEXT, "slots": 2}}
