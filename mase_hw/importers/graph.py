@@ -4,8 +4,6 @@ It is for any number of frames. A file says the shapes of one frame. Beside thos
 on the meta device, so that what mixes frames is refused, and a reshape leaves the dimension of the frames open.
 
 What an importer cannot take, collected, so that one error names all of it.
-
-Where inputs of the model are quantised.
 """
 
 from __future__ import annotations
@@ -571,41 +569,3 @@ def plan_each(
             what = "quantisation" if op.name == "passed_on" else op.name  # what a marker is
             problems.add(sources.get(node.name, node.name), what, error, node.name)
     problems.refuse()
-
-
-def marker_of_input(
-    graph: MaseGraph, markers: Mapping[str, Marker], sources: Mapping[str, str], node: fx.Node, source: fx.Node
-) -> tuple[fx.Node, Marker]:
-    """The input of the model that a node reads, moved or not, and the first marker behind it.
-
-    Args:
-        graph: The graph.
-        markers: By name of the node.
-        sources: The file's names of nodes.
-        node: The node that reads it.
-        source: What it reads.
-
-    Raises:
-        Refused: If the input is not quantised before something computes with it.
-    """
-    start = source
-    while start.op != "placeholder":
-        before = graph.sources(start).get("data_in_0") if graph.is_implicit(start) else None
-        if before is None:
-            raise Refused("it reads what cannot be taken")
-        start = before[0]
-    last = node
-    while last.name not in markers:
-        op = graph.op_of(last)
-        if op is None or len(last.users) != 1 or not (graph.is_implicit(last) or op.name == "clamp"):
-            raise Refused(
-                f"it reads the input {sources.get(start.name, start.name)} before that is quantised",
-                f"quantise the inputs of the model (a Quant, or a QuantizeLinear and a DequantizeLinear), or {ON_HOST}",
-            )
-        (last,) = last.users
-    marker = markers[last.name]
-    if marker.given is not None:
-        raise Refused(f"it truncates the input {start.name}, which nothing has quantised", "put a Quant before it")
-    if marker.rounding is not Rounding.HALF_EVEN:
-        raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
-    return start, marker

@@ -26,6 +26,7 @@ from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding
 from mase_hw.formats.taken import Ends
+from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
 from mase_hw.importers.graph import (
     ON_HOST,
@@ -34,7 +35,6 @@ from mase_hw.importers.graph import (
     NodesRefused,
     Refused,
     Writer,
-    marker_of_input,
     plan_each,
 )
 from mase_hw.importers.settle_integers import Integers

@@ -16,8 +16,9 @@ from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, as_scaled, steps_of
 from mase_hw.formats.taken import Ends
+from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
-from mase_hw.importers.graph import ON_HOST, Known, Marker, Refused, marker_of_input, plan_each
+from mase_hw.importers.graph import ON_HOST, Known, Marker, Refused, plan_each
 from mase_hw.ir import MaseGraph
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded

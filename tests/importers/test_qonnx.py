@@ -174,9 +174,20 @@ def test_what_no_quantisation_makes_exact() -> None:
     made.add("Sigmoid")
     refused(made, "sigmoid", "nothing behind it quantises it", "ask for a partition")
     made = Net(7, 1, 4)
-    made.add("Relu")
+    made.add("Abs")
     made.quant(3, 8)
     refused(made, "before that is quantised")
+
+
+def test_a_relu_before_the_first_quantisation() -> None:
+    """As Brevitas writes a QuantReLU that reads the input: the host rounds to what the relu leaves."""
+    made = Net(7, 1, 40)
+    made.add("Relu")
+    made.quant(3, 8)
+    x = np.random.default_rng(1).uniform(-20, 20, (9, 1, 40)).astype(np.float32)
+    with torch.no_grad():
+        found = mase_hw.import_model(made.model()).model(torch.from_numpy(x[:, 0])).numpy()
+    np.testing.assert_array_equal(found, np.clip(np.rint(np.maximum(x[:, 0], 0) * 8), 0, 127) / 8)
 
 
 def test_a_bias_of_floats() -> None:
