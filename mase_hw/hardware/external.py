@@ -6,7 +6,8 @@ its beats are offered ``DELAY`` cycles later. The paces are such that all tensor
 per cycle. So never more words are on their way than one block of every tensor has, and a memory that answers in order,
 one word per cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in which a beat is
 offered therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a
-first-come-first-served server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network Calculus", ch. 1.)
+first-come-first-served server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network
+Calculus", ch. 1.)
 ``rtl_templates/lib/external_source.sv`` does what is written here.
 """
 
