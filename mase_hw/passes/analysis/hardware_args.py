@@ -135,6 +135,7 @@ class HardwareArgs(BaseModel):
     external_burst: PositiveInt = Field(default=16, description="words of a request at most")
     external_buffer: NonNegativeInt | None = Field(
         default=None,
+        examples=[65536],
         description="most bits of the buffer of two sets of a parameter that is used several times per frame; one "
         "that needs more is read again for each use; by default each is read once per frame",
     )
