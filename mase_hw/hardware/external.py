@@ -2,11 +2,12 @@
 
 A tensor lies in memory as *blocks*, each of whole words, in the order in which the stage takes its beats. A block is
 asked for as soon as there is room for it, but ``PACE + EXTRA / OF`` cycles after the one before it at the earliest, and
-its beats are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than a word a
-cycle. So never more words are on their way than one block of every tensor has, and a memory that answers in order, a
-word a cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in which a beat is offered
-therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a first-come-first-served
-server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network Calculus", ch. 1.)
+its beats are offered ``DELAY`` cycles later. The paces are such that all tensors together ask for no more than one word
+per cycle. So never more words are on their way than one block of every tensor has, and a memory that answers in order,
+one word per cycle and ``latency`` cycles after a request, has brought a block by then. The cycle in which a beat is
+offered therefore depends on its own tensor alone, whatever the others ask for. (It is the delay of a
+first-come-first-served server with sources that keep to a rate and a burst: J.-Y. Le Boudec, P. Thiran, "Network
+Calculus", ch. 1.)
 ``rtl_templates/lib/external_source.sv`` does what is written here.
 """
 
@@ -40,7 +41,7 @@ class ExternalMemory:
 
     Args:
         bits: Of a word.
-        latency: Cycles from a request to its first word, where none is on its way before it; one word a cycle follows.
+        latency: Cycles from a request to its first word, where none is on its way before it; then one word per cycle.
         burst: Words of a request at most.
     """
 
@@ -143,7 +144,7 @@ def arranged(
     interval, delay = sum(tensor.blocks * tensor.words for tensor in tensors), _delay(tensors, memory)
     found = []
     for tensor, times in zip(tensors, passes, strict=True):
-        # The blocks of a pass come evenly, and passes take equal times: whoever knows one of them knows all.
+        # The blocks of a pass come evenly, and passes take equal times: what is known of one holds for all.
         pace = Fraction(ceil_div(interval, times) * times, tensor.blocks)
         # Those on their way, the one whose beats leave while the next is used, and some for the phase between tensors.
         room = ceil_div(delay + tensor.beats, int(pace)) + SPARE

@@ -59,7 +59,7 @@ class Slow(mase_hw.Design):
 
 @pytest.fixture(scope="module")
 def layer(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
-    """A linear layer of 64 x 64 weights with 8 x 8 multipliers, one vector a frame."""
+    """A linear layer of 64 x 64 weights with 8 x 8 multipliers, one vector per frame."""
     torch.manual_seed(0)
     config = outside(SHARED, shared=[], max_parallelism=8)
     return compiled(nn.Linear(64, 64), (1, 64), tmp_path_factory.mktemp("external") / "layer", config)

@@ -49,7 +49,7 @@ def taken(rows: int, tiles: int, passes: int, inputs_first: bool) -> dict[str, C
     Args:
         rows: Sums an output channel, such as the vectors of a frame.
         tiles: Steps a sum.
-        passes: Output beats a row.
+        passes: Output beats per row.
         inputs_first: Whether the sums of a row take turns, which each want their shifts in every step.
     """
     every = np.arange(rows * tiles * passes, dtype=np.int64)

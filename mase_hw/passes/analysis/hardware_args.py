@@ -90,7 +90,7 @@ class HardwareArgs(BaseModel):
         "``outputs_first`` (an output tile after the other, each over the whole input, which waits in a buffer) or "
         "``inputs_first`` (an input tile after the other as it comes, while all partial sums are kept), which overlaps "
         "with the layer before; or ``weights_first`` (an output tile after the other over all rows of the frame, which "
-        "waits in a buffer, as do the results), which takes every weight once a frame; multipliers, bits and the "
+        "waits in a buffer, as do the results), which takes every weight once per frame; multipliers, bits and the "
         "interval are the same, and a layer with one tile of either kind has only one order",
     )
     fast_clock: bool = Field(
@@ -128,7 +128,7 @@ class HardwareArgs(BaseModel):
         "other, and takes effect between two frames; with 1 frames wait while it is loaded",
     )
     external_bytes: Literal[4, 8, 16, 32, 64] = Field(
-        default=8, description="bytes of a word of the external memory, which brings one word a cycle"
+        default=8, description="bytes of a word of the external memory, which brings one word per cycle"
     )
     external_latency: PositiveInt = Field(
         default=40, description="cycles from a request to its first word, where none is on its way before it"
@@ -136,8 +136,9 @@ class HardwareArgs(BaseModel):
     external_burst: PositiveInt = Field(default=16, description="words of a request at most")
     external_buffer: NonNegativeInt | None = Field(
         default=None,
-        description="most bits of the buffer of two sets that a parameter has which is used several times a frame; one "
-        "that needs more is read again for each use; by default each is read once a frame",
+        examples=[65536],
+        description="most bits of the buffer of two sets of a parameter that is used several times per frame; one "
+        "that needs more is read again for each use; by default each is read once per frame",
     )
     shared: list[str] = Field(
         default_factory=list,
