@@ -21,7 +21,7 @@ from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.external import FETCHED, ExternalMemory, arranged
+from mase_hw.hardware.external import FETCHED, ExternalMemory
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
@@ -31,7 +31,7 @@ from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, with_node_names
-from mase_hw.passes.analysis.hardware_choices import OUTSIDE
+from mase_hw.passes.analysis.hardware_choices import OUTSIDE, tiled
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
@@ -121,7 +121,8 @@ class NetlistBuilder:
         self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
-        self._arrange()
+        args = self._args
+        self.netlist.read_outside(ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst))
         self.netlist.verify()
         return self.netlist
 
@@ -408,19 +409,6 @@ class NetlistBuilder:
             )
         return of_token % size > 0
 
-    def _arrange(self) -> None:
-        """Say of all sources from external memory together where their tensors lie and when they are read."""
-        found = [(at, i) for at, i in enumerate(self.netlist.instances) if i.module == FETCHED]
-        if found:
-            args = self._args
-            memory = ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst)
-            passes = [len(self.netlist.twins.get(i.node, (i.node,))) for _, i in found]
-            made = arranged([i.parameters for _, i in found], passes, memory)
-            for (at, source), more in zip(found, made, strict=True):
-                parameters = {**source.parameters, **more}
-                self.netlist.instances[at] = dataclasses.replace(source, parameters=parameters)
-            self.netlist.outside = memory
-
     def _check_ends(self, blocks: Shared) -> None:
         """Refuse blocks whose result could not be what they read."""
         ends = blocks.enters, blocks.results[0]
@@ -439,17 +427,8 @@ class NetlistBuilder:
                 remedy="let the blocks have hardware of their own",
             )
         orders = [self._layouts(node)[name] for node, name in ends]
-        formats = [enters.stream.fmt, leaves.stream.fmt]
-        for what, (one, other) in (("format", formats), ("order of elements", orders)):
-            if one != other:
-                raise UnsupportedError(
-                    f"blocks that share hardware give another {what} than they read",
-                    node=blocks.path,
-                    field="hardware.shared",
-                    got=f"{other} of {ends[1][0].name}",
-                    expected=f"{one} of {ends[0][0].name}",
-                    remedy="give both tensors one format in the table quantize",
-                )
+        blocks.check_ends("format", enters.stream.fmt, leaves.stream.fmt)
+        blocks.check_ends("order of elements", *orders)
         self.ends.append((enters.pin, leaves.pin))
 
     def _put_in_order(self) -> None:
@@ -560,25 +539,6 @@ class NetlistBuilder:
                 got=f"{other} and {path}",
                 remedy="rename one of them",
             )
-
-
-def tiled(node: str, facets: Hardware, params: Any) -> tuple[Any, int]:
-    """The module of a layer for one tile of its output channels, and how many there are.
-
-    Raises:
-        UnsupportedError: If it cannot take the frame again for each of them.
-    """
-    found = facets.tiled(params)
-    if found is None:
-        raise UnsupportedError(
-            "this layer cannot take the whole frame for one tile of its output channels after the other",
-            node=node,
-            field=f"hardware.order.{node}",
-            got=WEIGHTS_FIRST,
-            expected="output lanes that divide the channels, and no groups",
-            remedy="choose other lanes or another order",
-        )
-    return found
 
 
 def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:

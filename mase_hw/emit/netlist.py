@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
-from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor
+from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor, arranged
 from mase_hw.hardware.image import LOADED, Part
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
@@ -209,6 +210,15 @@ class Netlist:
     def outside_sources(self) -> list[tuple[Instance, Tensor]]:
         """The sources that read external memory, in the order in which their tensors lie there."""
         return [(i, Tensor.of(i.parameters)) for i in self.instances if i.module == FETCHED]
+
+    def read_outside(self, memory: ExternalMemory) -> None:
+        """Say of all sources from external memory where their tensors lie and when they are read, if there are any."""
+        found = [(at, i) for at, i in enumerate(self.instances) if i.module == FETCHED]
+        passes = [len(self.twins.get(i.node, (i.node,))) for _, i in found]
+        made = arranged([i.parameters for _, i in found], passes, memory) if found else []
+        for (at, source), more in zip(found, made, strict=True):
+            self.instances[at] = dataclasses.replace(source, parameters={**source.parameters, **more})
+        self.outside = memory if found else None
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

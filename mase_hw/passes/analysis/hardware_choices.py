@@ -13,7 +13,7 @@ from mase_hw.hardware.memories import FAMILIES, UNNAMED, Family
 from mase_hw.ir import TensorMetadata
 from mase_hw.ir.records import Entries
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs
+from mase_hw.passes.analysis.hardware_args import UNROLLED, WEIGHTS_FIRST, HardwareArgs
 
 ADDER_LEVELS = 3
 """Additions between two registers of an unrolled layer if nothing is said."""
@@ -128,3 +128,22 @@ def _no_contents(place: str, name: str, family: Family) -> UnsupportedError:
         expected="block or lut",
         remedy="ask for 'block', or leave the choice to the cost",
     )
+
+
+def tiled(node: str, facets: Hardware, params: Any) -> tuple[Any, int]:
+    """The module of a layer for one tile of its output channels, and how many there are.
+
+    Raises:
+        UnsupportedError: If it cannot take the frame again for each of them.
+    """
+    found = facets.tiled(params)
+    if found is None:
+        raise UnsupportedError(
+            "this layer cannot take the whole frame for one tile of its output channels after the other",
+            node=node,
+            field=f"hardware.order.{node}",
+            got=WEIGHTS_FIRST,
+            expected="output lanes that divide the channels, and no groups",
+            remedy="choose other lanes or another order",
+        )
+    return found

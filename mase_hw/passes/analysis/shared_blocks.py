@@ -54,6 +54,27 @@ class Shared:
         """The nodes that share an instance, in the order of the blocks."""
         return zip(*self.copies, strict=True)
 
+    def check_ends(self, what: str, read: object, given: object) -> None:
+        """Refuse blocks whose result could not be what they read.
+
+        Args:
+            what: What is compared.
+            read: That of what the first block reads.
+            given: That of its result.
+
+        Raises:
+            UnsupportedError: If they differ.
+        """
+        if read != given:
+            raise UnsupportedError(
+                f"blocks that share hardware give another {what} than they read",
+                node=self.path,
+                field="hardware.shared",
+                got=f"{given} of {self.results[0][0].name}",
+                expected=f"{read} of {self.enters[0].name}",
+                remedy="give both tensors one format in the table quantize",
+            )
+
 
 def shared_blocks(graph: MaseGraph, path: str) -> Shared:
     """The blocks below a module.
