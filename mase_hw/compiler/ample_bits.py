@@ -147,7 +147,7 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Ke
     ends = [_range(value) for value in (wanted, *(inputs[1:] if op.inner is not None else ()))]
     low, high = min(end for end, _ in ends), max(end for _, end in ends)
     # Tables saturate far below; a cell state grows by one a step at most. Without tables a state is the result.
-    most = float(max(64, *wanted.shape)) if names else 2 * max(abs(low), abs(high), TINY)
+    most = float(max((64, *wanted.shape))) if names else 2 * max(abs(low), abs(high), TINY)
     for bits, width in AMPLE:
         try:
             ample = {name: _covering(getattr(module, name).detach(), bits, 2 * low, 2 * high) for name in names}

@@ -259,7 +259,7 @@ class Tokens:
                 firsts.append(results[len(turn) - turns[-1], 0])
             cycles = np.max(np.array(ends), axis=0) - begins + 1
             late = np.flatnonzero(cycles[:-1] >= _FAR)
-            if len(late):
+            if len(late) and timeline is self._timeline:  # turns of one sequence, in order
                 raise self._waits(int(np.cumsum(turns)[late[0]]), network, edges)
             found = np.where(before >= 0, (begins + cycles)[before], 0)
             if np.array_equal(found, begins):

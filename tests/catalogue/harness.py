@@ -17,6 +17,7 @@ from mase_hw.catalogue import Arithmetic, Case, Hardware, OpDef, default_catalog
 from mase_hw.emit.render import render_generated
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
+from mase_hw.ops._slots import slots_of
 from mase_hw.simulate.build.simulator import Built
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines import batch, cocotb
@@ -58,6 +59,12 @@ class Item:
     def id(self) -> str:
         """What the test is called, and its build folder."""
         return f"{self.op.name}-{self.case.name}"
+
+    @property
+    def slots(self) -> int:
+        """Sequences in turn."""
+        slots: int = slots_of(self.case.params.slot.fmt) if getattr(self.case.params, "has_slot", False) else 1
+        return slots
 
     @property
     def hardware(self) -> Hardware:

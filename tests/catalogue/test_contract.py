@@ -177,6 +177,7 @@ def test_facets_build_the_parameters(it: Item) -> None:
         order=it.order,
         narrow=bool(it.hardware.narrow(it.case.params)),
         fast=it.fast,
+        slots=it.slots,
     )
     if it.op.mase_type:
         assert it.hardware.build(request) == it.case.params

@@ -92,7 +92,7 @@ def test_random_wide_quotients(bits: int, divisor_bits: int, frac: int, rounding
     divisors = [random.randint(1, (1 << divisor_bits) - 1) for _ in numerators]
     given: Any = Wide.listed(numerators, (40,)) if bits > 62 else torch.tensor(numerators)
     limits = (1 << bits, (1 << divisor_bits) - 1)
-    got = divide_cast(given, torch.tensor(divisors), limits, frac, FixedFormat(60, 10), rounding)
+    got = divide_cast(given, torch.tensor(divisors), limits, frac, FixedFormat(60, 10), Cast(rounding))
     values = [Fraction(n, d) / Fraction(2) ** frac for n, d in zip(numerators, divisors, strict=True)]
     assert got.to(torch.int64).tolist() == [by_fraction(v, (60, 10, True), rounding.name, "SATURATE") for v in values]
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from mase_hw import import_model
 from mase_hw.catalogue import Arithmetic, default_catalogue
-from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.errors import FormatError
 from mase_hw.formats import Rounding, ScaledFormat, quantize_multiplier
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
@@ -147,17 +147,6 @@ def test_slopes(name: str) -> None:
         fine = ScaledFormat.make(8, float(np.float32(abs(slope) / 77)), int(RNG.integers(-50, 50)))
         got, expected = sloped(name, x, want, slope, fine)
         np.testing.assert_array_equal(got, expected)
-
-
-def test_several_slopes_are_refused() -> None:
-    f = File()
-    x = f.input(1, 4, 4, 2)
-    y = f.result((1, 4, 4, 2), 0.02, 0)
-    f.operation("PRELU", [x.index, f.stored([[[3, 4]]], 0.1).index], [y.index])
-    f.output(y)
-    with pytest.raises(UnsupportedError, match="2 different slopes") as info:
-        import_model(f.data())
-    assert "train it with one slope" in str(info.value)
 
 
 def test_tables_that_do_not_fit_are_refused() -> None:

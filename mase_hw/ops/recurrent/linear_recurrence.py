@@ -108,7 +108,7 @@ def _cases() -> Sequence[Case]:
         case("plain", (1, 5, 3, 4), 2, "s8.6 u8.8 s16.12 s8.4"),
         case("two_beats", (1, 6, 4), 2, "s8.4 s8.7 s12.7 s8.3 half_up"),
         case("three_beats", (2, 4, 3, 1), 1, "s8.6 u6.6 s10.6 s10.6 floor"),
-        case("one_beat", (1, 6, 3), 3, "s8.6 u8.8 s16.12 s9.4"),
+        case("one_beat", (1, 6, 3), 3, "u8.6 u8.8 s16.12 s9.4"),
         case("one_element", (3, 4, 1), 1, "s8.6 u8.8 s9.5 s6.2 trunc", frames=6),
         case("pads", (2, 3, 2, 5), 3, "s8.2 s6.4 s14.9 s8.4 wrap"),
         case("fine_input", (1, 4, 6), 2, "s16.14 u4.4 s8.4 u6.3"),

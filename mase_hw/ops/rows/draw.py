@@ -22,6 +22,7 @@ from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._slots import SLOT, interleaved, positions, slot_port, slots_of
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 RANDOM_BITS = 16
@@ -84,6 +85,9 @@ def _build(r: Request) -> DrawParams:
             got=f"weights {list(shape)} of {weights}, candidates of {candidates}, drawn ones of {out}",
             expected="one sequence of tokens, weights without a sign of up to 24 bits, one format of candidates",
         )
+    for name, lanes in r.parallelism.items():  # no more than one is used
+        if name in r.shapes:
+            lanes_within(r.node, name, lanes, r.shapes[name])
     return DrawParams(
         data_in_0=port(shape, weights, 1),
         data_in_1=port(shape, candidates, 1),
