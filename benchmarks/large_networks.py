@@ -27,12 +27,12 @@ class Residual(nn.Module):
         return out if self.act is None else self.act(out)
 
 
-def resnet(depths: tuple[int, ...], bottleneck: bool) -> nn.Module:
+def resnet(depths: tuple[int, ...], bottleneck: bool, width: int = 64) -> nn.Module:
     """ResNet for 224x224: two 3x3 convolutions a block, or 1x1, 3x3 and 1x1 with four times the channels."""
-    layers: list[nn.Module] = [conv(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
-    channels = 64
+    layers: list[nn.Module] = [conv(3, width, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    channels = width
     for stage, depth in enumerate(depths):
-        inner = 64 << stage
+        inner = width << stage
         outer = 4 * inner if bottleneck else inner
         for block in range(depth):
             stride = 2 if stage and not block else 1
