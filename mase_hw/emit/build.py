@@ -30,7 +30,7 @@ from mase_hw.ops._slots import SLOT, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, with_node_names
+from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, orders
 from mase_hw.passes.analysis.hardware_choices import OUTSIDE, tiled
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
@@ -88,7 +88,7 @@ class NetlistBuilder:
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
         self._args = args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
-        self._orders = with_node_names(graph, args).order
+        self._orders = orders(graph, args)
         self.slots = args.slots
         self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
         self._slot: _Source | None = None

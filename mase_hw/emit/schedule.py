@@ -161,6 +161,7 @@ class Timeline:
         self.parts: dict[str, Part] = {}
         frames = len(positions) // netlist.slot.beats if netlist.slot is not None and positions else 1
         self._beats: dict[Pin, int] = {Pin(TOP, s.name): s.beats * frames for s in netlist.inputs}
+        self._fetched = {instance.name: instance for instance in netlist.instances if instance.module == FETCHED}
         self.sources: dict[str, list[Late]] = {}
         """Of parts with parameters from external memory, where these come from."""
         for instance in netlist.instances:
@@ -197,10 +198,8 @@ class Timeline:
         found, name = [], part.instance.name
         for port in part.instance.ports:
             driver = self.into[Pin(name, port.name)] if port.direction == "in" else Pin(TOP, "")
-            if driver.instance in self.netlist.memories:
-                source = self.netlist.instance(driver.instance)
-                if source.module == FETCHED:
-                    found.append(Late(source, port.name, port.frame_beats * part.beats // part.stages[0].beats_in[0]))
+            if (source := self._fetched.get(driver.instance)) is not None:
+                found.append(Late(source, port.name, port.frame_beats * part.beats // part.stages[0].beats_in[0]))
         return found
 
     def stages_of(self, name: str) -> int:

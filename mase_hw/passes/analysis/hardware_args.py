@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
 
@@ -12,6 +12,8 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
 from mase_hw.passes.base import validate
+
+T = TypeVar("T")
 
 Lanes = StrictInt | list[StrictInt]
 UNROLLED = "unrolled"
@@ -214,22 +216,29 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
         name, _, tensor = places[place]
         return [f"{n}.{tensor}" for n in paths.get(name, [name])]
 
-    def by_path(given: Json) -> Json:
-        ordered = sorted(given.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
-        return {n: value for name, value in ordered for n in paths.get(name, [name])}
-
     translated = args.model_copy(
         update={
             "parallelism": lanes,
             "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
             "memory": {n: kind for place, kind in args.memory.items() for n in moved(place)},
             "parameters_at": {n: kind for place, kind in args.parameters_at.items() for n in moved(place)},
-            "implementation": by_path(args.implementation),
-            "adder_levels": by_path(args.adder_levels),
-            "order": by_path(args.order),
+            "implementation": _by_path(paths, args.implementation),
+            "adder_levels": _by_path(paths, args.adder_levels),
+            "order": _by_path(paths, args.order),
         }
     )
     return with_metadata(graph, translated, args)
+
+
+def orders(graph: MaseGraph, args: HardwareArgs) -> dict[str, str]:
+    """The orders of sums that are asked for, by the names of nodes."""
+    return _by_path(translations(graph, list(args.order)), args.order)
+
+
+def _by_path(paths: Mapping[str, Sequence[str]], given: Mapping[str, T]) -> dict[str, T]:
+    """What is said of modules by their paths, of nodes; what says more of a path counts more."""
+    ordered = sorted(given.items(), key=lambda item: (item[0] not in paths, item[0].count(".")))
+    return {n: value for name, value in ordered for n in paths.get(name, [name])}
 
 
 def with_metadata(graph: MaseGraph, args: HardwareArgs, given: HardwareArgs | None = None) -> HardwareArgs:
