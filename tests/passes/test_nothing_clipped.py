@@ -16,6 +16,7 @@ from mase_hw.compiler.stages import quantise_pipeline
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
+from mase_hw.nn.recurrence import linear_recurrence
 from mase_hw.numerics.observing import observing
 from mase_hw.ops._functions import NAMES
 from mase_hw.passes.analysis.calibrate import CALIBRATED
@@ -56,6 +57,7 @@ LINES: dict[str, tuple[tuple[int, ...], Line]] = {
     "concatenation": (ROW, lambda x: torch.cat([x, x * 100, x.sigmoid()], 1)),
     "overshoot": (IMAGE, lambda x: F.interpolate(x.sign(), scale_factor=2, mode="bicubic")),
     "running sum": (ROW, lambda x: x.abs().cumsum(1)),
+    "states": (TOKENS, lambda x: linear_recurrence(x, torch.sigmoid(x))),
     "average with a divisor": (IMAGE, lambda x: F.avg_pool2d(x + 3, 2, divisor_override=1)),
     "sums": (TOKENS, lambda x: (x + 3).sum(1)),
     # ops that the other lists do not have
@@ -189,7 +191,7 @@ def cases() -> Mapping[str, Callable[[], tuple[nn.Module, list[dict[str, Tensor]
 
 
 CASES = cases()
-UNSEEN = {"cat_part", "requantize", "softmax_where", "stored_result", "sum_of_products", "table", "taps"}
+UNSEEN = {"cat_part", "draw", "requantize", "softmax_where", "stored_result", "sum_of_products", "table", "taps"}
 UNSEEN |= {"unrolled_conv", "unrolled_linear"}
 """Ops that passes and importers make of others, with formats that hold every result, or those of the op that was."""
 SEEN: dict[str, set[str]] = {}
