@@ -26,7 +26,7 @@ from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
-from mase_hw.ops._slots import SLOT, slot_format
+from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
@@ -399,13 +399,11 @@ class NetlistBuilder:
         elements, size = math.prod(self._layouts(node)["data_in_0"].shape), math.prod(port.shape)
         of_token, rest = divmod(elements, self.tokens)
         if rest or (size != elements and of_token % size):
-            raise UnsupportedError(
+            raise not_in_turn(
                 "a stored operand has values neither for every position nor for every token",
                 node=f"{node.name}.{port.name}",
-                field="decode.slots",
                 got=f"{size} values that repeat",
                 expected=f"a divisor of {of_token}, or {elements}",
-                remedy="leave decode.slots out",
             )
         return of_token % size > 0
 

@@ -16,6 +16,7 @@ from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Part, Timeline
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph, TensorMetadata
+from mase_hw.ops._slots import not_in_turn
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.steps import Steps
@@ -47,20 +48,19 @@ def refuse_states(graph: MaseGraph, keeps: bool) -> None:
         if op is None or not meta.results:
             continue
         tensors = [arg for arg in meta.args.values() if isinstance(arg, TensorMetadata)]
-        windows = [arg.shape[2:] for name, arg in meta.args.items() if name == "weight" and arg in tensors]
-        windows += [np.atleast_1d(meta.args["kernel_size"])] if "kernel_size" in meta.args else []
+        weight = meta.args.get("weight")
+        windows = [weight.shape[2:]] if isinstance(weight, TensorMetadata) else []
+        windows += [np.atleast_1d(meta.args["kernel_size"]).tolist()] if "kernel_size" in meta.args else []
         lengths = {tensor.shape[1] for tensor in (*tensors, *meta.results.values()) if len(tensor.shape) == 3}
         window = any(size > 1 for sizes in windows for size in sizes)
         if op.name in STATES or window or (op.name in MARGINS and len(lengths) > 1):
-            raise UnsupportedError(
+            raise not_in_turn(
                 "an op passes values from one token on to the next, and sequences in turn would share them",
                 node=node.name,
-                field="decode.slots",
                 got=f"{op.name}, with {slots} sequences",
                 expected="attention as all that tokens know of each other",
-                remedy="leave decode.slots out",
             )
-    if slots > 1 and not keeps:
+    if not keeps:
         raise ConfigError(
             "nothing of this model keeps anything of a sequence, so that sequences need no slots",
             field="decode.slots",

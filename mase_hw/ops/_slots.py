@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Port, port
 from mase_hw.nn.streaming import BEFORE
@@ -22,6 +23,12 @@ SLOT = "slot"
 """Name of the port, which has a beat for every token."""
 AHEAD = 15
 """Most tokens whose rows are written before they are read."""
+
+
+def not_in_turn(message: str, *, node: str | None, got: str, expected: str) -> UnsupportedError:
+    """The refusal of what sequences in turn cannot have."""
+    remedy = "leave decode.slots out"
+    return UnsupportedError(message, node=node, field="decode.slots", got=got, expected=expected, remedy=remedy)
 
 
 def slot_format(slots: int) -> FixedFormat:

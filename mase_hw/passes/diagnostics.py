@@ -54,7 +54,7 @@ class Place:
 
     def write(self, graph: MaseGraph, configuration: Json | None = None) -> list[Path]:
         """Write the files of a graph; see :func:`dump_diagnostic_files`."""
-        arrays: Json = {}
+        arrays: dict[str, Any] = {}
         configured = _configuration(graph, configuration)
         documents = {"graph": _graph(graph), "configuration": configured, "statistics": _statistics(graph, arrays)}
         _arrays(graph, arrays)

@@ -221,7 +221,7 @@ def test_bundle_of_another_version(design: Design, tmp_path: Path) -> None:
 def test_modules_that_are_not_known(design: Design, tmp_path: Path) -> None:
     """A bundle whose modules are those of a custom op, or of another version: no timeline, and the rest is there."""
     first, *others = design.record.instances
-    strange = msgspec.structs.replace(first, module="somebodys_own")
+    strange = msgspec.structs.replace(first, module="users_own")
     manifest = msgspec.structs.replace(design.record, instances=(strange, *others))
     assert rebuilt(manifest, default_catalogue()) is None
 

@@ -8,7 +8,7 @@ spot by building it again and comparing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -27,7 +27,13 @@ _MISSING = object()
 
 _OF_MODULE = ("class", "arguments")
 """Keys of an argument that is a module."""
-_OF_LAYER: Json = {
+
+
+def _of_first(of: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda m: of(m.encoder.layers[0])
+
+
+_OF_LAYER: dict[str, Callable[[Any], object]] = {
     "d_model": lambda m: m.self_attn.embed_dim,
     "nhead": lambda m: m.self_attn.num_heads,
     "dim_feedforward": lambda m: m.linear1.out_features,
@@ -38,7 +44,7 @@ _OF_LAYER: Json = {
     "norm_first": lambda m: m.norm_first,
     "bias": lambda m: m.linear1.bias is not None,
 }
-_NOT_KEPT: dict[type[nn.Module], Json] = {
+_NOT_KEPT: dict[type[nn.Module], dict[str, Callable[[Any], object]]] = {
     nn.MultiheadAttention: {
         "bias": lambda m: m.in_proj_bias is not None,
         "add_bias_kv": lambda m: m.bias_k is not None,
@@ -48,7 +54,7 @@ _NOT_KEPT: dict[type[nn.Module], Json] = {
     nn.TransformerEncoder: {"encoder_layer": lambda m: m.layers[0]},
     nn.TransformerDecoder: {"decoder_layer": lambda m: m.layers[0]},
     nn.Transformer: {
-        **{key: lambda m, of=of: of(m.encoder.layers[0]) for key, of in _OF_LAYER.items()},
+        **{key: _of_first(of) for key, of in _OF_LAYER.items()},
         "num_encoder_layers": lambda m: len(m.encoder.layers),
         "num_decoder_layers": lambda m: len(m.decoder.layers),
     },

@@ -18,12 +18,11 @@ from torch import Tensor, fx
 
 from mase_hw.errors import CheckpointError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
-from mase_hw.host.documents import Json
 
 JsonValue = Any
 """What ``json`` can write: None, bool, int, float, str, list, dict with text keys."""
 
-_NAMED: dict[str, Json] = {
+_NAMED: dict[str, dict[str, Any]] = {
     kind: {name: value for name, value in sorted(vars(torch).items()) if isinstance(value, of)}
     for kind, of in (("$dtype", torch.dtype), ("$layout", torch.layout), ("$memory_format", torch.memory_format))
 }

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
@@ -27,7 +26,7 @@ from mase_hw.numerics import cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_matmul
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import PRODUCT
-from mase_hw.ops._slots import AHEAD, SLOT, caches, sequences, slot_port, slots_of
+from mase_hw.ops._slots import AHEAD, SLOT, caches, not_in_turn, sequences, slot_port, slots_of
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.steps import Steps
@@ -302,13 +301,11 @@ def build(r: Request) -> MatmulParams:
     causal = bool(r.arithmetic.attributes.get("causal", False)) and tokens > 1
     slots = r.slots if causal else 1
     if slots > 1 and (tokens != rows or shapes["data_in_0"][0] > 1):
-        raise UnsupportedError(
+        raise not_in_turn(
             "a product of sequences in turn is that of whole sequences",
             node=r.node,
-            field="decode.slots",
             got=f"{tokens} tokens by {rows} rows, {shapes['data_in_0'][0]} of them per frame",
             expected="as many tokens as rows, one sequence per frame",
-            remedy="leave decode.slots out",
         )
     made = MatmulParams(
         data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in),

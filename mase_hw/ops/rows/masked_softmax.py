@@ -28,7 +28,7 @@ from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._cases import case
-from mase_hw.ops._slots import SLOT, interleaved, positions, slot_port, slots_of
+from mase_hw.ops._slots import SLOT, interleaved, not_in_turn, positions, slot_port, slots_of
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
 from mase_hw.ops.rows.softmax import (
@@ -227,13 +227,11 @@ def build(r: Request) -> MaskedSoftmaxParams:
         len(allowed) < 2 or (len(allowed), hold) == (queries, shape[-2])
     )
     if slots > 1 and not one:
-        raise UnsupportedError(
+        raise not_in_turn(
             "a softmax of sequences in turn is that of whole sequences, with a stored row for each position",
             node=r.node,
-            field="decode.slots",
             got=f"{queries} queries of {shape[-1]} keys, {len(allowed)} stored rows for {hold} rows each",
             expected="as many queries as keys, and rows that all heads share",
-            remedy="leave decode.slots out",
         )
     plan = exponentials(a, shape[-1], SOFTMAX)
     return MaskedSoftmaxParams(
