@@ -119,7 +119,7 @@ def wanted(
             yield item, draw
 
 
-def confirm(tables: Tables, family: str, work: Path) -> None:
+def confirm(tables: Tables, family: str, work: Path, path: Path) -> None:
     """Measure some rows of each module that has others' sources; all the same, and all of them are as they were."""
     for module, table in tables.items():
         old = [row for row in table["rows"] if row[1] != digest_of(module)]
@@ -147,6 +147,7 @@ def confirm(tables: Tables, family: str, work: Path) -> None:
             continue
         for row in old:
             row[1] = digest_of(module)
+        write(path, tables)
         print(f"{family}: {len(sample)} of {len(old)} rows of {module} are as they were", flush=True)
 
 
@@ -196,8 +197,7 @@ def main() -> int:
     tables = {family: read(paths[family]) for family in families}
     if arguments.confirm:
         for family in families:
-            confirm(tables[family], family, arguments.work / family)
-            write(paths[family], tables[family])
+            confirm(tables[family], family, arguments.work / family, paths[family])
         return 0
     pending: dict[str, list[tuple[Item, str]]] = defaultdict(list)
     streams = {

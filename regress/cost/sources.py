@@ -7,7 +7,7 @@ import hashlib
 import re
 
 from mase_hw.catalogue import default_catalogue
-from mase_hw.hardware.library import source
+from mase_hw.hardware.library import source, with_dependences
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT
 
@@ -18,7 +18,7 @@ def files_of(module: str) -> tuple[str, ...]:
     for op in default_catalogue():
         if op.hardware is not None and op.hardware.module == module:
             return op.hardware.files
-    return (*SUPPORT, f"lib/{module}.sv")
+    return with_dependences((*SUPPORT, f"lib/{module}.sv"))
 
 
 @functools.cache

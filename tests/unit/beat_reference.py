@@ -291,7 +291,8 @@ class BeatNetwork:
         alike = 0
         before: dict[int, int] | None = None
         wanted = 1 + max((stage.memory for stage in self.stages), default=0)
-        while self.frames < max(frames, wanted + 2):
+        # What was read ahead before the first frame lasts for about as many frames as an event may look back.
+        while self.frames < max(frames, 3 * wanted):
             self.advance()
             intervals = self._period() if self.frames > 1 else None
             alike = alike + 1 if intervals is not None and intervals == before else 0
