@@ -57,6 +57,11 @@ def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
 def _reading(bits: int) -> list[LoadSignal]:
     """Those of a design that reads external memory."""
     ports = (
+        ("image", "input", 32),
+        ("image_valid", "input", 1),
+        ("image_ready", "output", 1),
+        ("image_state", "output", 4),
+        ("image_digest", "output", 32),
         ("read_valid", "output", 1),
         ("read_ready", "input", 1),
         ("read_address", "output", 32),
