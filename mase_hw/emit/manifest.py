@@ -92,7 +92,8 @@ def describe_design(
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
-    return {"generator": {"mase_hw": __version__}, **described, **_image(netlist, described), **_outside(netlist, described)}
+    parameters = {**_image(netlist, described), **_outside(netlist, described)}
+    return {"generator": {"mase_hw": __version__}, **described, **parameters}
 
 
 def _image(netlist: Netlist, described: Json) -> Json:

@@ -236,13 +236,15 @@ def _instance(
     connections += [(name, value or _unused(instance, name)) for name, value in instance.tied.items()]
     connections += [(name, _unused(instance, name)) for name in instance.unread]
     if instance.name in turns:
-        turn = turns[instance.name]
+        turn, rst = turns[instance.name], "parameters_source_rst"
         connections += [(name, f"parameters_{name}") for name in LOAD_BUS]
         connections += [("load_read", f"parameters_load_read[{turn}]"), ("load_turn", f"parameters_load_done[{turn}]")]
         connections += [("load_done", f"parameters_load_done[{turn + 1}]")]
     if instance.name in places:
         named = [(name, f"external_{name}[{places[instance.name]}]") for name in READ_BUS]
         connections += [*named, ("word_data", "external_data")]
+        # Not by parameters that are loaded: it is at the begin of a frame whenever the design is empty.
+        rst = "external_rst"
     return {
         "module": instance.module,
         "name": instance.name,
@@ -252,8 +254,7 @@ def _instance(
             *((name, f'{{MEM_DIR, "/{file}"}}') for name, (file, _) in instance.memories.items()),
         ],
         "connections": connections,
-        # A source that reads external memory is at the begin of a frame whenever the design is empty.
-        "rst": "parameters_source_rst" if instance.name in turns else "external_rst" if instance.name in places else rst,
+        "rst": rst,
     }
 
 

@@ -51,11 +51,11 @@ LOADING = (
 def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
     """The ports that a design has for its parameters."""
     found = [] if manifest.image is None else list(LOADING)
-    return found + ([] if manifest.external is None else _reading(manifest.external.bits))
+    return found + ([] if manifest.external is None else reading(manifest.external.bits))
 
 
-def _reading(bits: int) -> list[LoadSignal]:
-    """Those of a design that reads external memory."""
+def reading(bits: int) -> list[LoadSignal]:
+    """Those of a design that reads external memory in words of so many bits."""
     ports = (
         ("image", "input", 32),
         ("image_valid", "input", 1),

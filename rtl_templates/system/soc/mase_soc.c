@@ -43,5 +43,6 @@ int mase_soc_selftest(void (*print)(const char *text))
     buffers.input_bytes = INPUT_BYTES;
     buffers.output = buffers.input + (INPUT_BYTES + 63) / 64 * 64;
     buffers.output_bytes = OUTPUT_BYTES;
+    buffers.parameters = buffers.output + (OUTPUT_BYTES + 63) / 64 * 64;
     return mase_selftest(&hal, &buffers, TIMEOUT < UINT32_MAX ? (uint32_t)TIMEOUT : UINT32_MAX, print);
 }

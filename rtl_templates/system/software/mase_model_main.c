@@ -24,5 +24,6 @@ int main(int argc, char **argv)
     buffers.input = model_buffer(buffers.input_bytes);
     buffers.output_bytes = (size_t)MASE_VECTORS * MASE_OUTPUT_BYTES;
     buffers.output = model_buffer(buffers.output_bytes);
+    buffers.parameters = model_buffer(MASE_OUTSIDE_BYTES);
     return mase_selftest(&hal, &buffers, timeout < UINT32_MAX ? (uint32_t)timeout : UINT32_MAX, print);
 }

@@ -9,10 +9,11 @@ struct mase_buffers {
     size_t input_bytes;
     uint8_t *output;
     size_t output_bytes;
+    uint8_t *parameters; /* MASE_OUTSIDE_BYTES bytes, if that is not 0 */
 };
 
 /*
- * Plays the vectors of the bundle, as many at a time as the buffers hold. Prints PASS and
+ * Loads the parameters, if the design does not have them in ROM. Plays the vectors of the bundle, as many at a time as the buffers hold. Prints PASS and
  * the cycles of a frame, or the first element that differs, or the error. 0 if it passes.
  *
  * Of a design that decodes a frame is a token. The first half of the first sequence is then
