@@ -182,14 +182,16 @@ static int generate(struct mase_device *device, const struct mase_buffers *buffe
 }
 #endif
 
-/* The parameters of the vectors, by the driver; 1 if they are refused. */
-static int load_parameters(struct mase_device *device, const struct mase_buffers *buffers, uint32_t timeout,
-                           void (*print)(const char *text))
+int mase_selftest_load(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
+                       void (*print)(const char *text))
 {
-    int code = MASE_OK;
+    struct mase_device device;
+    int code = mase_open(&device, hal);
 
 #if MASE_IMAGE_WORDS != 0
-    code = mase_store(device, mase_image, MASE_IMAGE_WORDS, timeout);
+    if (code == MASE_OK) {
+        code = mase_store(&device, mase_image, MASE_IMAGE_WORDS, timeout);
+    }
 #endif
 #if MASE_OUTSIDE_BYTES != 0
     if (code == MASE_OK) {
@@ -198,10 +200,9 @@ static int load_parameters(struct mase_device *device, const struct mase_buffers
         for (i = 0; i < MASE_OUTSIDE_BYTES; i++) {
             buffers->parameters[i] = (uint8_t)(mase_outside[i / 4] >> 8 * (i % 4));
         }
-        code = mase_use(device, buffers->parameters, MASE_OUTSIDE_BYTES, timeout);
+        code = mase_use(&device, buffers->parameters, MASE_OUTSIDE_BYTES, timeout);
     }
 #endif
-    (void)device;
     (void)buffers;
     (void)timeout;
     return code == MASE_OK ? 0 : failed(print, "parameters", code);
@@ -223,9 +224,6 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
     }
     if (fits == 0) {
         return failed(print, "buffers", MASE_TOO_SHORT);
-    }
-    if (load_parameters(&device, buffers, timeout, print)) {
-        return 1;
     }
     mase_count(&device, &counters, 1);
     while (done < MASE_VECTORS) {

@@ -13,7 +13,7 @@ struct mase_buffers {
 };
 
 /*
- * Loads the parameters, if the design does not have them in ROM. Plays the vectors of the bundle, as many at a time as the buffers hold. Prints PASS and
+ * Plays the vectors of the bundle, as many at a time as the buffers hold. Prints PASS and
  * the cycles of a frame, or the first element that differs, or the error. 0 if it passes.
  *
  * Of a design that decodes a frame is a token. The first half of the first sequence is then
@@ -21,5 +21,9 @@ struct mase_buffers {
  */
 int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
                   void (*print)(const char *text));
+
+/* Loads the parameters of the vectors by the driver, if they are not in ROM. 0 if that went well. */
+int mase_selftest_load(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
+                       void (*print)(const char *text));
 
 #endif
