@@ -21,6 +21,7 @@ from .proofs import (
     SAMPLE,
     SKID,
     SLICE,
+    TURNS,
     WRITER,
     WRITERS,
     cast,
@@ -315,6 +316,18 @@ MUTANTS: dict[str, Mutant] = {
         fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"
     ),
     "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14),
+    "fetch_is_late_early": of(FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid"),
+    # external_reader
+    "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
+    "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),
+    "turns_take_a_request_alone": of(Proof(TURNS), "p_together", "= read_valid && read_ready;\n    word", "= 1'b1;\n word"),
+    "turns_mix_their_addresses": of(Proof(TURNS), "p_made", "ask_address[id]", "ask_address[id] | ask_address[0]"),
+    "turns_forget_the_second": of(Proof(TURNS), "p_kept", "= ask_valid != '0;", "= ask_valid[0];"),
+    "turns_prefer_the_first": of(Proof(TURNS), "p_turns", "ask_valid[i] && i > int'(id_q)", "1'b0"),
+    "turns_give_a_word_twice": of(Proof(TURNS), "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"),
+    "turns_remember_who_asks": of(Proof(TURNS), "p_order", ".in_data  (id)", ".in_data  (ask_valid[1])", 10),
+    "turns_never_end": of(Proof(TURNS), "p_room", ".out_ready(data_valid && turn_last)", ".out_ready(1'b0)", 16),
+    "turns_are_primed_early": of(Proof(TURNS), "p_primed", "(source_full == '1)", "(source_full != '0)"),
     # rom_source
     "rom_drops_valid": of(
         ROUND,

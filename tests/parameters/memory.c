@@ -122,7 +122,7 @@ int main(void)
     expect("use", use(buffers.parameters), MASE_OK);
     expect("its own again", selftest(), 0);
     mase_count(&device, &counters, 0);
-    expect("a memory that stalls is late", counters.parameters_late != 0, 1);
+    expect("a memory slower than stated is late", counters.parameters_late != 0, 1);
     refused();
     faults();
     memcpy(second, own, MASE_OUTSIDE_BYTES);

@@ -84,7 +84,7 @@ def test_both_drivers(banks: int, tmp_path: Path, tiny: str) -> None:
 
 def test_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
     """Two inputs, whose frames share the bus with the parameters; the last image is used in the middle of a job."""
-    config = in_ram(CONFIG, parameters="external", external_bytes=4)
+    config = in_ram(CONFIG, parameters="external", external_bytes=4, external_latency=1)
     design, sets = loaded(seeded(Pair), EXAMPLE, config, tmp_path / "bundle", vectors=VECTORS)
     system = tmp_path / "system"
     make_system(design.path, system, SystemOptions(bus=32, burst=2, outstanding=2))

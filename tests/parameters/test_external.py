@@ -94,6 +94,18 @@ def test_a_slower_memory(layer: mase_hw.Design) -> None:
         assert slow.simulate(engine="batch", waves=False, reset_at=(reset,), stalls=0.3).passed
 
 
+def test_blocks_of_one_word(tmp_path: Path) -> None:
+    """Requests fill every cycle, and those of a small tensor get their turn in time, which every simulation checks."""
+
+    def made() -> nn.Module:
+        return nn.Sequential(nn.Linear(16, 48), nn.Linear(48, 16), nn.Linear(16, 2))
+
+    design = compiled(seeded(made), (1, 16), tmp_path / "bundle", outside(SHARED, shared=[], external_burst=1))
+    entries = [e["parameters"] for e in design.manifest["instances"] if e["module"] == "external_source"]
+    assert {each["BLOCK"] for each in entries} == {1}
+    holds(design)
+
+
 def test_frames_that_come_late(layer: mase_hw.Design) -> None:
     """Nothing waits for a frame that does not come: each is finished before the next is offered."""
     (port,) = (name for name, stream in layer.streams.items() if stream.direction == "in")

@@ -301,7 +301,7 @@ int mase_store(struct mase_device *device, const uint32_t *image, size_t words, 
     if ((state & MASE_PARAMETERS_REFUSED) != 0 || get(device, MASE_PARAMETER_DIGEST) != image[words - 1]) {
         return MASE_BAD_IMAGE;
     }
-    return (state & MASE_PARAMETERS_STORED) != 0 ? MASE_OK : MASE_NOT_STORED;
+    return MASE_OK;
 }
 
 int mase_recall(struct mase_device *device, uint32_t *image, size_t words, uint32_t timeout)
@@ -366,7 +366,7 @@ int mase_use(struct mase_device *device, const void *image, size_t bytes, uint32
     if ((state & MASE_PARAMETERS_USE_REFUSED) != 0 || get(device, MASE_PARAMETER_DIGEST) != digest) {
         return MASE_BAD_IMAGE;
     }
-    return (state & MASE_PARAMETERS_STORED) != 0 ? MASE_OK : MASE_NOT_STORED;
+    return MASE_OK;
 }
 
 void mase_count(const struct mase_device *device, struct mase_counters *counters, int clear)

@@ -423,8 +423,6 @@ class Device:
         state = self.hal.read(REG["PARAMETERS"])
         if state & REG["PARAMETERS_REFUSED"] or self.hal.read(REG["PARAMETER_DIGEST"]) != words[-1]:
             raise MaseError("BAD_IMAGE")
-        if not state & REG["PARAMETERS_STORED"]:
-            raise MaseError("NOT_STORED")
 
     def use(self, image, timeout=None):
         """Read the parameters from an image in memory, between two frames.
@@ -451,8 +449,6 @@ class Device:
         if state & REG["PARAMETERS_USE_REFUSED"] or self.hal.read(REG["PARAMETER_DIGEST"]) != digest:
             raise MaseError("BAD_IMAGE")
         self._image = way
-        if not state & REG["PARAMETERS_STORED"]:
-            raise MaseError("NOT_STORED")
 
     def recall(self, timeout=None):
         """Read the image of what is stored.
