@@ -78,8 +78,8 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None, w
     for file, data in core.items():
         system.add(file, data)
     _add_hardware(system, manifest, records, options)
-    vectors = _vectors(bundle, manifest, records, weights)
-    _add_software(system, manifest, records, options, vectors, images_of(bundle, manifest, weights))
+    images = images_of(bundle, manifest, weights)
+    _add_software(system, manifest, records, options, _vectors(bundle, manifest, records, weights), images)
     system.manifest = {
         "format_version": FORMAT_VERSION,
         "generator": {"mase_hw": __version__},

@@ -72,7 +72,8 @@ static void faults(void)
     expect("nor a reset", mase_reset(&device, SOON), MASE_TIMEOUT);
     model_fault(MODEL_NONE, NULL);
     expect("the reset", mase_reset(&device, SOON), MASE_OK);
-    expect("with the image before", selftest(), 0);
+    expect("with one of both images", selftest(), 0);
+    expect("use", use(buffers.parameters), MASE_OK);
 
     model_fault(MODEL_READ_ERROR, buffers.parameters + MASE_BUS_BYTES);
     expect("an error where parameters lie", selftest(), 1);

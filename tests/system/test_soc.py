@@ -105,7 +105,12 @@ def test_the_driver_loads_the_parameters(place: str, tmp_path: Path) -> None:
     images = trained.train[0]
     config = in_ram(load_config(ROOT / "examples" / "digits_mlp.toml").model_dump(exclude_unset=True), parameters=place)
     design, sets = loaded(
-        trained.net, images[:1], config, tmp_path / "bundle", calibration=list(images.split(256)), vectors=(trained.test[0][:FRAMES],)
+        trained.net,
+        images[:1],
+        config,
+        tmp_path / "bundle",
+        calibration=list(images.split(256)),
+        vectors=(trained.test[0][:FRAMES],),
     )
     sets[1].write(tmp_path / "weights", design)
     make_system(design.path, tmp_path / "system", weights=tmp_path / "weights")
