@@ -82,6 +82,8 @@ def build_bench(design: mase_hw.Design, sets: Sequence[Weights], folder: Path, m
         *(*tools.verilate, "--cc", "--exe", "--build", "-j", "1", "--assert", "--x-initial", "unique"),
         *("-CFLAGS", f"-I{folder} -I{BENCH.parent} -O1", "--prefix", "Vdut", "--top-module", design.manifest["top"]),
         *("--Mdir", str(folder / "build"), "-o", "bench"),
+        # Loaded parameters beside others in memory: the model of the memory has those of the bundle.
+        *(["-GMEMORY_MODEL=1"] if design.record.image is not None and design.record.external is not None else []),
         *(str(design.path / file) for file in design.manifest["rtl"]),
         str(BENCH),
     ]

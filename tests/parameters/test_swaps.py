@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import mase_hw
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.weights import Weights
 from mase_hw.model_spec import load_model
 from tests.handoff.designs import CONFIG, EXAMPLE, VECTORS, Pair
-from tests.parameters.designs import build_bench, in_ram, loaded, play
+from tests.parameters.designs import build_bench, in_ram, loaded, play, weights_of
 from tests.unit.pipeline import seeded
 
 BLOCK = {"family": "xc7", "memory": {"fc.weight": "block", "fc.bias": "lut"}}
@@ -53,6 +54,18 @@ def test_images_in_memory(size: int, tmp_path: Path, tiny: str) -> None:
     """As above, where the design reads its parameters from memory, whose words and requests wait at random."""
     config = in_ram(CONFIG, parameters="external", external_bytes=size)
     design, sets = loaded(seeded(Pair), EXAMPLE, config, tmp_path / "bundle", vectors=VECTORS)
+    swapped(design, sets, tmp_path / "bench", tiny)
+
+
+def test_loaded_beside_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
+    """The reset after an image leaves what was read ahead of memory: it is the begin of the next frame."""
+    config = in_ram(CONFIG, parameters="external", parameters_at={"fc.bias": "ram"})
+    design = mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
+    other = seeded(Pair)
+    with torch.no_grad():
+        other.fc.bias.mul_(-0.5)
+    sets = [weights_of(design, model, EXAMPLE, config) for model in (seeded(Pair), other)]
+    assert sets[0].outside == sets[1].outside and sets[0].image != sets[1].image
     swapped(design, sets, tmp_path / "bench", tiny)
 
 
