@@ -99,8 +99,9 @@ def test_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
     hal.patience = 100_000
     try:
         device = driver.Device(hal)
+        own = [sets[0].vectors[port.name] for port in device._inputs]
         with pytest.raises(driver.MaseError, match="NOT_STORED"):
-            device.run(*VECTORS)
+            device.run(*own, integers=True)
         for folder in folders:
             assert device.selftest(weights=folder).startswith("PASS: 5 frames")
         assert device.selftest().startswith("PASS: 5 frames"), "the bundle's own"
@@ -108,7 +109,7 @@ def test_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
         changed[-1] ^= 1
         with pytest.raises(driver.MaseError, match="BAD_IMAGE"):
             device.use(bytes(changed))
-        given = [np.concatenate([sets[0].vectors[port.name]] * 8) for port in device._inputs]
+        given = [np.concatenate([values] * 8) for values in own]
         device.start(*given, integers=True)
         device.use(sets[1].outside)
         device.wait()
