@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from mase_hw.emit.read_bundle import read_file
 from mase_hw.emit.reference import Reference
 from mase_hw.errors import ConfigError
 from mase_hw.formats import SignFormat
-from mase_hw.hardware.external import outside
+from mase_hw.hardware.external import design_number, image_bytes, outside
 from mase_hw.hardware.image import digest_of, loaded, make_image
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.hardware.prefix import renamed
@@ -63,7 +62,7 @@ class Weights:
     @property
     def digest(self) -> int:
         """What the design shows while it has them; that of external memory if it loads nothing."""
-        return digest_of(self.image) if self.image else zlib.crc32(self.outside)
+        return digest_of(self.image or self.outside)
 
     def write(self, folder: Path, design: Design) -> Json:
         """Write the folder of the weights: the image, also for C, the memory files and the vectors.
@@ -90,7 +89,7 @@ class Weights:
             "kind": "weights",
             "design": design.manifest["digest"],
             "crc": f"{self.digest:08x}",
-            **({"external_crc": f"{zlib.crc32(self.outside):08x}"} if self.outside else {}),
+            **({"external_crc": f"{digest_of(self.outside):08x}"} if self.outside else {}),
             "changed": list(self.changed),
         }
         made.write(folder)
@@ -121,7 +120,7 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
     graph = copy_graph(design.graph, share_weights=False)
     _take(graph, retrained)
     netlist = design.graph.meta.get("netlist") or build_netlist(graph, manifest.top)
-    named = memory_files(graph, netlist)
+    named = memory_files(graph, netlist, design_number(manifest))
     made = {renamed(file, manifest.prefix): text for file, text in named.items()}
     before = {file: read_file(design.path, manifest.files, file).decode("ascii") for file in made}
     changed = tuple(file for file in sorted(made) if made[file] != before[file])
@@ -139,8 +138,8 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
     words = make_image(manifest.image.design, parts, texts) if manifest.image is not None else b""
     held = b""
     if manifest.external is not None:
-        size = manifest.external.bits // 8
-        held = b"".join(int(word, 16).to_bytes(size, "little") for word in texts[manifest.external.file].split())
+        lines = texts[manifest.external.file].split()
+        held = image_bytes([int(line, 16) for line in lines], manifest.external.bits)
     return Weights(graph, words, held, texts, _vectors(design, graph), changed)
 
 

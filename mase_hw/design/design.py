@@ -16,6 +16,7 @@ from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.hardware.external import design_number
 from mase_hw.hardware.manifest import typed
 from mase_hw.hardware.parameter_ports import parameter_ports
 from mase_hw.host.documents import Json
@@ -371,7 +372,7 @@ class Design:
             return
         from mase_hw.emit.passes import memory_files
 
-        for file, text in memory_files(self._with_graph(), netlist).items():
+        for file, text in memory_files(self._with_graph(), netlist, design_number(self.record)).items():
             if (self.path / file).read_text() != text:
                 raise ConfigError(
                     "the model's parameters are not those of the bundle any more",

@@ -92,7 +92,8 @@ def describe_design(
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
-    return {"generator": {"mase_hw": __version__}, **described, **_image(netlist, described), **_outside(netlist)}
+    parameters = {**_image(netlist, described), **_outside(netlist, described)}
+    return {"generator": {"mase_hw": __version__}, **described, **parameters}
 
 
 def _image(netlist: Netlist, described: Json) -> Json:
@@ -104,7 +105,7 @@ def _image(netlist: Netlist, described: Json) -> Json:
     return {"image": {"design": own_digest(described)[:8], "words": words, "banks": banks}}
 
 
-def _outside(netlist: Netlist) -> dict[str, Any]:
+def _outside(netlist: Netlist, described: Json) -> dict[str, Any]:
     """The external memory that the design reads, if it does."""
     if netlist.outside is None:
         return {}
@@ -113,6 +114,7 @@ def _outside(netlist: Netlist) -> dict[str, Any]:
         "external": {
             **dataclasses.asdict(netlist.outside),
             "file": IMAGE,
+            "design": own_digest(described)[:8],
             "words": sum(tensor.size for tensor in tensors),
             "words_per_frame": sum(tensor.blocks * tensor.words for tensor in tensors),
             "primed": primed([instance.parameters for instance, _ in netlist.outside_sources]),

@@ -170,7 +170,13 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
             bundle.manifest["decode"] |= {"slots": slots, "slot_port": netlist.slot.name, "paces": paces}
     bundle.add(
         f"rtl/{netlist.name}.sv",
-        render_top(netlist, schedule, needed(netlist, graph.catalogue), bundle.manifest.get("image")),
+        render_top(
+            netlist,
+            schedule,
+            needed(netlist, graph.catalogue),
+            bundle.manifest.get("image"),
+            bundle.manifest.get("external"),
+        ),
     )
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule
     graph.meta.pop(VECTORS, None)  # what they show was measured on another netlist
@@ -211,14 +217,20 @@ def _read(path: Path) -> bytes:
 def emit_bram_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[MaseGraph, Info]:
     """Write the memory files: every parameter of every node, quantised, in the order its module reads it."""
     bundle = bundle_of(graph)
-    files = memory_files(graph, graph.meta["netlist"])
+    files = memory_files(graph, graph.meta["netlist"], bundle.manifest.get("external", {}).get("design", ""))
     for file, text in files.items():
         bundle.add(file, text)
     return graph, {**write_bundle(graph, args), "words": {file: text.count("\n") for file, text in files.items()}}
 
 
-def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
-    """Content of every memory file by its path in the bundle, from the parameters as they are now."""
+def memory_files(graph: MaseGraph, netlist: Netlist, external: str = "") -> dict[str, str]:
+    """Content of every memory file by its path in the bundle, from the parameters as they are now.
+
+    Args:
+        graph: With the parameters.
+        netlist: Of it.
+        external: The number of the design in the image in external memory, if it reads one.
+    """
     files: dict[str, str] = {}
     for net in netlist.nets:
         if net.source.instance not in netlist.memories:
@@ -237,7 +249,8 @@ def memory_files(graph: MaseGraph, netlist: Netlist) -> dict[str, str]:
     if netlist.outside is not None:
         found = netlist.outside_sources
         texts = [files[f"mem/{netlist.memories[instance.name]}"] for instance, _ in found]
-        files[IMAGE] = image_text(image([tensor for _, tensor in found], texts), netlist.outside.bits)
+        words = image([tensor for _, tensor in found], texts, external)
+        files[IMAGE] = image_text(words, netlist.outside.bits)
     for _, name, memory in netlist.tables:
         digits = (memory.bits + 3) // 4
         files[f"mem/{name}"] = "".join(f"{word:0{digits}x}\n" for word in memory.words)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
-from mase_hw.hardware.external import IMAGE, ExternalMemory
+from mase_hw.hardware.external import IMAGE, image_words
 from mase_hw.hardware.library import environment
 from mase_hw.opdef import Generated
 from mase_hw.streams import Stream
 
 LOAD_BUS = ("bank", "load_begin", "load_next", "load_back", "load_data")
 """What every memory that is loaded is told."""
-READ_BUS = ("ask_valid", "ask_address", "ask_ready", "word_valid", "full")
+READ_BUS = ("ask_valid", "ask_address", "ask_ready", "word_valid", "full", "late")
 """What every source that reads external memory has of its own."""
 HEADER_WITH_MEMORY = """\
 module {} #(
@@ -44,6 +45,7 @@ def render_top(
     schedule: Schedule,
     needs: Iterable[tuple[str, str, int]],
     image: Mapping[str, object] | None = None,
+    external: Mapping[str, Any] | None = None,
 ) -> str:
     """Render the top level.
 
@@ -52,6 +54,7 @@ def render_top(
         schedule: Its predicted timing, for the header.
         needs: Of :func:`mase_hw.emit.causality.needed`.
         image: What the manifest says of parameters that are loaded.
+        external: What it says of external memory.
 
     Returns:
         SystemVerilog text.
@@ -75,10 +78,11 @@ def render_top(
         ports=[_port(s) for s in ports],
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
-        loading=None if image is None else _loading(netlist, image),
-        outside=None if netlist.outside is None else _outside(netlist, netlist.outside),
+        loading=None if image is None else {**image, "memories": len(netlist.loaded)},
+        outside=None if external is None else _outside(netlist, external),
+        gate=_gate(netlist) if _gated(netlist) else None,
         gated=[_port(stream) for stream in _gated(netlist)],
-        reset="rst" if image is None else "parameters_core_rst",
+        reset=_reset(netlist),
         joined=_joined,
         drained=[_port(s) for s in netlist.inputs if s.name in netlist.drained],
         instances=_instances(netlist),
@@ -95,15 +99,18 @@ def render_top(
     )
 
 
-def _loading(netlist: Netlist, image: Mapping[str, object]) -> dict[str, object]:
-    """What the parameters are loaded by."""
+def _reset(netlist: Netlist) -> str:
+    """What resets the core: also a change of its parameters."""
+    return "parameters_core_rst" if netlist.loaded else "rst" if netlist.outside is None else "external_rst"
+
+
+def _gate(netlist: Netlist) -> dict[str, object]:
+    """What frames pass before they begin."""
 
     def beats(streams: Sequence[Stream]) -> str:
         return ", ".join(f"32'd{stream.frame_beats}" for stream in reversed(streams))
 
     return {
-        **image,
-        "memories": len(netlist.loaded),
         "outputs": [_port(stream) for stream in netlist.outputs],
         "in_beats": beats(_gated(netlist)),
         "out_beats": beats(netlist.outputs),
@@ -116,16 +123,15 @@ def _gated(netlist: Netlist) -> list[Stream]:
     return [stream for stream in netlist.inputs if stream.name not in netlist.drained] if waits else []
 
 
-def _outside(netlist: Netlist, memory: ExternalMemory) -> dict[str, object]:
+def _outside(netlist: Netlist, external: Mapping[str, Any]) -> dict[str, object]:
     """What external memory is read by."""
     found = netlist.outside_sources
     return {
-        "bits": memory.bits,
-        "latency": memory.latency,
+        **external,
+        "depth": image_words(external["bits"], external["words"]),
         "sources": len(found),
-        "words": ", ".join(f"32'd{tensor.words}" for _, tensor in reversed(found)),
+        "blocks": ", ".join(f"32'd{tensor.words}" for _, tensor in reversed(found)),
         "room": sum(int(instance.parameters["ROOM"]) for instance, _ in found),
-        "depth": sum(tensor.size for _, tensor in found),
         "file": PurePosixPath(IMAGE).name,
     }
 
@@ -212,11 +218,11 @@ def _instances(netlist: Netlist) -> list[dict[str, object]]:
     ends = {n.source: n for n in netlist.nets} | {n.sink: n for n in netlist.nets}
     turns = {instance.name: turn for turn, (instance, _) in enumerate(netlist.loaded)}
     places = {instance.name: place for place, (instance, _) in enumerate(netlist.outside_sources)}
-    return [_instance(ends, i, turns, places) for i in netlist.instances]
+    return [_instance(ends, i, turns, places, _reset(netlist)) for i in netlist.instances]
 
 
 def _instance(
-    ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int], places: Mapping[str, int]
+    ends: Mapping[Pin, Net], instance: Instance, turns: Mapping[str, int], places: Mapping[str, int], rst: str
 ) -> dict[str, object]:
     connections: list[tuple[str, str]] = []
     for port in instance.ports:
@@ -230,14 +236,15 @@ def _instance(
     connections += [(name, value or _unused(instance, name)) for name, value in instance.tied.items()]
     connections += [(name, _unused(instance, name)) for name in instance.unread]
     if instance.name in turns:
-        turn = turns[instance.name]
+        turn, rst = turns[instance.name], "parameters_source_rst"
         connections += [(name, f"parameters_{name}") for name in LOAD_BUS]
         connections += [("load_read", f"parameters_load_read[{turn}]"), ("load_turn", f"parameters_load_done[{turn}]")]
         connections += [("load_done", f"parameters_load_done[{turn + 1}]")]
     if instance.name in places:
         named = [(name, f"external_{name}[{places[instance.name]}]") for name in READ_BUS]
         connections += [*named, ("word_data", "external_data")]
-    loaded = "parameters_source_rst" if instance.name in turns else "parameters_core_rst"
+        # Not by parameters that are loaded: it is at the begin of a frame whenever the design is empty.
+        rst = "external_rst"
     return {
         "module": instance.module,
         "name": instance.name,
@@ -247,8 +254,7 @@ def _instance(
             *((name, f'{{MEM_DIR, "/{file}"}}') for name, (file, _) in instance.memories.items()),
         ],
         "connections": connections,
-        # A source that reads external memory is at the begin of a frame whenever the design is empty.
-        "rst": loaded if turns and instance.name not in places else "rst",
+        "rst": rst,
     }
 
 

@@ -14,6 +14,7 @@ Calculus", ch. 1.)
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -178,9 +179,34 @@ def _divisors(number: int) -> Iterator[int]:
     return (n for n in range(1, number + 1) if number % n == 0)
 
 
-def image(tensors: Sequence[Tensor], texts: Sequence[str]) -> list[int]:
-    """The words of the memory, from the memory files of the tensors."""
-    return [word for tensor, text in zip(tensors, texts, strict=True) for word in tensor.pack(text)]
+def image(tensors: Sequence[Tensor], texts: Sequence[str], design: str) -> list[int]:
+    """The words of an image: those of the tensors, and its end.
+
+    Args:
+        tensors: In the order in which they lie there.
+        texts: Their memory files.
+        design: The number of the design, eight hexadecimal digits.
+    """
+    size = tensors[0].bus // 8
+    words = [word for tensor, text in zip(tensors, texts, strict=True) for word in tensor.pack(text)]
+    held = image_bytes(words, tensors[0].bus) + int(design, 16).to_bytes(max(size - 4, 4), "little")
+    end = held + zlib.crc32(held).to_bytes(4, "little")
+    return [int.from_bytes(end[at : at + size], "little") for at in range(0, len(end), size)]
+
+
+def image_bytes(words: Sequence[int], bits: int) -> bytes:
+    """An image as it lies in memory: words little-endian."""
+    return b"".join(word.to_bytes(bits // 8, "little") for word in words)
+
+
+def design_number(manifest: Manifest) -> str:
+    """What an image says of the design that reads it; empty if none does."""
+    return "" if manifest.external is None else manifest.external.design
+
+
+def image_words(bits: int, words: int) -> int:
+    """Words of an image with so many words of tensors."""
+    return words + (2 if bits == 32 else 1)
 
 
 def image_text(words: Sequence[int], bits: int) -> str:

@@ -170,7 +170,8 @@ class External(Entry, frozen=True, kw_only=True):
         latency: Cycles from a request to its first word.
         burst: Words of a request at most.
         file: What is in it, a word per line.
-        words: Of it.
+        design: What is in it besides the words of the tensors: a number for all of the design but the parameters.
+        words: Of the tensors.
         words_per_frame: Words that are read in a frame, and cycles that this takes.
         primed: Cycles from a reset until frames may begin, at most.
     """
@@ -179,6 +180,7 @@ class External(Entry, frozen=True, kw_only=True):
     latency: Count
     burst: Count
     file: str
+    design: str
     words: Count
     words_per_frame: Count
     primed: Count

@@ -51,12 +51,17 @@ LOADING = (
 def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
     """The ports that a design has for its parameters."""
     found = [] if manifest.image is None else list(LOADING)
-    return found + ([] if manifest.external is None else _reading(manifest.external.bits))
+    return found + ([] if manifest.external is None else reading(manifest.external.bits))
 
 
-def _reading(bits: int) -> list[LoadSignal]:
-    """Those of a design that reads external memory."""
+def reading(bits: int) -> list[LoadSignal]:
+    """Those of a design that reads external memory in words of so many bits."""
     ports = (
+        ("image", "input", 32),
+        ("image_valid", "input", 1),
+        ("image_ready", "output", 1),
+        ("image_state", "output", 4),
+        ("image_digest", "output", 32),
         ("read_valid", "output", 1),
         ("read_ready", "input", 1),
         ("read_address", "output", 32),

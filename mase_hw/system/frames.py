@@ -10,7 +10,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import from_words
 from mase_hw.hardware.manifest import Port
 from mase_hw.host.documents import Json
-from mase_hw.streams import ceil_div
+from mase_hw.streams import IntArray, ceil_div
 
 SLOTS = (8, 16, 32, 64)
 """Widths of integers in C."""
@@ -97,7 +97,10 @@ class Frame:
 
     def from_vectors(self, port: Port, text: str) -> list[list[int]]:
         """The integers of every frame of a vector file, without pad lanes."""
-        beats = from_words(port_stream(port), text)
+        return self.from_beats(from_words(port_stream(port), text))
+
+    def from_beats(self, beats: IntArray) -> list[list[int]]:
+        """The same of beats, integers of shape ``(beats, lanes)``."""
         rows = beats.reshape(-1, ceil_div(self.row, self.lanes) * self.lanes)[:, : self.row]
         return [[int(value) for value in frame] for frame in rows.reshape(-1, self.size)]
 

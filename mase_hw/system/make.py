@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
+from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
-from mase_hw.hardware.manifest import Manifest, Port, typed
-from mase_hw.hardware.parameter_ports import LOADING
+from mase_hw.hardware.manifest import External, Manifest, Port, typed
+from mase_hw.hardware.parameter_ports import LOADING, parameter_ports, reading
 from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
 from mase_hw.system.frames import Frame, Record
+from mase_hw.system.images import images_of, outside_bytes
 from mase_hw.system.options import SystemOptions
 from mase_hw.system.vivado import add_vivado
 
@@ -38,13 +41,14 @@ _SYMBOL = re.compile(r"\b(?:(?:mase|model|MASE|MODEL)_(?!hw\b)|Vsystem)")
 """How every symbol, macro and file of the software begins that another program may have too."""
 
 
-def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -> Json:
+def make_system(bundle: Path, out: Path, options: SystemOptions | None = None, weights: Path | None = None) -> Json:
     """Write the system of a bundle.
 
     Args:
         bundle: Folder that was emitted.
         out: Folder to write; an older system there is replaced as a whole.
         options: What may be chosen.
+        weights: Folder that ``mase-hw weights`` wrote for the bundle: the self-test loads these parameters.
 
     Returns:
         The manifest of the system.
@@ -58,7 +62,7 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     options = options.model_copy(update={"prefix": _prefix(raw, options.prefix)})
     raw, core = _core(bundle, raw, options.prefix)
     manifest = _by_token(typed(raw, str(bundle)))
-    if manifest.image is not None and options.core_clock:
+    if (manifest.image or manifest.external) is not None and options.core_clock:
         raise ConfigError(
             "a core with a clock of its own cannot load parameters",
             field="--core-clock",
@@ -66,12 +70,7 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
             remedy="leave it out",
         )
     if manifest.external is not None:
-        raise ConfigError(
-            "a system does not read parameters from external memory yet",
-            field="hardware.parameters",
-            expected="rom or ram",
-            remedy="connect the ports parameters_read_* and parameters_data of the core yourself",
-        )
+        _check_external(manifest.external, options)
     packed = options.elements == "packed"
     sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]
     records = (Record(sides[0]), Record(sides[1]))
@@ -79,7 +78,8 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
     for file, data in core.items():
         system.add(file, data)
     _add_hardware(system, manifest, records, options)
-    _add_software(system, manifest, records, options, _vectors(bundle, manifest, records))
+    images = images_of(bundle, manifest, weights)
+    _add_software(system, manifest, records, options, _vectors(bundle, manifest, records, weights), images)
     system.manifest = {
         "format_version": FORMAT_VERSION,
         "generator": {"mase_hw": __version__},
@@ -91,10 +91,34 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None) -
         "interval": manifest.timing.interval,
         **({} if manifest.decode is None else {"decode": raw["decode"]}),
         **({} if manifest.image is None else {"image_words": manifest.image.words + 3}),
+        **({} if manifest.external is None else {"outside_bytes": outside_bytes(manifest)}),
     }
     system.write(out)
     written: Json = json.loads(system.manifest_text())
     return written
+
+
+def _check_external(memory: External, options: SystemOptions) -> None:
+    """Refuse a system that cannot bring the words of external memory.
+
+    Raises:
+        ConfigError: If it has no bus master, or one of another width.
+    """
+    if options.data != "memory":
+        raise ConfigError(
+            "a system whose frames come on streams does not read parameters from memory",
+            field="--data",
+            expected="memory",
+            remedy="leave it out, or connect the ports parameters_* of the core yourself",
+        )
+    if options.bus != memory.bits:
+        raise ConfigError(
+            "the bus is not as wide as a word of external memory",
+            field="--bus",
+            got=options.bus,
+            expected=f"{memory.bits}, the bits of external_bytes",
+            remedy="choose that bus, or compile the design with other external_bytes",
+        )
 
 
 def _by_token(manifest: Manifest) -> Manifest:
@@ -197,6 +221,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
                 *_sides(records),
                 ("OUT_SIGNED", sum(int(frame.signed) << i for i, frame in enumerate(records[1].frames))),
                 ("FLIGHT", _flight(manifest) + MORE_FRAMES),
+                *([] if manifest.external is None else [("EXTERNAL", 1)]),
                 ("CORE_CLOCK", int(options.core_clock)),
                 ("DIGEST", f"64'h{manifest.digest[:16]}"),
             ],
@@ -206,8 +231,11 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
             bus=options.bus,
             core_clock=options.core_clock,
             prefix=options.prefix,
-            loading=LOADING,
+            signals=[*LOADING, *reading(options.bus)[slice(1, None if options.data == "memory" else 5)]],
+            of_core=parameter_ports(manifest),
             stored=manifest.image is not None,
+            outside=manifest.external is not None,
+            reading=options.data == "memory",
             inputs=records[0].frames,
             outputs=records[1].frames,
             joined=_joined,
@@ -273,7 +301,7 @@ def _shell_ports(shell: str, widths: dict[str, int]) -> tuple[str, list[str]]:
 
 
 def _vectors(
-    bundle: Path, manifest: Manifest, records: tuple[Record, Record]
+    bundle: Path, manifest: Manifest, records: tuple[Record, Record], weights: Path | None
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Of every job of one frame: the integers of all inputs, and the bytes of all outputs."""
     if manifest.vectors is None:
@@ -282,8 +310,11 @@ def _vectors(
         )
     files = manifest.vectors.files
     ports = {port.name: port for port in manifest.ports}
+    others = None if weights is None else np.load(weights / "vectors.npz")
 
     def played(frame: Frame) -> list[list[int]]:
+        if others is not None:
+            return frame.from_beats(port_stream(ports[frame.port]).pack(others[frame.port]))
         return frame.from_vectors(
             ports[frame.port], read_file(bundle, manifest.files, files[frame.port]).decode("ascii")
         )
@@ -304,6 +335,7 @@ def _add_software(
     records: tuple[Record, Record],
     options: SystemOptions,
     vectors: tuple[list[list[int]], list[list[int]]],
+    images: Mapping[str, Sequence[int]],
 ) -> None:
     context = {
         "version": __version__,
@@ -313,6 +345,8 @@ def _add_software(
         "limit": (1 << options.address_bits) - 1,
         "interval": manifest.timing.interval,
         "image_words": 0 if manifest.image is None else manifest.image.words + 3,
+        "outside_bytes": outside_bytes(manifest),
+        "images": images,
         "wide": any(frame.width + (not frame.signed) > 32 for record in records for frame in record.frames),
         "input": records[0],
         "output": records[1],

@@ -49,6 +49,7 @@ module system_registers (
     output logic [31:0] target_low_value,
     output logic [31:0] target_high_value,
     output logic [31:0] frames_value,
+    input logic [31:0] parameters_late_value,
     input logic [31:0] frames_in_value,
     input logic [31:0] frames_out_value,
     input logic [31:0] frames_flagged_value,
@@ -68,9 +69,11 @@ module system_registers (
     input logic parameters_pending,
     input logic parameters_answer,
     input logic parameters_answer_last,
+    input logic parameters_use_refused,
     output logic parameters_give,
     output logic parameters_give_last,
     output logic parameters_next,
+    output logic parameters_use,
     output logic [31:0] parameter_word_value,
     input logic [31:0] parameter_answer_value,
     input logic [31:0] parameter_digest_value,
@@ -367,6 +370,9 @@ module system_registers (
   always_ff @(posedge clk) begin
     parameters_next <= !rst && write_parameters && wdata[10] && wstrb[1];
   end
+  always_ff @(posedge clk) begin
+    parameters_use <= !rst && write_parameters && wdata[11] && wstrb[1];
+  end
 
   // PARAMETER_WORD: Parameter word
   logic write_parameter_word;
@@ -386,7 +392,7 @@ module system_registers (
     value = '0;
     unique case (araddr[6:2])
       5'd0: value = {32'd1296126789};
-      5'd1: value = {16'd1, 16'd2};
+      5'd1: value = {16'd1, 16'd3};
       5'd2: value = {digest_low_value};
       5'd3: value = {digest_high_value};
       5'd4: value = {28'd0, 1'd0, 1'd0, control_enable, 1'd0};
@@ -408,6 +414,7 @@ module system_registers (
       5'd11: value = {target_low_value};
       5'd12: value = {target_high_value};
       5'd13: value = {frames_value};
+      5'd14: value = {parameters_late_value};
       5'd16: value = {frames_in_value};
       5'd17: value = {frames_out_value};
       5'd18: value = {frames_flagged_value};
@@ -422,11 +429,12 @@ module system_registers (
       5'd27: value = {limit_high_value};
       5'd28:
       value = {
-        21'd0,
+        20'd0,
         1'd0,
         1'd0,
         1'd0,
         1'd0,
+        parameters_use_refused,
         parameters_answer_last,
         parameters_answer,
         parameters_pending,

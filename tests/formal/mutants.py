@@ -16,11 +16,13 @@ from .proofs import (
     READERS,
     RECORDS,
     REGISTERS,
+    REQUESTS,
     RESET,
     ROM,
     SAMPLE,
     SKID,
     SLICE,
+    TURNS,
     WRITER,
     WRITERS,
     cast,
@@ -227,6 +229,20 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "readers_remember_who_asks": of(Proof(READERS), "p_order", ".owner(owner_q)", ".owner(ch_arvalid)", 10),
     "readers_never_end": of(Proof(READERS), "p_room", ".pop  (rvalid && rready && rlast)", ".pop  (1'b0)", 16),
+    # system_parameters
+    "requests_withdraw": of(Proof(REQUESTS), "p_ar_stays", "&& open_q != OpenW'(OUTSTANDING);", "&& !halt;"),
+    "requests_change": of(Proof(REQUESTS), "p_ar_stable", "else if (taken) begin\n      word_q", "else begin\n word_q"),
+    "requests_cross_a_page": of(
+        Proof(REQUESTS), "p_page", "(int'(to_page) < BURST) ? 16'(to_page) : 16'(BURST)", "16'(BURST)"
+    ),
+    "requests_are_too_long": of(Proof(REQUESTS), "p_length", ": 16'(BURST);", ": 16'(BURST + 1);"),
+    "requests_ask_for_more": of(Proof(REQUESTS), "p_words", "(left_q < most) ? left_q : most;", "most;"),
+    "requests_wait_for_an_answer": of(Proof(REQUESTS), "p_kept", "open_q != OpenW'(OUTSTANDING);", "open_q == '0;"),
+    "requests_overtake": of(Proof(REQUESTS), "p_whole", "= taken && length == left_q;", "= taken;"),
+    "requests_open_too_many": of(Proof(REQUESTS), "p_open", "&& open_q != OpenW'(OUTSTANDING);", ";", 12),
+    "requests_go_on_in_a_halt": of(Proof(REQUESTS), "p_halt", "!halt && (left_q", "(left_q"),
+    "requests_are_idle_early": of(Proof(REQUESTS), "p_idle", "left_q == '0 && open_q == '0;", "left_q == '0;"),
+    "requests_hide_an_error": of(Proof(REQUESTS), "p_error", "rvalid && rresp[1];", "rvalid && rlast && rresp[1];"),
     "writers_let_go_of_an_address": of(
         Proof(WRITERS), "p_aw_stays", "assign awvalid    = (", "assign awvalid = !bvalid && (", 14
     ),
@@ -315,6 +331,22 @@ MUTANTS: dict[str, Mutant] = {
         fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"
     ),
     "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14),
+    "fetch_is_late_early": of(FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid"),
+    # external_reader
+    "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
+    "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),
+    "turns_take_a_request_alone": of(
+        Proof(TURNS), "p_together", "= read_valid && read_ready;\n    word", "= 1'b1;\n word"
+    ),
+    "turns_mix_their_addresses": of(Proof(TURNS), "p_made", "ask_address[id]", "ask_address[id] | ask_address[0]"),
+    "turns_forget_the_second": of(Proof(TURNS), "p_kept", "= ask_valid != '0;", "= ask_valid[0];"),
+    "turns_prefer_the_first": of(Proof(TURNS), "p_turns", "ask_valid[i] && i > int'(id_q)", "1'b0"),
+    "turns_give_a_word_twice": of(
+        Proof(TURNS), "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"
+    ),
+    "turns_remember_who_asks": of(Proof(TURNS), "p_order", ".in_data  (id)", ".in_data  (ask_valid[1])", 10),
+    "turns_never_end": of(Proof(TURNS), "p_room", ".out_ready(data_valid && turn_last)", ".out_ready(1'b0)", 16),
+    "turns_are_primed_early": of(Proof(TURNS), "p_primed", "(source_full == '1)", "(source_full != '0)"),
     # rom_source
     "rom_drops_valid": of(
         ROUND,

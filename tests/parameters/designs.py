@@ -68,16 +68,22 @@ def build_bench(design: mase_hw.Design, sets: Sequence[Weights], folder: Path, m
             kind = f"{name}.in" if stream.direction == "in" else f"{name}.{number}.out"
             (folder / kind).write_bytes(raw)
     for number, each in enumerate(sets):
-        (folder / f"image.{number}.bin").write_bytes(each.image)
-    lines = [f"static constexpr unsigned BANKS = {design.manifest['image']['banks']};"]
+        (folder / f"image.{number}.bin").write_bytes(each.image or each.outside)
+    if design.record.image is not None:
+        lines = ["#define LOADER <packets.h>", f"static constexpr unsigned BANKS = {design.record.image.banks};"]
+    else:
+        assert design.record.external is not None
+        lines = ["#define LOADER <images.h>", f"#define EXTERNAL {design.record.external.bits // 8}"]
     for way, name in (("in", "input_ports"), ("out", "output_ports")):
         lines.append(f"static std::vector<Port> {name}() {{ return {{{', '.join(ports[way])}}}; }}")
     (folder / "ports.h").write_text("\n".join(lines) + "\n")
     tools = find_build_tools()
     command = [
         *(*tools.verilate, "--cc", "--exe", "--build", "-j", "1", "--assert", "--x-initial", "unique"),
-        *("-CFLAGS", f"-I{folder} -O1", "--prefix", "Vdut", "--top-module", design.manifest["top"]),
+        *("-CFLAGS", f"-I{folder} -I{BENCH.parent} -O1", "--prefix", "Vdut", "--top-module", design.manifest["top"]),
         *("--Mdir", str(folder / "build"), "-o", "bench"),
+        # Loaded parameters beside others in memory: the model of the memory has those of the bundle.
+        *(["-GMEMORY_MODEL=1"] if design.record.image is not None and design.record.external is not None else []),
         *(str(design.path / file) for file in design.manifest["rtl"]),
         str(BENCH),
     ]

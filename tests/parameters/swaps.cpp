@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plays frames through a design whose parameters are loaded at random moments, and judges every beat of its results
+// Plays frames through a design whose parameters change at random moments, and judges every beat of its results
 // by the set with which the frame has to be computed: the one that was whole when its first beat was taken.
 //
 // Arguments: folder, seed, stalls in percent, swaps, what else happens ("plain", "faults", "resets").
 // `ports.h` declares the ports; <port>.in has the beats of all frames, <port>.<set>.out those that each set gives,
-// image.<set>.bin the images.
+// image.<set>.bin the images. LOADER gives the images to the design: packets.h in packets of words, images.h in memory.
 #include <verilated.h>
 
 #include <cstdio>
@@ -66,21 +66,14 @@ struct Output {
     unsigned long frame = 0;
 };
 
-// A packet of words on its way into the design.
-struct Packet {
-    std::vector<uint32_t> words;
-    size_t at = 0;
-    int set = -1;  // the one that it stores, if it is a whole image
-    bool asks = false;
-    bool refused = false;
-};
-
 static std::vector<uint32_t> words(const std::vector<uint8_t> &bytes)
 {
     std::vector<uint32_t> found(bytes.size() / 4);
     std::memcpy(found.data(), bytes.data(), found.size() * 4);
     return found;
 }
+
+#include LOADER
 
 int main(int argc, char **argv)
 {
@@ -100,28 +93,21 @@ int main(int argc, char **argv)
         outputs.push_back(made);
     }
     const unsigned long frames = inputs[0].beats.size() / inputs[0].port.bytes / inputs[0].port.beats;
-    std::vector<uint32_t> images[SETS];
-    for (unsigned set = 0; set < SETS; set++) images[set] = words(file("image." + std::to_string(set) + ".bin"));
-
-    int active = 0;              // -1: nothing whole is stored
-    std::vector<int> set_of;     // of every frame that was begun since the reset
-    unsigned long compared = 0, done = 0, refused = 0, asked = 0, resets = 0, used[SETS] = {0, 0};
-    Packet packet;
-    std::vector<uint32_t> answer;
-    bool sending = false, was_busy = false, bank = false;
-    unsigned rest = 4, since_moved = 0, reset_in = 0;
+    Loader loader(kind, stalls);
+    std::vector<int> set_of;  // of every frame that was begun since the reset
+    unsigned long compared = 0, resets = 0, used[SETS] = {0, 0};
+    unsigned rest = 4, since_moved = 0;
 
     auto restart = [&] {
         for (Input &in : inputs) in.beat = 0, in.frame = 0, in.offered = false;
         for (Output &out : outputs) out.beat = 0, out.frame = 0;
         set_of.clear();
-        sending = was_busy = false;
-        answer.clear();
+        loader.restart();
         rest = 4;
     };
     restart();
-    while (done < swaps || compared == 0 || outputs[0].frame < set_of.size()) {
-        const bool draining = done >= swaps;
+    while (loader.done < swaps || compared == 0 || outputs[0].frame < set_of.size()) {
+        const bool draining = loader.done >= swaps;
         dut->rst = rest > 0;
         // What is driven in this cycle.
         for (Input &in : inputs) {
@@ -132,29 +118,7 @@ int main(int argc, char **argv)
             std::memcpy(in.port.data, in.beats.data() + at, in.port.bytes);
         }
         for (Output &out : outputs) *out.port.ready = !chance(stalls);
-        if (!sending && !dut->rst && !draining && !was_busy && chance(active < 0 ? 50 : 1)) {
-            packet = Packet();
-            const int set = random_bits() % SETS;
-            packet.words = images[set];
-            packet.set = set;
-            const unsigned fault = kind == "plain" ? 0 : random_bits() % 8;
-            if (fault == 1) packet.words[2 + random_bits() % (packet.words.size() - 3)] ^= 1u << random_bits() % 8;
-            if (fault == 2) packet.words.resize(1 + random_bits() % (packet.words.size() - 1));
-            if (fault == 3) packet.words.push_back(random_bits());
-            if (fault == 4) packet.words[random_bits() % 2] ^= 4;
-            if (fault == 5 && active >= 0) {
-                packet.words = {0x4D415352};
-                packet.asks = true;
-            }
-            packet.refused = fault >= 1 && fault <= 4;
-            if (packet.refused || packet.asks) packet.set = -1;
-            sending = true;
-            if (kind == "resets" && chance(30)) reset_in = 1 + random_bits() % (2 * packet.words.size());
-        }
-        dut->parameters_in_valid = sending && packet.at < packet.words.size() && !chance(stalls / 2);
-        dut->parameters_in = dut->parameters_in_valid ? packet.words[packet.at] : random_bits();
-        dut->parameters_in_last = packet.at + 1 == packet.words.size();
-        dut->parameters_out_ready = !chance(stalls);
+        loader.drive(draining);
         dut->clk = 0;
         dut->eval();
         // What happens at its end.
@@ -166,9 +130,9 @@ int main(int argc, char **argv)
                 moved = true;
                 in.offered = false;
                 if (in.beat == 0 && in.frame == set_of.size()) {
-                    if (active < 0) fail("a frame is taken though nothing whole is stored");
-                    set_of.push_back(active);
-                    used[active]++;
+                    if (loader.active < 0) fail("a frame is taken though nothing whole is stored");
+                    set_of.push_back(loader.active);
+                    used[loader.active]++;
                 }
                 if (++in.beat == in.port.beats) in.beat = 0, in.frame++;
             }
@@ -183,20 +147,7 @@ int main(int argc, char **argv)
                 compared++;
                 if (++out.beat == out.port.beats) out.beat = 0, out.frame++;
             }
-            if (dut->parameters_in_valid && dut->parameters_in_ready) {
-                moved = true;
-                // One bank: the words of an image of this design replace what is there.
-                if (BANKS == 1 && packet.at == 2 && !packet.asks && packet.words[0] == images[0][0] &&
-                    packet.words[1] == images[0][1])
-                    active = -1;
-                packet.at++;
-                was_busy = true;
-            }
-            if (dut->parameters_out_valid && dut->parameters_out_ready) {
-                moved = true;
-                answer.push_back(dut->parameters_out);
-                if (dut->parameters_out_last != (answer.size() == images[0].size())) fail("the answer ends elsewhere");
-            }
+            moved = loader.taken() || moved;
         }
         dut->clk = 1;
         dut->eval();
@@ -204,39 +155,21 @@ int main(int argc, char **argv)
         since_moved = moved ? 0 : since_moved + 1;
         if (since_moved > 200000) fail("nothing moves");
         if (rest > 0) rest--;
-        if (reset_in > 0 && --reset_in == 0) {
+        if (loader.reset_in > 0 && --loader.reset_in == 0) {
             resets++;
-            // An image of which the last word was just taken counts; the state says so after the first cycle of reset.
+            // A set that was whole in the last cycle counts; the state says so after the first cycle of reset.
             dut->rst = 1;
             dut->clk = 0;
             dut->eval();
             dut->clk = 1;
             dut->eval();
-            const bool changed = bank != bool(dut->parameters_state & 8);
-            if (!(dut->parameters_state & 1)) active = -1;
-            else if (changed || active < 0) active = packet.set;
-            if (changed) bank = !bank;
+            loader.interrupted();
             restart();
             continue;
         }
-        const bool busy = dut->parameters_state & 2;
-        if (was_busy && !busy && packet.at == packet.words.size()) {
-            if (bool(dut->parameters_state & 4) != packet.refused) fail("refused, or not, against what was expected");
-            if (packet.set >= 0) active = packet.set, bank = dut->parameters_state & 8;
-            if (packet.set >= 0 && dut->parameters_digest != images[packet.set].back()) fail("another digest");
-            if (packet.asks) {
-                if (answer != images[active]) fail("what is read back is not what is stored");
-                if (dut->parameters_digest != images[active].back()) fail("another digest of what was read back");
-                asked++;
-                answer.clear();
-            }
-            if (bool(dut->parameters_state & 1) != (active >= 0)) fail("stored, or not, against what was expected");
-            refused += packet.refused;
-            done++;
-            sending = was_busy = false;
-        }
+        loader.settled();
     }
-    std::printf("PASS: %lu packets, %lu refused, %lu read back, %lu resets, %lu and %lu frames, %lu beats\n", done,
-                refused, asked, resets, used[0], used[1], compared);
+    std::printf("PASS: %lu packets, %lu refused, %lu read back, %lu resets, %lu and %lu frames, %lu beats\n",
+                loader.done, loader.refused, loader.asked, resets, used[0], used[1], compared);
     return 0;
 }

@@ -5,17 +5,44 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import mase_hw
 from mase_hw.errors import ConfigError
 from mase_hw.system import SystemOptions, make_system
-from mase_hw.system.selftest import build_program
+from mase_hw.system.selftest import build_program, run_selftest
 from tests.handoff.designs import CONFIG, EXAMPLE, VECTORS, Pair
 from tests.parameters.designs import in_ram, loaded
 from tests.unit.pipeline import seeded
 
-MAIN = Path(__file__).with_name("driver.c")
+HERE = Path(__file__).parent
+
+
+def run_c(system: Path, source: str, head: str, tiny: str) -> None:
+    """Compile a program with the driver and the model, and run it."""
+    main = system / "software" / source
+    main.write_text(f"{head}{(HERE / source).read_text()}")
+    program = build_program(system, main=main.relative_to(system), name=main.stem, make=tiny)
+    done = subprocess.run([program], cwd=system, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "OK\n"), done.stdout + done.stderr
+
+
+def python_driver(system: Path, tiny: str) -> Any:
+    """The driver of a system, and the model that it talks to."""
+    build_program(system, main=Path("software/mase_model_server.c"), name="server", make=tiny)
+    spec = importlib.util.spec_from_file_location("mase_driver", system / "software" / "mase_driver.py")
+    assert spec is not None and spec.loader is not None
+    driver = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(driver)
+    return driver
+
+
+def as_c(name: str, raw: bytes) -> str:
+    """Bytes as an array."""
+    return f"static const uint8_t {name}[] = {{{', '.join(map(str, raw))}}};\n"
 
 
 @pytest.mark.parametrize("banks", [1, 2])
@@ -29,17 +56,8 @@ def test_both_drivers(banks: int, tmp_path: Path, tiny: str) -> None:
         each.write(folder, design)
         header = (folder / "mase_weights.h").read_text()
         (system / "software" / f"{folder.name}.h").write_text(header)
-    main = system / "software" / "driver.c"
-    main.write_text(f"#define BANKS {banks}\n{MAIN.read_text()}")
-    program = build_program(system, main=main.relative_to(system), name="driver", make=tiny)
-    done = subprocess.run([program], cwd=system, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (0, "OK\n"), done.stdout + done.stderr
-
-    build_program(system, main=Path("software/mase_model_server.c"), name="server", make=tiny)
-    spec = importlib.util.spec_from_file_location("mase_driver", system / "software" / "mase_driver.py")
-    assert spec is not None and spec.loader is not None
-    driver = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(driver)
+    run_c(system, "driver.c", f"#define BANKS {banks}\n", tiny)
+    driver = python_driver(system, tiny)
     hal = driver.Model(stalls=20)
     hal.patience = 20_000
     try:
@@ -64,7 +82,82 @@ def test_both_drivers(banks: int, tmp_path: Path, tiny: str) -> None:
         hal.close()
 
 
-def test_a_clock_of_its_own_is_refused(tmp_path: Path) -> None:
-    design, _ = loaded(seeded(Pair), EXAMPLE, in_ram(CONFIG), tmp_path / "bundle", vectors=VECTORS)
-    with pytest.raises(ConfigError, match="cannot load parameters"):
-        make_system(design.path, tmp_path / "system", SystemOptions(core_clock=True))
+def test_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
+    """Two inputs, whose frames share the bus with the parameters; the last image is used in the middle of a job."""
+    config = in_ram(CONFIG, parameters="external", external_bytes=4, external_latency=1)
+    design, sets = loaded(seeded(Pair), EXAMPLE, config, tmp_path / "bundle", vectors=VECTORS)
+    system = tmp_path / "system"
+    make_system(design.path, system, SystemOptions(bus=32, burst=2, outstanding=2))
+    images = as_c("own", sets[0].outside) + as_c("other", sets[1].outside)
+    (system / "software" / "images.h").write_text(images)
+    run_c(system, "memory.c", "", tiny)
+    folders = [tmp_path / name for name in ("own", "other")]
+    for folder, each in zip(folders, sets, strict=True):
+        each.write(folder, design)
+    driver = python_driver(system, tiny)
+    hal = driver.Model(stalls=20)
+    hal.patience = 100_000
+    try:
+        device = driver.Device(hal)
+        own = [sets[0].vectors[port.name] for port in device._inputs]
+        with pytest.raises(driver.MaseError, match="NOT_STORED"):
+            device.run(*own, integers=True)
+        for folder in folders:
+            assert device.selftest(weights=folder).startswith("PASS: 5 frames")
+        assert device.selftest().startswith("PASS: 5 frames"), "the bundle's own"
+        changed = bytearray(sets[1].outside)
+        changed[-1] ^= 1
+        with pytest.raises(driver.MaseError, match="BAD_IMAGE"):
+            device.use(bytes(changed))
+        given = [np.concatenate([values] * 8) for values in own]
+        device.start(*given, integers=True)
+        device.use(sets[1].outside)
+        device.wait()
+        results = device.read(integers=True)
+        name = device._outputs[0].name
+        of = [np.concatenate([each.vectors[name]] * 8) for each in sets]
+        equal = [np.array([np.array_equal(a, b) for a, b in zip(results[0], one, strict=True)]) for one in of]
+        first = int(np.argmin(equal[0]))
+        assert 0 < first < 40 and equal[0][:first].all() and equal[1][first:].all(), "frames of one set, then the other"
+        assert hal.ask("v") == "0", "violations of AXI4"
+    finally:
+        hal.close()
+
+
+def test_the_selftest_of_a_retrained_model(tmp_path: Path, tiny: str) -> None:
+    """Its image and its results, of parameters on the chip and of others in memory."""
+    config = in_ram(CONFIG, parameters="external", parameters_at={"fc.bias": "ram"})
+    design, sets = loaded(seeded(Pair), EXAMPLE, config, tmp_path / "bundle", vectors=VECTORS)
+    assert design.record.image is not None and design.record.external is not None
+    for name, each in zip(("own", "other"), sets, strict=True):
+        each.write(tmp_path / name, design)
+    system = tmp_path / "system"
+    make_system(design.path, system, weights=tmp_path / "other")
+    build_program(system, make=tiny)
+    found = run_selftest(system, stalls=20)
+    assert found.passed, found.text
+    # Results of one set with the parameters of another one differ.
+    text = (system / "software/mase_vectors.c").read_text()
+    make_system(design.path, system, weights=tmp_path / "own")
+    own = (system / "software/mase_vectors.c").read_text()
+    start = [each.index("const uint32_t mase_image") for each in (text, own)]
+    (system / "software/mase_vectors.c").write_text(text[: start[0]] + own[start[1] :])
+    assert run_selftest(system).text.startswith("FAIL: frame 0")
+    with pytest.raises(ConfigError, match="no weights of this bundle"):
+        make_system(design.path, system, weights=design.path)
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "message"),
+    [
+        ("ram", {"core_clock": True}, "cannot load parameters"),
+        ("external", {"core_clock": True}, "cannot load parameters"),
+        ("external", {"data": "stream"}, "come on streams"),
+        ("external", {"bus": 32}, "not as wide as a word"),
+    ],
+)
+def test_refused(place: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    config = in_ram(CONFIG, parameters=place)
+    design = mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
+    with pytest.raises(ConfigError, match=message):
+        make_system(design.path, tmp_path / "system", SystemOptions(**options))

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -28,7 +29,6 @@ from mase_hw.report.stages import agrees, rebuilt
 from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset
-from mase_hw.system import make_system
 from tests.handoff.designs import CONFIG, EXAMPLE, VECTORS, Pair
 from tests.parameters.designs import shrunk, weights_of
 from tests.parameters.test_shared_blocks import SHARED, Blocks, Residual, Transformer, compiled, holds, linear
@@ -92,6 +92,18 @@ def test_a_slower_memory(layer: mase_hw.Design) -> None:
     assert found.passed and found.interval is not None and found.interval > 1.5 * layer.timing["interval"]
     for reset in (Reset(50), Reset(700), Reset(1, "out")):
         assert slow.simulate(engine="batch", waves=False, reset_at=(reset,), stalls=0.3).passed
+
+
+def test_blocks_of_one_word(tmp_path: Path) -> None:
+    """Requests fill every cycle, and those of a small tensor get their turn in time, which every simulation checks."""
+
+    def made() -> nn.Module:
+        return nn.Sequential(nn.Linear(16, 48), nn.Linear(48, 16), nn.Linear(16, 2))
+
+    design = compiled(seeded(made), (1, 16), tmp_path / "bundle", outside(SHARED, shared=[], external_burst=1))
+    entries = [e["parameters"] for e in design.manifest["instances"] if e["module"] == "external_source"]
+    assert {each["BLOCK"] for each in entries} == {1}
+    holds(design)
 
 
 def test_frames_that_come_late(layer: mase_hw.Design) -> None:
@@ -210,7 +222,9 @@ def test_how_a_tensor_lies_in_memory() -> None:
     beats = [0x111111 * (n + 1) for n in range(8)]
     whole = sum(beat << 24 * n for n, beat in enumerate(beats))
     expected = [whole >> 32 * n & 0xFFFFFFFF for n in range(6)]
-    assert image([tensor], ["".join(f"{beat:06x}\n" for beat in beats)]) == expected
+    words = image([tensor], ["".join(f"{beat:06x}\n" for beat in beats)], "12345678")
+    assert words[:-1] == [*expected, 0x12345678]
+    assert words[-1] == zlib.crc32(b"".join(word.to_bytes(4, "little") for word in words[:-1]))
 
 
 @pytest.mark.parametrize("burst", [1, 4, 16])
@@ -245,7 +259,7 @@ def test_a_retrained_model(tmp_path: Path) -> None:
     found.write(tmp_path / "weights", design)
     raw = (tmp_path / "weights" / OUTSIDE).read_bytes()
     entry = design.manifest["external"]
-    assert len(raw) == 8 * entry["words"] and not (tmp_path / "weights/image.bin").exists()
+    assert len(raw) == 8 * (entry["words"] + 1) and not (tmp_path / "weights/image.bin").exists()
     lines = (tmp_path / "weights/mem/external.mem").read_text().split()
     assert raw == b"".join(int(line, 16).to_bytes(8, "little") for line in lines)
     # The bundle with the other memory, against the vectors of the other model.
@@ -301,11 +315,6 @@ def test_lanes_that_make_no_whole_tiles(tmp_path: Path) -> None:
     hardware = {"order": {"linear": "weights_first"}, "parallelism": {"linear": {"data_out_0": 3}}}
     with pytest.raises(UnsupportedError, match="cannot take the whole frame"):
         compiled(nn.Linear(16, 16), (2, 16), tmp_path / "bundle", {**SHARED, "hardware": hardware})
-
-
-def test_a_system_says_that_it_cannot(layer: mase_hw.Design, tmp_path: Path) -> None:
-    with pytest.raises(mase_hw.errors.ConfigError, match="does not read parameters from external memory"):
-        make_system(layer.path, tmp_path / "system")
 
 
 # ---- What a check would miss.

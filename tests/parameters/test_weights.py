@@ -95,7 +95,10 @@ def test_a_number_names_all_but_the_parameters(design: mase_hw.Design, tmp_path:
     assert number(seeded(Pair), in_ram(CONFIG, parameter_banks=2), "banks") != own
 
 
-def test_what_is_refused(design: mase_hw.Design, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["ram", "external"])
+def test_what_is_refused(place: str, tmp_path: Path) -> None:
+    config = in_ram(CONFIG, parameters=place)
+    design = mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
     far = seeded(Pair)
     with torch.no_grad():
         far.fc.weight[1, 2] = 1.5
@@ -107,7 +110,7 @@ def test_what_is_refused(design: mase_hw.Design, tmp_path: Path) -> None:
     fixed = mase_hw.compile(seeded(Pair), EXAMPLE, CONFIG, out=tmp_path / "rom", vectors=VECTORS)
     with pytest.raises(ConfigError, match="loads no parameters"):
         make_weights(fixed, fixed.graph)
-    mixed = in_ram(CONFIG, parameters_at={"fc.bias": "rom"})
+    mixed = in_ram(CONFIG, parameters=place, parameters_at={"fc.bias": "rom"})
     partly = mase_hw.compile(seeded(Pair), EXAMPLE, mixed, out=tmp_path / "partly", vectors=VECTORS)
     with pytest.raises(ConfigError, match="differs that is not loaded") as error:
         weights_of(partly, shrunk(seeded(Pair)), EXAMPLE, CONFIG)
@@ -116,9 +119,10 @@ def test_what_is_refused(design: mase_hw.Design, tmp_path: Path) -> None:
         make_weights(mase_hw.load_design(design.path), design.graph)
 
 
-def test_the_code_that_multipliers_were_chosen_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["ram", "external"])
+def test_the_code_that_multipliers_were_chosen_without(place: str, tmp_path: Path) -> None:
     """Multipliers that share an operand take no -32: the design's own weights have none."""
-    config = in_ram(CONFIG, family="xc7", implementation={"fc": "packed"})
+    config = in_ram(CONFIG, parameters=place, family="xc7", implementation={"fc": "packed"})
     design = mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
     (layer,) = (each for each in design.manifest["instances"] if each["module"] == "fixed_linear")
     assert layer["parameters"]["NARROW"] == 1
@@ -156,12 +160,13 @@ def retrained():
 """
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("place", "name"), [("ram", "image.bin"), ("external", "external.bin")])
+def test_the_command(place: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a file with both models to a folder with the image, and the accuracies of both."""
     file, config = tmp_path / "net.py", tmp_path / "net.toml"
     file.write_text(MODEL)
     config.write_text('[quantize.default.config]\nname = "fixed"\ndata_in_width = 8\nweight_width = 8\n'
-                      'data_out_width = 8\n[hardware]\nparameters = "ram"\n')  # fmt: skip
+                      f'data_out_width = 8\n[hardware]\nparameters = "{place}"\n')  # fmt: skip
     bundle, out = tmp_path / "bundle", tmp_path / "weights"
     words = ["--config", str(config)]
     assert main(["compile", f"{file}:model", *words, "--out", str(bundle), "--save-model"]) == 0
@@ -170,7 +175,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     said = json.loads(capsys.readouterr().out)
     assert said["evaluation"]["frames"] == 32
     manifest = json.loads((out / "manifest.json").read_text())
-    assert len(manifest["changed"]) == 1, "the bias is the same"
-    image = (out / "image.bin").read_bytes()
+    changed = {file for file in manifest["changed"] if file != "mem/external.mem"}
+    assert len(changed) == 1, "the bias is the same"
+    image = (out / name).read_bytes()
     assert f"{binascii.crc32(image[:-4]):08x}" == manifest["crc"]
     assert manifest["design"] == json.loads((bundle / "manifest.json").read_text())["digest"]

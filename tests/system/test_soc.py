@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 import mase_hw
+from mase_hw.compiler.config import load_config
 from mase_hw.host.toolchain import find
 from mase_hw.system import make_system
 from mase_hw.system.board import MHZ, make_bitstream, place
 from mase_hw.system.soc import build_soc, run_soc, write_soc
-from tests.system.test_driver import FRAMES
+from tests.parameters.designs import in_ram, loaded
+from tests.passes.digits import digits
+from tests.system.test_driver import FRAMES, ROOT
 from tests.system.test_driver import bundle as bundle
 
 MISSING = [tool for tool in map(find, ("litex", "riscv-gcc")) if tool.problem]
@@ -92,3 +95,30 @@ def test_a_bitstream(gateware: Path) -> None:
     assert all(cells["used"] <= cells["available"] for cells in found["use"].values())
     assert Path(found["bitstream"]).stat().st_size > 100_000
     assert found["load"].endswith(found["bitstream"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["ram", "external"])
+def test_the_driver_loads_the_parameters(place: str, tmp_path: Path) -> None:
+    """Those of a retrained model, whose results differ; in memory they come as fast as the SDRAM brings them."""
+    trained = digits()
+    images = trained.train[0]
+    config = in_ram(load_config(ROOT / "examples" / "digits_mlp.toml").model_dump(exclude_unset=True), parameters=place)
+    design, sets = loaded(
+        trained.net,
+        images[:1],
+        config,
+        tmp_path / "bundle",
+        calibration=list(images.split(256)),
+        vectors=(trained.test[0][:FRAMES],),
+    )
+    sets[1].write(tmp_path / "weights", design)
+    make_system(design.path, tmp_path / "system", weights=tmp_path / "weights")
+    gateware = write_soc(tmp_path / "system")
+    result = run_soc(build_soc(gateware), gateware)
+    assert result.passed, result.text
+    found = re.match(r"PASS: 6 frames, (\d+) cycles for the last \((\d+) predicted\)", result.text)
+    assert found is not None
+    cycles, predicted = map(int, found.groups())
+    # Half a word per cycle, of which refreshes and new rows take a part.
+    assert cycles == predicted if place == "ram" else 2 * predicted < cycles < 2.4 * predicted

@@ -25,6 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--core-clock", action="store_true", help="a clock of its own for the core")
     parser.add_argument("--letters", metavar="TEXT", help="of a design that decodes, a character for each id")
     parser.add_argument("--prefix", metavar="TEXT", help="before the names of modules, files and symbols")
+    parser.add_argument(
+        "--weights", type=path, metavar="FOLDER", help="what `weights` wrote: the self-test loads these parameters"
+    )
     parser.add_argument("--selftest", action="store_true", help="run the driver's self-test on the Verilated model")
 
 
@@ -47,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         letters=arguments.letters or "",
         prefix=arguments.prefix or "",
     )
-    manifest = make_system(arguments.bundle, arguments.out, options)
+    manifest = make_system(arguments.bundle, arguments.out, options, arguments.weights)
     lines = [f"{manifest['top']}: written to {arguments.out}"]
     found = {"system": manifest, "selftest": None}
     passed = True

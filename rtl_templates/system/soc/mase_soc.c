@@ -35,6 +35,7 @@ int mase_soc_selftest(void (*print)(const char *text))
 {
     struct mase_hal hal;
     struct mase_litex litex;
+    const uint32_t timeout = TIMEOUT < UINT32_MAX ? (uint32_t)TIMEOUT : UINT32_MAX;
 
     mase_litex(&hal, &litex, MASE_BASE, MASE_INTERRUPT);
     barrier = hal.barrier;
@@ -43,5 +44,6 @@ int mase_soc_selftest(void (*print)(const char *text))
     buffers.input_bytes = INPUT_BYTES;
     buffers.output = buffers.input + (INPUT_BYTES + 63) / 64 * 64;
     buffers.output_bytes = OUTPUT_BYTES;
-    return mase_selftest(&hal, &buffers, TIMEOUT < UINT32_MAX ? (uint32_t)TIMEOUT : UINT32_MAX, print);
+    buffers.parameters = buffers.output + (OUTPUT_BYTES + 63) / 64 * 64;
+    return mase_selftest_load(&hal, &buffers, timeout, print) || mase_selftest(&hal, &buffers, timeout, print);
 }

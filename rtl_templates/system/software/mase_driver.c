@@ -301,7 +301,7 @@ int mase_store(struct mase_device *device, const uint32_t *image, size_t words, 
     if ((state & MASE_PARAMETERS_REFUSED) != 0 || get(device, MASE_PARAMETER_DIGEST) != image[words - 1]) {
         return MASE_BAD_IMAGE;
     }
-    return (state & MASE_PARAMETERS_STORED) != 0 ? MASE_OK : MASE_NOT_STORED;
+    return MASE_OK;
 }
 
 int mase_recall(struct mase_device *device, uint32_t *image, size_t words, uint32_t timeout)
@@ -327,6 +327,48 @@ int mase_recall(struct mase_device *device, uint32_t *image, size_t words, uint3
     return code == MASE_OK ? settled(device, MASE_PARAMETERS_BUSY, 0, timeout) : code;
 }
 
+int mase_use(struct mase_device *device, const void *image, size_t bytes, uint32_t timeout)
+{
+    const struct mase_hal *hal = device->hal;
+    const uint32_t pending = MASE_PARAMETERS_BUSY | MASE_PARAMETERS_PENDING;
+    const uint8_t *end = (const uint8_t *)image + bytes;
+    uint64_t address = hal->address(hal->context, image);
+    uint32_t digest;
+    uint32_t state;
+    int code;
+
+    if (bytes != MASE_OUTSIDE_BYTES || bytes == 0) {
+        return MASE_BAD_IMAGE;
+    }
+    if (address % MASE_BUS_BYTES != 0) {
+        return MASE_UNALIGNED;
+    }
+    if (!reachable(hal, address, bytes) || (address + bytes) / MASE_BUS_BYTES > UINT32_MAX) {
+        return MASE_UNREACHABLE;
+    }
+    if (hal->clean != NULL) {
+        hal->clean(hal->context, image, bytes);
+    }
+    if (hal->barrier != NULL) {
+        hal->barrier(hal->context);
+    }
+    code = settled(device, pending, 0, timeout);
+    if (code == MASE_OK) {
+        put(device, MASE_PARAMETER_WORD, (uint32_t)(address / MASE_BUS_BYTES));
+        put(device, MASE_PARAMETERS, MASE_PARAMETERS_USE);
+        code = settled(device, pending, 0, timeout);
+    }
+    if (code != MASE_OK) {
+        return code;
+    }
+    digest = end[-4] | (uint32_t)end[-3] << 8 | (uint32_t)end[-2] << 16 | (uint32_t)end[-1] << 24;
+    state = get(device, MASE_PARAMETERS);
+    if ((state & MASE_PARAMETERS_USE_REFUSED) != 0 || get(device, MASE_PARAMETER_DIGEST) != digest) {
+        return MASE_BAD_IMAGE;
+    }
+    return MASE_OK;
+}
+
 void mase_count(const struct mase_device *device, struct mase_counters *counters, int clear)
 {
     counters->frames_in = get(device, MASE_FRAMES_IN);
@@ -337,6 +379,7 @@ void mase_count(const struct mase_device *device, struct mase_counters *counters
     counters->cycles_most = get(device, MASE_CYCLES_MOST);
     counters->stalls_in = get(device, MASE_STALLS_IN);
     counters->stalls_out = get(device, MASE_STALLS_OUT);
+    counters->parameters_late = get(device, MASE_PARAMETERS_LATE);
     if (clear) {
         put(device, MASE_CONTROL, MASE_CONTROL_ENABLE | MASE_CONTROL_CLEAR);
     }

@@ -68,6 +68,7 @@ struct mase_counters {
     uint32_t cycles_most;
     uint32_t stalls_in;
     uint32_t stalls_out;
+    uint32_t parameters_late;
 };
 
 /* Compares magic, version and digest with what the software was made for. */
@@ -98,6 +99,13 @@ int mase_store(struct mase_device *device, const uint32_t *image, size_t words, 
 
 /* Reads the image of what is stored. */
 int mase_recall(struct mase_device *device, uint32_t *image, size_t words, uint32_t timeout);
+
+/*
+ * Uses the parameters of an image that lies in a buffer of MASE_OUTSIDE_BYTES bytes, as `mase-hw weights` writes it to
+ * external.bin. The hardware reads all of it first, once the frames inside have left, and refuses one that is changed
+ * or of another design; it then goes on with the image before. The buffer is the device's until another one is used.
+ */
+int mase_use(struct mase_device *device, const void *image, size_t bytes, uint32_t timeout);
 
 /* Reads the counters, and clears them if asked to. */
 void mase_count(const struct mase_device *device, struct mase_counters *counters, int clear);

@@ -226,6 +226,7 @@ class Device:
         self._buffers = {}
         self._started = None
         self._frames = 0  # of the last job
+        self._image = None  # in memory: which of two buffers holds the one that is used
         if hal.read(REG["MAGIC"]) != REG["MAGIC_VALUE_IS"]:
             raise MaseError("WRONG_MAGIC")
         if hal.read(REG["VERSION"]) >> 16 != REG["VERSION_MAJOR_IS"]:
@@ -422,8 +423,32 @@ class Device:
         state = self.hal.read(REG["PARAMETERS"])
         if state & REG["PARAMETERS_REFUSED"] or self.hal.read(REG["PARAMETER_DIGEST"]) != words[-1]:
             raise MaseError("BAD_IMAGE")
-        if not state & REG["PARAMETERS_STORED"]:
-            raise MaseError("NOT_STORED")
+
+    def use(self, image, timeout=None):
+        """Read the parameters from an image in memory, between two frames.
+
+        Args:
+            image: As ``mase-hw weights`` writes it: ``Path("weights/external.bin").read_bytes()``.
+            timeout: For the frames that are inside, and the image.
+
+        Raises:
+            MaseError: ``BAD_IMAGE`` if it is changed or of another design; the image before is used then.
+        """
+        if len(image) != self.manifest.get("outside_bytes", 0) or not image:
+            raise MaseError("BAD_IMAGE")
+        way = next(name for name in ("image 0", "image 1") if name != self._image)
+        data, address, handle = self._buffer(way, len(image))
+        data[: len(image)] = np.frombuffer(image, np.uint8)
+        self.hal.clean(handle)
+        self._settled("BUSY", 0, timeout)
+        self.hal.write(REG["PARAMETER_WORD"], address // (self.manifest["options"]["bus"] // 8))
+        self.hal.write(REG["PARAMETERS"], REG["PARAMETERS_USE"])
+        self._settled("PENDING", 0, timeout)
+        self._settled("BUSY", 0, timeout)
+        state, digest = self.hal.read(REG["PARAMETERS"]), int.from_bytes(image[-4:], "little")
+        if state & REG["PARAMETERS_USE_REFUSED"] or self.hal.read(REG["PARAMETER_DIGEST"]) != digest:
+            raise MaseError("BAD_IMAGE")
+        self._image = way
 
     def recall(self, timeout=None):
         """Read the image of what is stored.
@@ -444,7 +469,7 @@ class Device:
 
     def counters(self, clear=False):
         """Frames, cycles and stalls by name."""
-        names = ("FRAMES_IN", "FRAMES_OUT", "FRAMES_FLAGGED", "CYCLES_LAST", "CYCLES_LEAST", "CYCLES_MOST")
+        names = ("PARAMETERS_LATE", "FRAMES_IN", "FRAMES_OUT", "FRAMES_FLAGGED", "CYCLES_LAST", "CYCLES_LEAST", "CYCLES_MOST")
         found = {name.lower(): self.hal.read(REG[name]) for name in (*names, "STALLS_IN", "STALLS_OUT")}
         if clear:
             self.hal.write(REG["CONTROL"], REG["CONTROL_ENABLE"] | REG["CONTROL_CLEAR"])
@@ -456,8 +481,9 @@ class Device:
             found = np.load(Path(weights) / "vectors.npz")
             return [[found[port.name] for port in ports] for ports in (self._inputs, self._outputs)]
         text = (HERE / "mase_vectors.c").read_text()
-        rows = [[int(v) for v in row.split(",")] for row in re.findall(r"\{([^{}]+)\}", text)]
-        frames = len(rows) // 2
+        frames = int(re.search(r"MASE_VECTORS (\d+)u", (HERE / "mase_vectors.h").read_text())[1])
+        found = re.findall(r"\{([^{}]+)\}", text)[: 2 * frames]
+        rows = [[int(v) for v in row.split(",")] for row in found]
         values, expected = np.array(rows[:frames]), np.array(rows[frames:], np.uint8)
         given, at = [], 0
         for port in self._inputs:
@@ -467,6 +493,11 @@ class Device:
             at += port.size
         return given, [p.unpack(expected[:, p.offset : p.offset + p.length]) for p in self._outputs]
 
+    def _own_image(self):
+        """The image of the bundle's parameters in memory."""
+        words = re.search(r"mase_outside\[\d+\] = \{([^}]+)\}", (HERE / "mase_vectors.c").read_text())[1]
+        return np.array([int(word) for word in re.findall(r"\d+", words)], "<u4").tobytes()
+
     def selftest(self, timeout=None, weights=None):
         """Play the vectors of the bundle; PASS and the cycles of a frame, or what differs first.
 
@@ -475,8 +506,10 @@ class Device:
             weights: Folder that ``mase-hw weights`` wrote: its image is loaded, and its vectors are played.
         """
         given, expected = self._vectors(weights)
-        if weights is not None:
+        if weights is not None and "image_words" in self.manifest:
             self.store((Path(weights) / "image.bin").read_bytes(), timeout)
+        if "outside_bytes" in self.manifest:
+            self.use(self._own_image() if weights is None else (Path(weights) / "external.bin").read_bytes(), timeout)
         frames = len(expected[0])
         self.counters(clear=True)
         results = self.run(*given, integers=True, timeout=timeout)

@@ -19,7 +19,7 @@
 namespace {
 
 constexpr uint64_t kBase = 0x40000000;
-constexpr size_t kSize = size_t{1} << 22;
+constexpr size_t kSize = (size_t{1} << 22) + 4 * ((size_t{MASE_OUTSIDE_BYTES} + 4095) / 4096 * 4096);
 constexpr unsigned kHung = 1000000;
 constexpr int kReset = 64;  // cycles in which the core is reset, whatever clock it has
 constexpr uint64_t kBusPeriod = 1000;

@@ -9,7 +9,7 @@
 
 /* Version: Of this register map: a driver refuses another major version. */
 #define MASE_VERSION 0x04u
-#define MASE_VERSION_MINOR_IS 0x2u
+#define MASE_VERSION_MINOR_IS 0x3u
 #define MASE_VERSION_MINOR 0xFFFFu
 #define MASE_VERSION_MAJOR_IS 0x1u
 #define MASE_VERSION_MAJOR 0xFFFF0000u
@@ -67,6 +67,9 @@
 /* Frames: Frames of a job; each begins where the one before it ends, padded to the bus width. */
 #define MASE_FRAMES 0x34u
 
+/* Parameters late: Cycles in which memory had not brought parameters when it should have; 0 where it does as the design was told. */
+#define MASE_PARAMETERS_LATE 0x38u
+
 /* Frames in: Frames whose first beat the core has taken. */
 #define MASE_FRAMES_IN 0x40u
 
@@ -103,7 +106,7 @@
 /* Limit, high half: See LIMIT_LOW. */
 #define MASE_LIMIT_HIGH 0x6Cu
 
-/* Parameters: Of a design that loads its parameters; else `stored` is 1 and nothing is taken. Bits that start something read 0. */
+/* Parameters: Of a design whose parameters are loaded, or read from memory; else `stored` is 1 and nothing is taken. Bits that start something read 0. */
 #define MASE_PARAMETERS 0x70u
 #define MASE_PARAMETERS_STORED 0x1u
 #define MASE_PARAMETERS_BUSY 0x2u
@@ -112,17 +115,19 @@
 #define MASE_PARAMETERS_PENDING 0x10u
 #define MASE_PARAMETERS_ANSWER 0x20u
 #define MASE_PARAMETERS_ANSWER_LAST 0x40u
+#define MASE_PARAMETERS_USE_REFUSED 0x80u
 #define MASE_PARAMETERS_GIVE 0x100u
 #define MASE_PARAMETERS_GIVE_LAST 0x200u
 #define MASE_PARAMETERS_NEXT 0x400u
+#define MASE_PARAMETERS_USE 0x800u
 
-/* Parameter word: A word of an image. */
+/* Parameter word: A word of an image, or where an image lies. */
 #define MASE_PARAMETER_WORD 0x74u
 
 /* Parameter answer: A word of the image that is read back. */
 #define MASE_PARAMETER_ANSWER 0x78u
 
-/* Parameter digest: Of the last image that was stored or read back; 0 before. */
+/* Parameter digest: Of the last image that was stored, read back or found right in memory; 0 before. */
 #define MASE_PARAMETER_DIGEST 0x7Cu
 
 #endif

@@ -182,6 +182,32 @@ static int generate(struct mase_device *device, const struct mase_buffers *buffe
 }
 #endif
 
+int mase_selftest_load(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
+                       void (*print)(const char *text))
+{
+    struct mase_device device;
+    int code = mase_open(&device, hal);
+
+#if MASE_IMAGE_WORDS != 0
+    if (code == MASE_OK) {
+        code = mase_store(&device, mase_image, MASE_IMAGE_WORDS, timeout);
+    }
+#endif
+#if MASE_OUTSIDE_BYTES != 0
+    if (code == MASE_OK) {
+        size_t i;
+
+        for (i = 0; i < MASE_OUTSIDE_BYTES; i++) {
+            buffers->parameters[i] = (uint8_t)(mase_outside[i / 4] >> 8 * (i % 4));
+        }
+        code = mase_use(&device, buffers->parameters, MASE_OUTSIDE_BYTES, timeout);
+    }
+#endif
+    (void)buffers;
+    (void)timeout;
+    return code == MASE_OK ? 0 : failed(print, "parameters", code);
+}
+
 int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
                   void (*print)(const char *text))
 {
@@ -227,7 +253,13 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
     number(print, counters.cycles_last);
     print(" cycles for the last (");
     number(print, MASE_INTERVAL);
-    print(" predicted)\n");
+    print(" predicted)");
+#if MASE_OUTSIDE_BYTES != 0
+    print(", parameters late in ");
+    number(print, counters.parameters_late);
+    print(" cycles");
+#endif
+    print("\n");
     return 0;
 #endif
 }

@@ -9,6 +9,7 @@ struct mase_buffers {
     size_t input_bytes;
     uint8_t *output;
     size_t output_bytes;
+    uint8_t *parameters; /* MASE_OUTSIDE_BYTES bytes, if that is not 0 */
 };
 
 /*
@@ -20,5 +21,9 @@ struct mase_buffers {
  */
 int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
                   void (*print)(const char *text));
+
+/* Loads the parameters of the vectors by the driver, if they are not in ROM. 0 if that went well. */
+int mase_selftest_load(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
+                       void (*print)(const char *text));
 
 #endif

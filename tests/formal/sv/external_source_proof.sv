@@ -11,6 +11,7 @@
 //   p_room         a row that comes finds room
 //   p_pace         requests are PACE cycles apart, and one more EXTRA times of OF
 //   p_full         it is full exactly if it offers all that it has room for
+//   p_late         it is late exactly if a block is due of which the next beat has not come
 module external_source_proof #(
     parameter int ROW   = 1,
     parameter int BLOCK = 1,
@@ -38,6 +39,7 @@ module external_source_proof #(
   logic [Width-1:0] word_data;
   logic             word_valid;
   logic             full;
+  logic             late;
 
   external_source #(
       .WIDTH(Width),
@@ -120,6 +122,7 @@ module external_source_proof #(
     p_asks_stay : assert (!check || !waits_q || ask_valid);
     p_room : assert (!check || !dut.row_valid || dut.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
+    p_late : assert (!check || late == (dut.there_q != '0 && !out_valid));
     p_full : assert (!check || full == (int'(dut.there_q) == ROOM && out_valid && !out_ready));
   end
 

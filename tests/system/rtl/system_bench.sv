@@ -141,11 +141,12 @@ module system_bench #(
 
   // Parameters that are loaded: tests/parameters has them.
   logic [31:0] unused_mem_word;
-  logic [ 2:0] unused_mem_load;
+  logic [ 5:0] unused_mem_load;
+  logic [63:0] unused_mem_data;
   logic [31:0] unused_str_word;
-  logic [ 2:0] unused_str_load;
+  logic [ 3:0] unused_str_load;
   logic [31:0] unused_two_word;
-  logic [ 2:0] unused_two_load;
+  logic [ 3:0] unused_two_load;
 
   localparam int Width = 6;
   localparam int Lanes = 3;
@@ -254,7 +255,17 @@ module system_bench #(
       .parameters_out_valid(1'b0),
       .parameters_out_ready(unused_mem_load[2]),
       .parameters_state(4'b0001),
-      .parameters_digest('0)
+      .parameters_digest('0),
+      .parameters_image_valid(unused_mem_load[3]),
+      .parameters_image_ready(1'b0),
+      .parameters_image_state(4'b0001),
+      .parameters_image_digest('0),
+      .parameters_read_valid(1'b0),
+      .parameters_read_ready(unused_mem_load[4]),
+      .parameters_read_address('0),
+      .parameters_read_words('0),
+      .parameters_data_valid(unused_mem_load[5]),
+      .parameters_data(unused_mem_data)
   );
 
   stream_fifo #(
@@ -346,7 +357,11 @@ module system_bench #(
       .parameters_out_valid(1'b0),
       .parameters_out_ready(unused_str_load[2]),
       .parameters_state(4'b0001),
-      .parameters_digest('0)
+      .parameters_digest('0),
+      .parameters_image_valid(unused_str_load[3]),
+      .parameters_image_ready(1'b0),
+      .parameters_image_state(4'b0001),
+      .parameters_image_digest('0)
   );
 
   stream_fifo #(
@@ -443,7 +458,11 @@ module system_bench #(
       .parameters_out_valid(1'b0),
       .parameters_out_ready(unused_two_load[2]),
       .parameters_state(4'b0001),
-      .parameters_digest('0)
+      .parameters_digest('0),
+      .parameters_image_valid(unused_two_load[3]),
+      .parameters_image_ready(1'b0),
+      .parameters_image_state(4'b0001),
+      .parameters_image_digest('0)
   );
 
   stream_fifo #(

@@ -19,6 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix", metavar="TEXT", help="before the names of modules, files and symbols")
     parser.add_argument("--letters", metavar="TEXT", help="of a design that decodes, a character for each id")
     parser.add_argument(
+        "--weights", type=path, metavar="FOLDER", help="what `weights` wrote: the self-test loads these parameters"
+    )
+    parser.add_argument(
         "--beside", type=path, action="append", default=[], metavar="DIR", help="another system in the same SoC"
     )
     parser.add_argument("--board", choices=("ulx3s",), metavar="NAME", help="write a bitstream instead: ulx3s (85F)")
@@ -35,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.system.soc import build_soc, run_soc, write_soc
 
     options = system_options(prefix=arguments.prefix or "", letters=arguments.letters or "")
-    manifest = make_system(arguments.bundle, arguments.out, options)
+    manifest = make_system(arguments.bundle, arguments.out, options, arguments.weights)
     if arguments.board:
         return _bitstream(arguments, manifest)
     gateware = write_soc(arguments.out, beside=arguments.beside)

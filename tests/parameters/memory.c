@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters in memory through the registers: both sets, images that are refused, faults, resets. Prints what was wrong. */
+#include <stdio.h>
+#include <string.h>
+
+#include "mase_model.h"
+#include "mase_registers.h"
+#include "mase_selftest.h"
+#include "mase_vectors.h"
+
+#include "images.h"
+
+#define SOON 40000u
+
+static struct mase_hal hal;
+static struct mase_buffers buffers;
+static struct mase_device device;
+static uint8_t *second;
+static int wrong;
+
+static void quiet(const char *text)
+{
+    (void)text;
+}
+
+static void expect(const char *what, int got, int expected)
+{
+    if (got != expected) {
+        printf("%s: %d, expected %d\n", what, got, expected);
+        wrong = 1;
+    }
+}
+
+/* Whether the vectors of the bundle, which are those of its own parameters, are computed. */
+static int selftest(void)
+{
+    return mase_selftest(&hal, &buffers, SOON, quiet);
+}
+
+static int use(const uint8_t *image)
+{
+    return mase_use(&device, image, MASE_OUTSIDE_BYTES, SOON);
+}
+
+static void refused(void)
+{
+    struct mase_hal window = hal;
+
+    expect("short", mase_use(&device, second, MASE_OUTSIDE_BYTES - MASE_BUS_BYTES, SOON), MASE_BAD_IMAGE);
+    expect("unaligned", use(second + 1), MASE_UNALIGNED);
+    window.limit = hal.address(hal.context, second) + MASE_OUTSIDE_BYTES - 2;
+    expect("open", mase_open(&device, &window), MASE_OK);
+    expect("window", use(second), MASE_UNREACHABLE);
+    expect("open", mase_open(&device, &hal), MASE_OK);
+    expect("nothing was touched", selftest(), 0);
+
+    memcpy(second, other, MASE_OUTSIDE_BYTES);
+    second[MASE_OUTSIDE_BYTES / 3] ^= 1u;
+    expect("changed", use(second), MASE_BAD_IMAGE);
+    expect("which changes nothing", selftest(), 0);
+    memcpy(second, other, MASE_OUTSIDE_BYTES);
+    memcpy(second + MASE_OUTSIDE_BYTES / 2, own + MASE_OUTSIDE_BYTES / 2, MASE_OUTSIDE_BYTES - MASE_OUTSIDE_BYTES / 2);
+    expect("torn", use(second), MASE_BAD_IMAGE);
+    expect("which changes nothing", selftest(), 0);
+}
+
+static void faults(void)
+{
+    memcpy(second, own, MASE_OUTSIDE_BYTES);
+    model_fault(MODEL_STUCK, NULL);
+    expect("memory that does not answer", use(second), MASE_TIMEOUT);
+    expect("nor a reset", mase_reset(&device, SOON), MASE_TIMEOUT);
+    model_fault(MODEL_NONE, NULL);
+    expect("the reset", mase_reset(&device, SOON), MASE_OK);
+    expect("with one of both images", selftest(), 0);
+    expect("use", use(buffers.parameters), MASE_OK);
+
+    model_fault(MODEL_READ_ERROR, buffers.parameters + MASE_BUS_BYTES);
+    expect("an error where parameters lie", selftest(), 1);
+    expect("is seen", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
+           MASE_OK);
+    expect("by the job", mase_wait(&device, SOON), MASE_BUS_READ);
+    model_fault(MODEL_NONE, NULL);
+    expect("right again", selftest(), 0);
+}
+
+static void resets(void)
+{
+    uint32_t cycles;
+
+    for (cycles = 1; cycles < 400; cycles += 23) {
+        uint32_t begin = hal.now(hal.context);
+
+        hal.write(hal.context, MASE_PARAMETER_WORD, (uint32_t)(hal.address(hal.context, second) / MASE_BUS_BYTES));
+        hal.write(hal.context, MASE_PARAMETERS, MASE_PARAMETERS_USE);
+        while (hal.now(hal.context) - begin < cycles) {
+            hal.read(hal.context, MASE_STATUS);
+        }
+        expect("a reset", mase_reset(&device, SOON), MASE_OK);
+        expect("with the same parameters", selftest(), 0);
+    }
+}
+
+int main(void)
+{
+    struct mase_counters counters;
+
+    model_open(&hal, 20, 0);
+    buffers.input_bytes = (size_t)MASE_VECTORS * MASE_INPUT_BYTES;
+    buffers.input = model_buffer(buffers.input_bytes);
+    buffers.output_bytes = (size_t)MASE_VECTORS * MASE_OUTPUT_BYTES;
+    buffers.output = model_buffer(buffers.output_bytes);
+    buffers.parameters = model_buffer(MASE_OUTSIDE_BYTES);
+    second = model_buffer(MASE_OUTSIDE_BYTES);
+    expect("open", mase_open(&device, &hal), MASE_OK);
+    expect("no image", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
+           MASE_NOT_STORED);
+    expect("the parameters of the bundle", mase_selftest_load(&hal, &buffers, SOON, quiet), 0);
+    expect("their results", selftest(), 0);
+    memcpy(second, other, MASE_OUTSIDE_BYTES);
+    expect("use", use(second), MASE_OK);
+    expect("other parameters, other results", selftest(), 1);
+    expect("use", use(buffers.parameters), MASE_OK);
+    expect("its own again", selftest(), 0);
+    mase_count(&device, &counters, 0);
+    expect("a memory slower than stated is late", counters.parameters_late != 0, 1);
+    refused();
+    faults();
+    memcpy(second, own, MASE_OUTSIDE_BYTES);
+    resets();
+    expect("rules of AXI4 that were broken", (int)model_violations(), 0);
+    if (!wrong) {
+        puts("OK");
+    }
+    return wrong;
+}
