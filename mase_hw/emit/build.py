@@ -30,7 +30,7 @@ from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, orders
+from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.analysis.hardware_choices import OUTSIDE, tiled
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
@@ -88,7 +88,7 @@ class NetlistBuilder:
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
         self._args = args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
-        self._orders = orders(graph, args)
+        self._orders, self._ahead = orders(graph, args), by_tensor(graph, args.ahead)
         self.slots = args.slots
         self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
         self._slot: _Source | None = None
@@ -190,7 +190,8 @@ class NetlistBuilder:
             stream = port if tiles > 1 else dataclasses.replace(port, layout=want)
             source = self._sources[pin] = _Source(pin, stream, node.name)
             if stream.layout is not None and want is not None and stream.layout != want:
-                source = self._reordered(source, stream.layout, want, node.name, node.name, port.lanes)
+                banks = self._held(f"{node.name}.{port.name}", 1)
+                source = self._reordered(source, stream.layout, want, node.name, node.name, port.lanes, banks)
             self._of_node[node.name, port.name] = source
         if op.name not in self._filed:
             self._filed.add(op.name)
@@ -217,12 +218,17 @@ class NetlistBuilder:
         name, once = self._free(f"u_{node.name}_replay"), (port.shape[0] // tiles, *port.shape[1:])
         taken = dataclasses.replace(port, name="in_data", valid="in_valid", ready="in_ready", shape=once)
         given = dataclasses.replace(port, name="out_data", valid="out_valid", ready="out_ready", direction="out")
-        parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles}
+        held = self._held(f"{node.name}.{port.name}", taken.beats)
+        parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles, "DEPTH": held}
         self.netlist.instances.append(Instance(name, "replay_buffer", parameters, (taken, given), node.name, "replay"))
         self._file("lib/replay_buffer.sv")
         source = self._sources[Pin(name, "out_data")] = _Source(Pin(name, "out_data"), given, f"{node.name}_replay")
         source.uses.append(_Use(pin, port))
         return Pin(name, "in_data"), taken
+
+    def _held(self, place: str, beats: int) -> int:
+        """Beats that a buffer holds of what is used several times: those of one use, and as much of the next."""
+        return beats + math.ceil(self._ahead.get(place, 1.0) * beats)
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:
         """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""
@@ -251,7 +257,9 @@ class NetlistBuilder:
             source = self._reordered(source, have, want, node.name, producer[0].name)
         self._of_node[node.name, "data_out_0"] = source
 
-    def _reordered(self, source: _Source, have: Layout, want: Layout, label: str, node: str, lanes: int = 1) -> _Source:
+    def _reordered(
+        self, source: _Source, have: Layout, want: Layout, label: str, node: str, lanes: int = 1, banks: int = 2
+    ) -> _Source:
         """Buffer what changes places, and read it in another order; elements that stay together make a word.
 
         Args:
@@ -261,9 +269,10 @@ class NetlistBuilder:
             label: Reader, for names.
             node: Node whose result it is.
             lanes: Of the reader.
+            banks: Blocks that are held.
         """
         together = reorder_lanes(have, want, max(source.stream.lanes, lanes), source.stream.sizes[0])
-        params = reorder_params(label, source.stream.fmt.width, have, want, together)
+        params = reorder_params(label, source.stream.fmt.width, have, want, together, banks)
         words = math.prod(want.shape) // together
         shape, fmt = (words, together), source.stream.fmt
         taken, given = (plain_stream(side, shape, fmt, together) for side in SIDES)
@@ -351,11 +360,13 @@ class NetlistBuilder:
 
     def _outside(self, node: fx.Node, port: Stream, name: str, blocks: int) -> _Source:
         """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
-        most = self._args.external_buffer
-        buffered = port.repeat > 1 and (most is None or 2 * port.beats // port.parts * port.bits <= most)
+        most, beats = self._args.external_buffer, 0
+        if port.repeat > 1:
+            held = self._held(f"{node.name}.{port.name}", port.beats // port.parts)
+            beats = held if most is None or held * port.bits <= most else 0
         size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
         ports = (_word_port("out", port.beats, port.bits),)
-        place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": int(buffered)}
+        place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": beats}
         return self._source(name, Instance(place, FETCHED, parameters, ports, node.name, FETCHED))
 
     def _source(self, name: str, instance: Instance) -> _Source:
