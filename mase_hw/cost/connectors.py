@@ -21,7 +21,7 @@ def stream_fork(t: Terms, p: Parameters) -> None:
 
 def replay_buffer(t: Terms, p: Parameters) -> None:
     """A ``replay_buffer``."""
-    replay(t, "replay", p["WIDTH"], p["DEPTH"], p["REPEATS"])
+    replay(t, "replay", p["WIDTH"], p.get("DEPTH", 2 * p["LEN"]), p["REPEATS"])
 
 
 def external_source(t: Terms, p: Parameters) -> None:
@@ -153,7 +153,7 @@ def stream_reorder(t: Terms, p: Parameters) -> None:
     t.logic("address", address)
     t.logic("digits", sum(digits))
     t.logic("moves", (len(digits) - 1) * address)
-    ram(t, "ram", p["BANKS"] << address, bits, True, forwarded=False)
+    ram(t, "ram", p.get("BANKS", 2) << address, bits, True, forwarded=False)
 
 
 def elementwise(t: Terms, p: Parameters) -> None:

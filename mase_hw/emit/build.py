@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch.fx as fx
 
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
 from mase_hw.emit.constants import valued
-from mase_hw.emit.contents import arithmetic_of, memories_of
+from mase_hw.emit.contents import arithmetic_of, kept_where, memories_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
@@ -548,16 +547,6 @@ class NetlistBuilder:
                 got=f"{other} and {path}",
                 remedy="rename one of them",
             )
-
-
-def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:
-    """Parameters of a memory that say where it is kept, from the metadata; none if that was not chosen."""
-    if "registers" not in kept:
-        return {}
-    # No block RAM is read without a clock: nothing need be said of a ROM that is.
-    look_up = "distributed" if "banks" in kept else "logic" if kept["registers"] else "auto"
-    style = "block" if kept["storage"] == "BRAM" else look_up
-    return {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
 
 
 def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat, lanes: int) -> Stream:

@@ -59,7 +59,7 @@ class Tensor:
         depth: Beats, of all its sets.
         sets: Of parameters, one after the other.
         repeats: How often each set is used before the next.
-        buffered: Beats of the buffer from which it is used, a set and as much of the next; 0 if it is read for each use.
+        buffered: Beats that its buffer holds, a set and as much of the next one; 0 if it is read for each use.
         row: Beats of a row.
         block: Rows of a block.
         base: Address of its first word.

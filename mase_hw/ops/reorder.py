@@ -61,9 +61,7 @@ class ReorderParams(Params, frozen=True):
         return {"sequence": self.sequence()}
 
 
-def reorder_params(
-    node: str, width: int, have: Layout, want: Layout, lanes: int = 1, banks: int = 2
-) -> ReorderParams:
+def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int = 1, banks: int = 2) -> ReorderParams:
     """The counters that turn one order of a tensor's elements into another.
 
     Args:
