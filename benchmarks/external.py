@@ -3,7 +3,7 @@
     python -m benchmarks.external resnet [--width 64] [--frames 3]
     python -m benchmarks.external deit [--bits 8] [--frames 3] [--images 2]
 
-ResNet-18 at 64x64 reads layers of at least 65,536 weights from a memory of 8 bytes per cycle and a latency of 40 cycles;
+The memory has 8 bytes per cycle and a latency of 40 cycles. ResNet-18 at 64x64 reads layers of at least 65,536 weights;
 convolutions among them take the whole frame for one tile of their output channels after the other. timm's
 deit_tiny_patch16_224, with random weights, has one block of hardware for its twelve; its frames are of several images.
 Exit code 0 only if no bit and no cycle differs, and if the interval is within 1 % of the larger of the words and the
