@@ -1,19 +1,24 @@
-"""ResNet-18 at 64x64 with its large layers in external memory: words per frame, the interval they allow, and every bit.
+"""Networks larger than a chip's memory, with weights from outside: words per frame, interval, block RAM, every bit.
 
-    python -m benchmarks.external [--width 64] [--frames 3]
+    python -m benchmarks.external resnet [--width 64] [--frames 3]
+    python -m benchmarks.external deit [--bits 8] [--frames 3] [--images 2]
 
-Layers of at least 65,536 weights are read from a memory of 8 bytes per cycle and a latency of 40 cycles; convolutions
-among them take the whole frame for one tile of their output channels after the other. Exit code 0 only if no bit and no
-cycle differs, and if the interval is within 1 % of the larger of the words and the slowest stage.
+The memory has 8 bytes per cycle and a latency of 40 cycles. ResNet-18 at 64x64 reads layers of at least 65,536 weights;
+convolutions among them take the whole frame for one tile of their output channels after the other. timm's
+deit_tiny_patch16_224, with random weights, has one block of hardware for its twelve; its frames are of several images.
+Exit code 0 only if no bit and no cycle differs, and if the interval is within 1 % of the larger of the words and the
+slowest stage. The block RAM is an estimate; an XC7A100T has 270 of 18 Kbit.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,41 +28,87 @@ from benchmarks.large_networks import resnet
 from mase_hw.emit.estimate import estimate
 
 LARGE, PIXELS, LANES = 65_536, 64, 4
+Made = tuple[nn.Module, torch.Tensor, dict[str, Any]]
+"""A model, one frame, and its configuration."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", type=int, default=64, help="channels of the first stage")
-    parser.add_argument("--frames", type=int, default=3)
-    arguments = parser.parse_args()
-    torch.manual_seed(0)
-    model = resnet((2, 2, 2, 2), bottleneck=False, width=arguments.width)
+def residual(width: int) -> Made:
+    """ResNet-18, of so many channels in its first stage."""
+    model = resnet((2, 2, 2, 2), bottleneck=False, width=width)
     with torch.no_grad():  # norms have the statistics of pictures
         model.train()(torch.randn(8, 3, PIXELS, PIXELS))
     layers = {n: m for n, m in model.eval().named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
-    large = LARGE * arguments.width**2 // 64**2
-    outside = {name for name, layer in layers.items() if layer.weight.numel() >= large}
+    outside = sorted(n for n, m in layers.items() if m.weight.numel() >= LARGE * width**2 // 64**2)
+    tiled = [n for n in outside if isinstance(layers[n], nn.Conv2d)]
     hardware = {
         "max_parallelism": LANES,
         "parallelism": {n: {"data_in_0": 8, "data_out_0": 1} for n, m in layers.items() if isinstance(m, nn.Conv2d)}
         | {next(iter(layers)): {"data_in_0": 3, "data_out_0": LANES}},
-        "parameters_at": {f"{name}.weight": "external" for name in sorted(outside)},
-        "order": {n: "weights_first" for n in sorted(outside) if isinstance(layers[n], nn.Conv2d)},
+        "parameters_at": {f"{name}.weight": "external" for name in outside},
+        "order": dict.fromkeys(tiled, "weights_first"),
+        # Frames wait in one memory each; of 576 words of a set as many more as a block RAM has.
+        "ahead": {
+            f"{n}.{t}": share for n in tiled for t, share in (("data_in_0", 0), ("data_out_0", 0), ("weight", 0.77))
+        },
         "memory": {f"{name}.bias": "lut" for name in layers},
         "external_burst": 8,
-        "family": "xc7",
-        "rate_fifos": False,
     }
-    config = {"hardware": hardware, "vectors": {"frames": arguments.frames, "faults": 1}}
-    pictures = torch.randn(arguments.frames, 3, PIXELS, PIXELS)
+    return model, torch.randn(1, 3, PIXELS, PIXELS), {"hardware": hardware}
+
+
+def transformer(images: int, bits: int) -> Made:
+    """deit_tiny_patch16_224 of timm, with so many images per frame."""
+    timm = importlib.import_module("timm")
+    model = timm.create_model("deit_tiny_patch16_224").eval()
+    blocks, tokens, width = len(model.blocks), model.pos_embed.shape[1], model.embed_dim
+    lanes = {"patch_embed.proj": (3, 4), "head": (1, 1)}
+    for block in range(blocks):
+        attention = f"scaled_dot_product_attention{f'_{block}' if block else ''}"
+        lanes |= {f"{attention}_matmul": (8, 4), f"{attention}_matmul_1": (4, 8)}
+        lanes |= {f"blocks.{block}.{n}": ab for n, ab in (("attn.qkv", (12, 9)), ("attn.proj", (6, 6)))}
+        lanes |= {f"blocks.{block}.mlp.{n}": (12, 12) for n in ("fc1", "fc2")}
+    weights = ["patch_embed.proj", *(n for n in lanes if n.startswith("blocks."))]
+    hardware = {
+        "max_parallelism": 1,
+        "parallelism": {n: {"data_in_0": a, "data_out_0": b} for n, (a, b) in lanes.items()},
+        "shared": ["blocks"],
+        "parameters": "external",
+        # The head's weights are read again for every image; of a block's there is room for one set.
+        "external_buffer": images * width * 1000 * bits - 1,
+        "ahead": {f"{n}.weight": 0 for n in weights},
+        # Patches of the next frame wait while this one passes through the blocks.
+        "fifo_depth": {"add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks},
+    }
+    config = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
+    size = model.patch_embed.img_size
+    return model, torch.randn(images, 3, *size), {"hardware": hardware, "quantize": {"default": {"config": config}}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=("resnet", "deit"))
+    parser.add_argument("--width", type=int, default=64, help="of resnet: channels of the first stage")
+    parser.add_argument("--bits", type=int, default=8, help="of deit: of weights and activations")
+    parser.add_argument("--images", type=int, default=2, help="of deit: in a frame")
+    parser.add_argument("--frames", type=int, default=3)
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    deit = arguments.network == "deit"
+    made = transformer(arguments.images, arguments.bits) if deit else residual(arguments.width)
+    model, example, config = made
+    config["hardware"] |= {"family": "xc7", "rate_fifos": False}
+    config["vectors"] = {"frames": 1, "faults": 1}
+    pictures = torch.randn(arguments.frames * len(example), *example.shape[1:])
     with tempfile.TemporaryDirectory() as folder:
         begin = time.process_time()
-        design = mase_hw.compile(model, pictures[:1], config, out=Path(folder) / "bundle", calibration=[pictures[:1]])
+        design = mase_hw.compile(model, example, config, out=Path(folder) / "bundle", calibration=[example])
         entry = design.manifest["external"]
-        slowest = max(i["timing"]["interval"] for i in design.manifest["instances"] if "timing" in i)
+        slowest = max(i["timing"]["interval"] for i in design.manifest["instances"] if i.get("multipliers"))
         use = estimate(design.record, "xc7")
         print(f"compiled in {time.process_time() - begin:.0f} s; {entry['words_per_frame']:,} words per frame")
-        print(f"interval {design.timing['interval']:,}, slowest stage {slowest:,}; {use['bram']:.0f} RAMB18")
+        print(
+            f"interval {design.timing['interval']:,}, slowest stage {slowest:,}; {use['bram']:.0f} RAMB18", flush=True
+        )
         found = design.simulate(pictures, engine="batch", waves=False, check=False)
     print(found)
     bound = max(entry["words_per_frame"], slowest)

@@ -197,8 +197,13 @@ class Steps:
         )
 
     @classmethod
-    def replayed(cls, length: int, repeats: int) -> Steps:
+    def replayed(cls, length: int, repeats: int, depth: int) -> Steps:
         """A ``replay_buffer`` of so many beats, which are sent more than once: a step sends a beat.
+
+        Args:
+            length: Beats of a frame.
+            repeats: Times that it is sent, two or more.
+            depth: Beats that find room.
 
         The memory is read into the output register one step ahead.
         """
@@ -209,7 +214,7 @@ class Steps:
             freed=(np.maximum(place + length * (repeats - 1) - 1, 0),),
             emitted=np.arange(length * repeats, dtype=np.int64),
             delay=(2,),
-            room=(2 * length,),
+            room=(depth,),
             pipe=0,
             queue=0,
         )

@@ -21,7 +21,7 @@ def stream_fork(t: Terms, p: Parameters) -> None:
 
 def replay_buffer(t: Terms, p: Parameters) -> None:
     """A ``replay_buffer``."""
-    replay(t, "replay", p["WIDTH"], p["LEN"], p["REPEATS"])
+    replay(t, "replay", p["WIDTH"], p.get("DEPTH", 2 * p["LEN"]), p["REPEATS"])
 
 
 def external_source(t: Terms, p: Parameters) -> None:
@@ -29,7 +29,7 @@ def external_source(t: Terms, p: Parameters) -> None:
     fifo(t, "rows", p["ROW"] * p["WIDTH"], p["ROOM"] * p["BLOCK"])
     fifo(t, "due", bits_of(p["DELAY"]), p["ROOM"])
     if p["BUFFERED"]:
-        replay(t, "replay", p["WIDTH"], p["DEPTH"] // p["SETS"], p["REPEATS"])
+        replay(t, "replay", p["WIDTH"], p["BUFFERED"], p["REPEATS"])
 
 
 def loop_entry(t: Terms, p: Parameters) -> None:
@@ -143,7 +143,7 @@ def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> No
 
 
 def stream_reorder(t: Terms, p: Parameters) -> None:
-    """A ``stream_reorder``: two buffers in turns, and the counters of an address."""
+    """A ``stream_reorder``: the buffers, and the counters of an address."""
     bits = p["WIDTH"]
     sizes = [p[f"SIZE_{i}"] for i in range(6)]
     address = max(bits_of(prod(sizes)), 1)
@@ -153,7 +153,7 @@ def stream_reorder(t: Terms, p: Parameters) -> None:
     t.logic("address", address)
     t.logic("digits", sum(digits))
     t.logic("moves", (len(digits) - 1) * address)
-    ram(t, "ram", 2 << address, bits, True, forwarded=False)
+    ram(t, "ram", p.get("BANKS", 2) << address, bits, True, forwarded=False)
 
 
 def elementwise(t: Terms, p: Parameters) -> None:

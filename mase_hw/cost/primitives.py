@@ -144,20 +144,20 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
         t.count(ff=1 if blocks and not t.xilinx else bits + 1)
 
 
-def replay(t: Terms, name: str, bits: int, length: int, repeats: int) -> None:
-    """A ``replay_buffer``."""
+def replay(t: Terms, name: str, bits: int, depth: int, repeats: int) -> None:
+    """A ``replay_buffer`` of so many beats."""
     if repeats == 1:
         return
     t.logic(f"{name}.any", 1)
-    blocks = ram(t, f"{name}.ram", 2 * length, bits, True)
+    blocks = ram(t, f"{name}.ram", depth, bits, True)
     t.logic(f"{name}.block", int(blocks))
     for pointer in ("write", "read"):
-        ring(t, f"{name}.{pointer}", 2 * length)
+        ring(t, f"{name}.{pointer}", depth)
     t.count(ff=bits_of(repeats) + 2)
     t.logic(f"{name}.pass", bits_of(repeats))
-    level(t, f"{name}.used", 2 * length)
+    level(t, f"{name}.used", depth)
     # What is unread is seen by the pointers.
-    t.logic(f"{name}.caught", bits_of(2 * length))
+    t.logic(f"{name}.caught", bits_of(depth))
 
 
 def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:

@@ -265,7 +265,7 @@ def linear(t: Terms, p: Parameters) -> None:
     if p["INPUTS_FIRST"]:
         _repeat(t, bits, passes)
     else:
-        replay(t, "replay", bits, tiles, passes)
+        replay(t, "replay", bits, 2 * tiles, passes)
     mac_array(t, p, lanes, tiles, passes if p["INPUTS_FIRST"] else 1, shared=True, gated=False)
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch.fx as fx
 
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
 from mase_hw.emit.constants import valued
-from mase_hw.emit.contents import arithmetic_of, memories_of
+from mase_hw.emit.contents import arithmetic_of, kept_where, memories_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
@@ -30,7 +29,7 @@ from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, orders
+from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.analysis.hardware_choices import OUTSIDE, tiled
 from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
@@ -91,7 +90,7 @@ class NetlistBuilder:
         self._filed: set[str] = set()
         """Ops whose files are in the netlist."""
         self._args = args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
-        self._orders = orders(graph, args)
+        self._orders, self._ahead = orders(graph, args), by_tensor(graph, args.ahead)
         self.slots = args.slots
         self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
         self._slot: _Source | None = None
@@ -193,7 +192,8 @@ class NetlistBuilder:
             stream = port if tiles > 1 else dataclasses.replace(port, layout=want)
             source = self._sources[pin] = _Source(pin, stream, node.name)
             if stream.layout is not None and want is not None and stream.layout != want:
-                source = self._reordered(source, stream.layout, want, node.name, node.name, port.lanes)
+                banks = self._held(f"{node.name}.{port.name}", 1)
+                source = self._reordered(source, stream.layout, want, node.name, node.name, port.lanes, banks)
             self._of_node[node.name, port.name] = source
         if op.name not in self._filed:
             self._filed.add(op.name)
@@ -220,12 +220,17 @@ class NetlistBuilder:
         name, once = self._free(f"u_{node.name}_replay"), (port.shape[0] // tiles, *port.shape[1:])
         taken = dataclasses.replace(port, name="in_data", valid="in_valid", ready="in_ready", shape=once)
         given = dataclasses.replace(port, name="out_data", valid="out_valid", ready="out_ready", direction="out")
-        parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles}
+        held = self._held(f"{node.name}.{port.name}", taken.beats)
+        parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles, "DEPTH": held}
         self.netlist.instances.append(Instance(name, "replay_buffer", parameters, (taken, given), node.name, "replay"))
         self._file("lib/replay_buffer.sv")
         source = self._sources[Pin(name, "out_data")] = _Source(Pin(name, "out_data"), given, f"{node.name}_replay")
         source.uses.append(_Use(pin, port))
         return Pin(name, "in_data"), taken
+
+    def _held(self, place: str, beats: int) -> int:
+        """Beats that a buffer holds of what is used several times: those of one use, and as much of the next."""
+        return beats + math.ceil(self._ahead.get(place, 1.0) * beats)
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:
         """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""
@@ -254,7 +259,9 @@ class NetlistBuilder:
             source = self._reordered(source, have, want, node.name, producer[0].name)
         self._of_node[node.name, "data_out_0"] = source
 
-    def _reordered(self, source: _Source, have: Layout, want: Layout, label: str, node: str, lanes: int = 1) -> _Source:
+    def _reordered(
+        self, source: _Source, have: Layout, want: Layout, label: str, node: str, lanes: int = 1, banks: int = 2
+    ) -> _Source:
         """Buffer what changes places, and read it in another order; elements that stay together make a word.
 
         Args:
@@ -264,9 +271,10 @@ class NetlistBuilder:
             label: Reader, for names.
             node: Node whose result it is.
             lanes: Of the reader.
+            banks: Blocks that are held.
         """
         together = reorder_lanes(have, want, max(source.stream.lanes, lanes), source.stream.sizes[0])
-        params = reorder_params(label, source.stream.fmt.width, have, want, together)
+        params = reorder_params(label, source.stream.fmt.width, have, want, together, banks)
         words = math.prod(want.shape) // together
         shape, fmt = (words, together), source.stream.fmt
         taken, given = (plain_stream(side, shape, fmt, together) for side in SIDES)
@@ -354,11 +362,13 @@ class NetlistBuilder:
 
     def _outside(self, node: fx.Node, port: Stream, name: str, blocks: int) -> _Source:
         """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
-        most = self._args.external_buffer
-        buffered = port.repeat > 1 and (most is None or 2 * port.beats // port.parts * port.bits <= most)
+        most, beats = self._args.external_buffer, 0
+        if port.repeat > 1:
+            held = self._held(f"{node.name}.{port.name}", port.beats // port.parts)
+            beats = held if most is None or held * port.bits <= most else 0
         size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
         ports = (_word_port("out", port.beats, port.bits),)
-        place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": int(buffered)}
+        place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": beats}
         return self._source(name, Instance(place, FETCHED, parameters, ports, node.name, FETCHED))
 
     def _source(self, name: str, instance: Instance) -> _Source:
@@ -540,16 +550,6 @@ class NetlistBuilder:
                 got=f"{other} and {path}",
                 remedy="rename one of them",
             )
-
-
-def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:
-    """Parameters of a memory that say where it is kept, from the metadata; none if that was not chosen."""
-    if "registers" not in kept:
-        return {}
-    # No block RAM is read without a clock: nothing need be said of a ROM that is.
-    look_up = "distributed" if "banks" in kept else "logic" if kept["registers"] else "auto"
-    style = "block" if kept["storage"] == "BRAM" else look_up
-    return {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
 
 
 def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat, lanes: int) -> Stream:

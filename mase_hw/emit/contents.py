@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import fx
 
@@ -47,3 +48,13 @@ def memories_of(node: fx.Node, facets: Hardware, whole: Arithmetic | None) -> di
     """The memories inside a node's module, and their files."""
     found = {} if whole is None else facets.memories(whole)
     return {name: (f"{node.name}_{name.lower().removesuffix('_file')}.mem", m) for name, m in found.items()}
+
+
+def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:
+    """Parameters of a memory that say where it is kept, from the metadata; none if that was not chosen."""
+    if "registers" not in kept:
+        return {}
+    # No block RAM is read without a clock: nothing need be said of a ROM that is.
+    look_up = "distributed" if "banks" in kept else "logic" if kept["registers"] else "auto"
+    style = "block" if kept["storage"] == "BRAM" else look_up
+    return {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}

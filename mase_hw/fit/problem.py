@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mase_hw.catalogue import verilog_params
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.cost.model import cost_of
-from mase_hw.emit.build import kept_where
+from mase_hw.emit.contents import kept_where
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 

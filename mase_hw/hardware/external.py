@@ -60,7 +60,7 @@ class Tensor:
         depth: Beats, of all its sets.
         sets: Of parameters, one after the other.
         repeats: How often each set is used before the next.
-        buffered: Whether it is read once for that.
+        buffered: Beats that its buffer holds, a set and as much of the next one; 0 if it is read for each use.
         row: Beats of a row.
         block: Rows of a block.
         base: Address of its first word.
@@ -71,7 +71,7 @@ class Tensor:
     depth: int
     sets: int
     repeats: int
-    buffered: bool
+    buffered: int
     row: int
     block: int
     base: int
@@ -82,7 +82,7 @@ class Tensor:
         """From the parameters of its source."""
         names = ("WIDTH", "DEPTH", "SETS", "REPEATS", "BUFFERED", "ROW", "BLOCK", "BASE", "BUS")
         width, depth, sets, repeats, buffered, row, block, base, bus = (int(parameters[name]) for name in names)
-        return cls(width, depth, sets, repeats, bool(buffered), row, block, base, bus)
+        return cls(width, depth, sets, repeats, buffered, row, block, base, bus)
 
     @property
     def words(self) -> int:
@@ -228,15 +228,14 @@ def source_stages(parameters: Mapping[str, int | str]) -> tuple[Steps, ...]:
     """The timing of a source: its input are blocks, which are there from the start."""
     room, pace, extra, of, delay = (int(parameters[name]) for name in ("ROOM", "PACE", "EXTRA", "OF", "DELAY"))
     tensor = Tensor.of(parameters)
-    length = tensor.depth // tensor.sets if tensor.buffered else 0
-    return _stages(tensor.beats, room, (pace * of + extra, of), delay, length, tensor.repeats)
+    sent = (tensor.depth // tensor.sets, tensor.repeats, tensor.buffered) if tensor.buffered else None
+    return _stages(tensor.beats, room, (pace * of + extra, of), delay, sent)
 
 
 def held_blocks(parameters: Mapping[str, int | str]) -> int:
     """Blocks that a source holds, the last one perhaps in part."""
     tensor = Tensor.of(parameters)
-    ahead = ceil_div(2 * tensor.depth // tensor.sets, tensor.beats) if tensor.buffered else 0
-    return int(parameters["ROOM"]) + ahead + 1
+    return int(parameters["ROOM"]) + ceil_div(tensor.buffered, tensor.beats) + 1
 
 
 def fill_cycles(parameters: Mapping[str, int | str]) -> int:
@@ -258,7 +257,9 @@ def fetch_interval(parameters: Mapping[str, int | str], blocks: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _stages(beats: int, room: int, pace: tuple[int, int], delay: int, length: int, repeats: int) -> tuple[Steps, ...]:
+def _stages(
+    beats: int, room: int, pace: tuple[int, int], delay: int, sent: tuple[int, int, int] | None
+) -> tuple[Steps, ...]:
     """Kept, as a network knows long schedules by their identity."""
     cycles, blocks = pace
     once, at = np.zeros(1, np.int64), np.arange(blocks, dtype=np.int64) * cycles // blocks
@@ -267,9 +268,7 @@ def _stages(beats: int, room: int, pace: tuple[int, int], delay: int, length: in
     )
     each = np.arange(beats, dtype=np.int64)
     give = Steps.at(beats, needed=(once,), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0)
-    if not length:
-        return ask, give
-    return ask, give, Steps.replayed(length, repeats)
+    return (ask, give) if sent is None else (ask, give, Steps.replayed(*sent))
 
 
 def with_parameters(stage: Steps, taken: Sequence[np.ndarray]) -> Steps:

@@ -1,4 +1,4 @@
-"""Reorder: elements in another order, through a buffer of two blocks.
+"""Reorder: elements in another order, through a buffer of two blocks, or of one.
 
 No model contains it: the netlist puts one where an op wants the elements of a tensor in another order than they
 travel. A block is the smallest part of a frame that both orders have in the same place, and elements that stay
@@ -31,9 +31,10 @@ Ten = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 class ReorderParams(Params, frozen=True):
-    """Parameters of ``stream_reorder``: bits of a word, sizes and steps of the counters that read, fastest first."""
+    """Parameters of ``stream_reorder``: bits of a word, blocks held, sizes and steps of the counters that read."""
 
     width: int
+    banks: int
     size: Ten
     step: Ten
 
@@ -60,7 +61,7 @@ class ReorderParams(Params, frozen=True):
         return {"sequence": self.sequence()}
 
 
-def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int = 1) -> ReorderParams:
+def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int = 1, banks: int = 2) -> ReorderParams:
     """The counters that turn one order of a tensor's elements into another.
 
     Args:
@@ -69,6 +70,7 @@ def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int
         have: Layout in which the elements come.
         want: Layout in which they leave; of the same tensor.
         lanes: Elements of a word; they must stay together, see :func:`reorder_lanes`.
+        banks: Blocks held; of two one is read while the next is written.
 
     Raises:
         UnsupportedError: If more counters are needed than the module has.
@@ -84,7 +86,7 @@ def reorder_params(node: str, width: int, have: Layout, want: Layout, lanes: int
             remedy="split the reshape or permutation before this node",
         )
     sizes, steps = sizes + [1] * (RANK - len(sizes)), steps + [0] * (RANK - len(steps))
-    params = msgspec.convert({"width": lanes * width, "size": sizes, "step": steps}, ReorderParams)
+    params = msgspec.convert({"width": lanes * width, "banks": banks, "size": sizes, "step": steps}, ReorderParams)
     if not np.array_equal(params.sequence(), address):
         raise UnsupportedError("this change of order is none of nested counters", node=node)
     return params
@@ -160,7 +162,7 @@ def _latency(p: ReorderParams) -> Latency:
         emitted=np.arange(n, dtype=np.int64),
         delay=[1],
         pipe=1,
-        room=[2 * n],
+        room=[p.banks * n],
         queue=1,
         queue_lag=0,
     )
@@ -191,6 +193,8 @@ def _cases() -> list[Case]:
     return [
         *plain,
         Case("blocks_of_pairs", reorder_params("blocks", 4, *phases, lanes=2), 4),
+        Case("one_bank", reorder_params("one", 9, *pairs["transpose"], banks=1), 4),
+        Case("one_word", reorder_params("one", 9, *pairs["single"], banks=1), 4),
         Case("nine_factors", reorder_params("nine", 3, Layout.row_major(many.shape), many), 3),
     ]
 

@@ -46,10 +46,11 @@ class FifoParams(BufferParams, frozen=True):
 
 
 class ReplayParams(BufferParams, frozen=True):
-    """Parameters of ``replay_buffer``: bits of a beat, beats of a frame, how often it is sent."""
+    """Parameters of ``replay_buffer``: bits of a beat, beats of a frame, how often it is sent, beats held."""
 
     len: int
     repeats: int
+    depth: int
 
     def streams(self) -> tuple[Stream, ...]:
         """A frame, and so many of it one after the other; a beat is one element."""
@@ -167,7 +168,7 @@ def _queued(p: FifoParams) -> Latency:
 
 
 def _replayed(p: ReplayParams) -> Latency:
-    return Latency.from_steps(Steps.replayed(p.len, p.repeats))
+    return Latency.from_steps(Steps.replayed(p.len, p.repeats, p.depth))
 
 
 def repack_latency(p: RepackParams) -> Latency:
@@ -257,7 +258,8 @@ def _repack_cases() -> list[Case]:
 
 
 def _replay_cases() -> list[Case]:
-    return [Case(f"l{n}_r{r}", ReplayParams(7, n, r), 4) for n, r in ((1, 2), (1, 5), (4, 2), (5, 3), (6, 4))]
+    sizes = ((1, 2, 2), (1, 5, 2), (4, 2, 8), (5, 3, 10), (6, 4, 12), (1, 3, 1), (5, 3, 5), (5, 2, 8), (6, 4, 9))
+    return [Case(f"l{n}_r{r}_d{d}", ReplayParams(7, n, r, d), 4) for n, r, d in sizes]
 
 
 def _loop_cases(params: type[LoopParams]) -> Callable[[], list[Case]]:

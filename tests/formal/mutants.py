@@ -303,7 +303,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "replay_starts_over_in_the_lower_half": of(replay(1, 2), "p_order", "= high_q ^ (vector_end", "= (vector_end", 9),
     "replay_of_three_starts_over_in_the_lower_half": of(replay(3, 2), "p_order", "high_q ? HighFirst : '0;", "'0;", 18),
-    "replay_holds_one_vector": of(TWICE, "p_room", "used_q != CountW'(Depth)", "used_q < CountW'(LEN)"),
+    "replay_holds_one_vector": of(TWICE, "p_room", "used_q != CountW'(DEPTH)", "used_q < CountW'(LEN)"),
+    "replay_goes_on_in_the_next_vector": of(replay(2, 2, 3), "p_order", "rd_ptr_d = start_q;", "rd_ptr_d = '0;", 18),
     "replay_takes_unasked": of(replay(1, 1), "p_wires", "assign in_ready  = out_ready;", "assign in_ready = 1'b1;"),
     # stream_repack
     "repack_drops_valid": of(RAGGED, "p_valid_stays", "count_q >= need;", "count_q >= need && !in_valid;"),

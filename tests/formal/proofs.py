@@ -11,7 +11,7 @@ SKID = Harness("skid_buffer", parts=("stream_spec",))
 FIFO = Harness("stream_fifo", parts=("stream_spec",))
 FORK = Harness("stream_fork")
 JOIN = Harness("stream_join")
-REPLAY = Harness("replay_buffer")
+REPLAY = Harness("replay_buffer", needs=("loop_counter",))
 REPACK = Harness("stream_repack", needs=("loop_counter",))
 ROM = Harness("rom_source")
 FETCH = Harness("external_source", needs=("loop_counter", "set_repeat", "stream_fifo", "replay_buffer"))
@@ -58,10 +58,10 @@ def fifo(depth: int, lut_depth: int) -> Proof:
     return Proof(FIFO, {"DEPTH": depth, "LUT_DEPTH": lut_depth}, cover=depth + 4 if depth <= 3 else 0)
 
 
-def replay(length: int, repeats: int) -> Proof:
-    """Vectors of that length, sent so often; without repetition the module is wires."""
+def replay(length: int, repeats: int, depth: int = 0) -> Proof:
+    """Vectors of that length, sent so often, in a memory of two or less; without repetition the module is wires."""
     cover = 3 * length * repeats + 2 if repeats > 1 and length * repeats <= 6 else 0
-    return Proof(REPLAY, {"LEN": length, "REPEATS": repeats}, cover=cover)
+    return Proof(REPLAY, {"LEN": length, "REPEATS": repeats, "DEPTH": depth or 2 * length}, cover=cover)
 
 
 def fetch(row: int, block: int, depth: int, room: int, pace: int, extra: int = 0, of: int = 1) -> Proof:
@@ -159,6 +159,7 @@ PROOFS = [
     *(Proof(FORK, {"N": n}, cover=5) for n in range(1, 5)),
     *(Proof(JOIN, {"N": n}, cover=4) for n in range(1, 4)),
     *(replay(*shape) for shape in ((1, 1), (1, 2), (2, 2), (1, 3), (3, 2), (2, 3), (4, 3))),
+    *(replay(*shape) for shape in ((1, 2, 1), (2, 2, 3), (3, 2, 3), (3, 3, 4))),
     *(
         Proof(ROM, {"DEPTH": d, "REGISTERS": registers}, cover=d + 5, memory=LINES[:d])
         for d in (1, 2, 5)

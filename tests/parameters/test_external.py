@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import shutil
 import subprocess
@@ -192,6 +193,37 @@ def test_a_layer_that_takes_its_frame_again(tmp_path: Path) -> None:
     assert entry["words_per_frame"] == entry["words"]
 
 
+@pytest.mark.parametrize("ahead", [0, 0.4])
+def test_less_of_the_next_set_is_held(ahead: float, tmp_path: Path) -> None:
+    """A set of 16 beats serves three rows; the rest of the next one comes while the last of them uses it."""
+    place = {"layers.0.fc.weight": ahead, "head_0.weight": ahead}
+    design = compiled(linear(4), (3, 16), tmp_path / "bundle", outside(SHARED, ahead=place))
+    holds(design)
+    whole = compiled(linear(4), (3, 16), tmp_path / "whole", outside(SHARED))
+    assert design.timing["interval"] >= whole.timing["interval"]
+    held = [
+        e.parameters["BUFFERED"]
+        for e in design.record.instances
+        if e.name.endswith(("layers_0_fc_weight", "head_0_weight"))
+    ]
+    assert held == [16 + math.ceil(16 * ahead)] * 2
+    for reset in (Reset(50), Reset(130), Reset(1, "out")):
+        assert design.simulate(engine="batch", waves=False, reset_at=(reset,)).passed
+
+
+def test_less_of_the_next_frame_is_held(tmp_path: Path) -> None:
+    """The frame of a layer that takes it again, and its results, in memories of one frame."""
+    frames = {"linear.data_in_0": 0, "linear.data_out_0": 0}
+    found = []
+    for ahead in ({}, frames):
+        hardware = {"parameters": "external", "order": {"linear": "weights_first"}, "ahead": ahead}
+        folder = tmp_path / str(len(ahead))
+        holds(design := compiled(seeded(lambda: nn.Linear(16, 24)), (6, 16), folder, {"hardware": hardware}))
+        modules = {e.module: e.parameters for e in design.record.instances}
+        found.append((modules["replay_buffer"]["DEPTH"], modules["stream_reorder"]["BANKS"]))
+    assert found == [(2 * 6 * 4, 2), (6 * 4, 1)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_convolutions_that_take_their_frame_again(shared: bool, tmp_path: Path) -> None:
@@ -309,6 +341,13 @@ def test_refused(hardware: dict[str, Any], place: str, message: str, tmp_path: P
     with pytest.raises(UnsupportedError, match=message) as error:
         mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
     assert error.value.node == place
+
+
+@pytest.mark.parametrize("place", ["fc.weight", "fc.data_in_0", "fc.data_out_0"])
+def test_nothing_is_held_there(place: str, tmp_path: Path) -> None:
+    config = {**CONFIG, "hardware": {**CONFIG.get("hardware", {}), "ahead": {place: 0.5}}}
+    with pytest.raises(mase_hw.errors.ConfigError, match="nothing that is used several times is held there"):
+        mase_hw.compile(seeded(Pair), EXAMPLE, config, out=tmp_path / "bundle", vectors=VECTORS)
 
 
 def test_lanes_that_make_no_whole_tiles(tmp_path: Path) -> None:

@@ -140,9 +140,10 @@ def test_transformer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_twelve_layers(tmp_path: Path) -> None:
-    """Area of one layer with its parameters in block RAM; the interval of twelve, as four sequences fill them."""
-    hardware = {"family": "xc7", "block_cost": 1}
+@pytest.mark.parametrize("place", ["rom", "external"])
+def test_twelve_layers(place: str, tmp_path: Path) -> None:
+    """Area of one layer, parameters in block RAM or outside; the interval of twelve, as four sequences fill them."""
+    hardware = {"family": "xc7", "block_cost": 1, "parameters": place}
     found = []
     for count in (1, 12):
         model = seeded(lambda n=count: Blocks(Transformer, n, nn.Linear(16, 16), nn.Linear(16, 4)))  # type: ignore[misc]

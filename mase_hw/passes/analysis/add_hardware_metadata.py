@@ -166,7 +166,9 @@ class _Mapper:
         layouts = self.orders.of(node, hardware, shapes)
         sizes = {n: streamed(hardware, layouts[n]) if n in layouts else shape for n, shape in shapes.items()}
         chosen = self.args.parallelism.get(node.name, {})
-        before = [self.lanes[n.name][0] for n in node.all_input_nodes if n.name in self.lanes]
+        # What is shared has the lanes that the first block needs, whatever comes before the blocks.
+        first = self.twins.get(node, (node,))[0]
+        before = [self.lanes[n.name][0] for n in first.all_input_nodes if n.name in self.lanes]
         follows = before if hardware.follows_input else None
         parallelism = chosen_lanes(node.name, chosen, sizes, most, follows)
         module = self.graph.meta_of(node).module

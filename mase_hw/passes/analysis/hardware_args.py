@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
 
@@ -21,6 +21,8 @@ UNROLLED = "unrolled"
 WEIGHTS_FIRST = "weights_first"
 """The order in which every weight is used for all rows before the next."""
 _AT_NODES = ("implementation", "fifo_depth", "memory")
+_OF_TENSORS = ("fifo_depth", "memory", "parameters_at", "ahead")
+"""Options by ``node.tensor``."""
 _PLACES = {"LUT": "lut", "BRAM": "block"}
 KERNEL = "kernel"
 """Key of the window elements of a step, beside the tensors whose lanes are given."""
@@ -142,6 +144,14 @@ class HardwareArgs(BaseModel):
         description="most bits of the buffer of two sets of a parameter that is used several times per frame; one "
         "that needs more is read again for each use; by default each is read once per frame",
     )
+    ahead: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default_factory=dict,
+        examples=[{"conv.weight": 0.5}],
+        description="of what is used several times, by ``node.tensor``, how much of the next is held while one is in "
+        "use, from 0 to 1, which is the default: parameters from external memory; of a layer in the order "
+        "``weights_first`` its frame (``data_in_0``) and its results (``data_out_0``, where 0 is one frame in place of "
+        "two); less needs less memory, and the interval may be longer",
+    )
     shared: list[str] = Field(
         default_factory=list,
         examples=[["encoder.layer"]],
@@ -196,14 +206,9 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     Raises:
         ConfigError: If the metadata of a node and an argument for it say different things.
     """
-    places = {place: place.rpartition(".") for place in (*args.fifo_depth, *args.memory, *args.parameters_at)}
-    named = [
-        *args.parallelism,
-        *args.implementation,
-        *args.adder_levels,
-        *args.order,
-        *(name for name, _, _ in places.values()),
-    ]
+    tensors = {key: getattr(args, key) for key in _OF_TENSORS}
+    places = [place.rpartition(".")[0] for given in tensors.values() for place in given]
+    named = [*args.parallelism, *args.implementation, *args.adder_levels, *args.order, *places]
     paths = translations(graph, named)
     if not paths:
         return with_metadata(graph, args, args)
@@ -212,22 +217,23 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
         for node in paths.get(name, [name]):
             lanes[node] = {**lanes.get(node, {}), **given}
 
-    def moved(place: str) -> list[str]:
-        name, _, tensor = places[place]
-        return [f"{n}.{tensor}" for n in paths.get(name, [name])]
-
     translated = args.model_copy(
         update={
             "parallelism": lanes,
-            "fifo_depth": {n: depth for place, depth in args.fifo_depth.items() for n in moved(place)},
-            "memory": {n: kind for place, kind in args.memory.items() for n in moved(place)},
-            "parameters_at": {n: kind for place, kind in args.parameters_at.items() for n in moved(place)},
+            **{key: by_tensor(graph, given) for key, given in tensors.items()},
             "implementation": _by_path(paths, args.implementation),
             "adder_levels": _by_path(paths, args.adder_levels),
             "order": _by_path(paths, args.order),
         }
     )
     return with_metadata(graph, translated, args)
+
+
+def by_tensor(graph: MaseGraph, given: Mapping[str, T]) -> dict[str, T]:
+    """What is said of tensors, by the names of nodes in place of paths of modules."""
+    parts = {place: place.rpartition(".") for place in given}
+    paths = translations(graph, [name for name, _, _ in parts.values()])
+    return {f"{n}.{parts[p][2]}": value for p, value in given.items() for n in paths.get(parts[p][0], [parts[p][0]])}
 
 
 def orders(graph: MaseGraph, args: HardwareArgs) -> dict[str, str]:
@@ -326,6 +332,8 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     several = [name for name, hardware in ways.items() if hardware.implementations]
     unrolled = [name for name, kind in args.implementation.items() if kind == UNROLLED]
     orders = [name for name, hardware in ways.items() if hardware.orders and name not in unrolled]
+    again = [f"{n}.{t}" for n, o in args.order.items() if o == WEIGHTS_FIRST for t in ("data_in_0", "data_out_0")]
+    again += [place for place in stored if args.parameters_at.get(place, args.parameters) == "external"]
     levels = "registers are asked for between the additions of a node that is not unrolled"
     for key, problem, places, known in (
         ("parallelism", "parallelism for a node that is not in hardware", args.parallelism, ways),
@@ -336,11 +344,12 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
         ("order", "an order is asked of a node that has only one", args.order, orders),
         ("memory", "a memory is placed where no parameter is kept", args.memory, kept),
         ("parameters_at", "there is no such stored parameter", args.parameters_at, stored),
+        ("ahead", "nothing that is used several times is held there", args.ahead, again),
     ):
         there = set(known)
         for place in places:
             if place not in there:
-                name = place.rpartition(".")[0] if key in ("fifo_depth", "memory", "parameters_at") else place
+                name = place.rpartition(".")[0] if key in _OF_TENSORS else place
                 yield _nowhere(graph, name, f"{key}.{place}", problem, known, place)
 
 

@@ -11,12 +11,13 @@
 //   p_kept         the beat that is due is offered from the second cycle after its
 //                  acceptance; in every later pass at once
 //   p_order        the followed beat is what is offered at its place of every pass
-//   p_room         a beat is accepted exactly while fewer than 2 * LEN are held: one
+//   p_room         a beat is accepted exactly while fewer than DEPTH are held: one
 //                  is held until it stands at the output in the last pass
 module replay_buffer_proof #(
     parameter int WIDTH   = 2,
     parameter int LEN     = 2,
-    parameter int REPEATS = 2
+    parameter int REPEATS = 2,
+    parameter int DEPTH   = 2 * LEN
 ) (
     input logic             clk,
     input logic             rst,
@@ -33,7 +34,8 @@ module replay_buffer_proof #(
   replay_buffer #(
       .WIDTH  (WIDTH),
       .LEN    (LEN),
-      .REPEATS(REPEATS)
+      .REPEATS(REPEATS),
+      .DEPTH  (DEPTH)
   ) dut (
       .*
   );
@@ -43,9 +45,15 @@ module replay_buffer_proof #(
   localparam logic [IndexW-1:0] IndexLast = IndexW'(LEN - 1);
   localparam logic [PassW-1:0] PassLast = PassW'(REPEATS - 1);
 
+  localparam int BaseW = $clog2(DEPTH + 1);
+
+  function automatic int place_of(input int at);
+    return at % DEPTH;
+  endfunction
+
   typedef struct packed {
     logic [1:0]        gap;    // vectors behind the input
-    logic              half;   // of the memory, changes from vector to vector
+    logic [BaseW-1:0]  base;   // where in the memory the vector begins
     logic [PassW-1:0]  pass;
     logic [IndexW-1:0] index;
   } place_t;
@@ -58,7 +66,7 @@ module replay_buffer_proof #(
     end else begin
       to.index = '0;
       to.pass  = (at.pass == PassLast) ? '0 : at.pass + PassW'(1);
-      to.half  = at.half ^ (at.pass == PassLast);
+      if (at.pass == PassLast) to.base = BaseW'(place_of(int'(at.base) + LEN));
       to.gap   = at.gap - 2'(at.pass == PassLast);
     end
     return to;
@@ -144,7 +152,7 @@ module replay_buffer_proof #(
       p_made : assert (!check || !out_valid || accepted);
       p_kept : assert (!check || !due_q || out_valid);
       p_order : assert (!check || !turn || !out_valid || out_data == beat_q);
-      p_room : assert (!check || in_ready == (held < 2 * LEN));
+      p_room : assert (!check || in_ready == (held < DEPTH));
     end
 
     // ---- Invariants. The reader stands at the output's place, or one further
@@ -155,7 +163,7 @@ module replay_buffer_proof #(
     assign reader = out_valid ? advance(out_q) : out_q;
     assign unread = LEN * int'(reader.gap) + int'(in_index_q) -
                     ((reader.pass == '0) ? int'(reader.index) : LEN);
-    assign slot = LEN * int'(out_q.half ^ beat_gap_q[0]) + int'(beat_index_q);
+    assign slot = place_of(int'(out_q.base) + LEN * int'(beat_gap_q) + int'(beat_index_q));
 
     always_comb begin
       inv_range :
@@ -163,12 +171,12 @@ module replay_buffer_proof #(
                          out_q.pass < PassW'(REPEATS)));
       inv_writer :
       assert (!armed || int'(dut.g_replay.wr_ptr_q) ==
-              LEN * int'(out_q.half ^ out_q.gap[0]) + int'(in_index_q));
+              place_of(int'(out_q.base) + LEN * int'(out_q.gap) + int'(in_index_q)));
       inv_reader :
-      assert (!armed || (int'(dut.g_replay.rd_ptr_q) == LEN * int'(reader.half) + int'(reader.index)
-                         && int'(dut.g_replay.pass_q) == int'(reader.pass)
-                         && dut.g_replay.high_q == reader.half));
-      inv_used : assert (!armed || (held >= 0 && held <= 2 * LEN && int'(dut.used_q) == held));
+      assert (!armed || (int'(dut.g_replay.rd_ptr_q) == place_of(int'(reader.base) + int'(reader.index))
+                         && int'(dut.g_replay.pass_q) == int'(reader.pass)));
+      inv_base : assert (!armed || int'(out_q.base) < DEPTH);
+      inv_used : assert (!armed || (held >= 0 && held <= DEPTH && int'(dut.used_q) == held));
       inv_unread : assert (!armed || unread >= 0);
       inv_whole : assert (!armed || reader.pass == '0 || reader.gap != '0);
       inv_due : assert (!armed || out_valid == due_q);
@@ -184,10 +192,29 @@ module replay_buffer_proof #(
       inv_offered : assert (!armed || !turn || !out_valid || out_data == beat_q);
     end
 
+    if (DEPTH == 2 * LEN) begin : g_halves
+      always_comb begin
+        inv_half :
+        assert (!armed || int'(reader.base) == (dut.g_replay.g_halves.high_q ? LEN : 0));
+        inv_halves : assert (!armed || int'(out_q.base) == 0 || int'(out_q.base) == LEN);
+      end
+    end else begin : g_ring
+      always_comb begin
+        inv_start : assert (!armed || int'(dut.g_replay.g_ring.start_q) == int'(reader.base));
+      end
+      if (LEN > 1) begin : g_index
+        always_comb begin
+          inv_index :
+          assert (!armed ||
+                  int'($signed(dut.g_replay.g_ring.u_place.g_count.left_q)) == LEN - 2 - int'(reader.index));
+        end
+      end
+    end
+
     always_comb begin
-      c_full : cover (check && held == 2 * LEN && !in_ready);
+      c_full : cover (check && held == DEPTH && !in_ready);
       c_again : cover (check && turn && out_q.pass == PassLast && out_fire);
-      c_next : cover (check && turn && out_fire && out_q.half && stalled_q);
+      c_next : cover (check && turn && out_fire && (DEPTH == LEN || out_q.base != '0) && stalled_q);
       c_reset : cover (armed && rst && follow_q && out_q.pass != '0);
     end
   end
