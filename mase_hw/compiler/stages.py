@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
+from mase_hw.compiler.generation import add_generation
 from mase_hw.compiler.sampling import append_sampling
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
@@ -210,6 +211,7 @@ def hardware_steps(
         _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, top, "making the top level"),
         Step("rtl", emit_internal_rtl_transform_pass),
+        *([Step("generate", add_generation, settings.decode)] if settings.decode.by_itself else []),
         Step("memories", emit_bram_transform_pass),
         Step("choose", choose_vectors_analysis_pass, chosen, choosing),
         Step("vectors", emit_cocotb_transform_pass),
