@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from mase_hw._version import __version__
-from mase_hw.emit.passes import bundle_of
+from mase_hw.design.decode import generate
+from mase_hw.emit.causality import Tokens
+from mase_hw.emit.passes import VECTORS, Vectors, bundle_of, memory_text
 from mase_hw.emit.port_entry import format_of, port_record
+from mase_hw.emit.reference import Reference
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.headers import instance
 from mase_hw.hardware.library import content, environment, source, with_dependences
 from mase_hw.hardware.manifest import Generation
+from mase_hw.hardware.manifest import Vectors as VectorFiles
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.options.decode import DecodeOptions
@@ -19,6 +24,8 @@ from mase_hw.passes.base import Info
 from mase_hw.streams import Stream, ceil_div
 
 LOOP = "lib/token_loop.sv"
+MOST_CHOSEN = 16
+"""Tokens of the example that software plays: each takes the model a whole sequence."""
 RESTART = 8
 """Cycles between the reset of a design and the next prompt, in which its memories have their first words ready."""
 
@@ -71,7 +78,8 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
     name = f"{design.top}_generate"
     length = min(options.length or context, context)
     token = FixedFormat(width + 1 + (slots - 1).bit_length(), 0, signed=False)
-    streams = [Stream(port, way, (1, 1), token) for port, way in (("data_in_0", "in"), ("data_out_0", "out"))]
+    taken = Stream("data_in_0", "in", (1, context), token)
+    given = Stream("data_out_0", "out", (1, length), token)
     flight = context * ceil_div(design.timing.last, design.timing.interval)
     stop = -1 if options.stop is None else options.stop
     parameters = {
@@ -101,10 +109,33 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
     entry = Generation(
         top=name,
         rtl=(*(f"rtl/{file}" for file in files), f"rtl/{name}.sv"),
-        ports=(port_record(streams[0], ids.tensor), port_record(streams[1], chosen.tensor)),
+        ports=(port_record(taken, ids.tensor), port_record(given, chosen.tensor)),
         length=length,
         stop=stop,
         restart=RESTART + 2 if slots == 1 else 0,
     )
+    if slots == 1:
+        entry = _with_example(graph, entry, (taken, given), width)
     bundle.manifest["decode"]["generate"] = msgspec.to_builtins(entry)
     return graph, {"modified": True, "top": name}
+
+
+def _with_example(graph: MaseGraph, loop: Generation, streams: tuple[Stream, Stream], width: int) -> Generation:
+    """What software plays of a system: the begin of a test vector as a prompt, and the sequence that it gives."""
+    bundle = bundle_of(graph)
+    vectors: Vectors = graph.meta[VECTORS]
+    context, most = streams[0].beats, min(loop.length, MOST_CHOSEN)
+    (frames,) = Reference(graph).named(vectors.inputs).values()
+    varied = int(np.argmax([len(frame.unique()) for frame in frames]))
+    prompt = frames[varied, : max((context + 1) // 2, context - most + 1)].tolist()
+    (written,) = generate(graph, context, [prompt], 0, loop=loop)
+    cycles = sum(Tokens(graph.meta["netlist"], graph.catalogue, context).cycles(written.turns))
+    files = {}
+    for stream, tokens in zip(streams, (prompt, written.chosen), strict=True):
+        values = np.zeros((1, 1, stream.beats), np.int64)
+        values[0, 0, : len(tokens)] = tokens
+        values[0, 0, len(tokens) - 1] += 1 << width
+        files[stream.name] = f"vectors/generate_{stream.name}.mem"
+        bundle.add(files[stream.name], memory_text(stream, values))
+    rest = streams[1].beats - len(written.chosen)
+    return msgspec.structs.replace(loop, vectors=VectorFiles(frames=1, files=files), cycles=cycles + rest)

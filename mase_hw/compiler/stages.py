@@ -211,10 +211,10 @@ def hardware_steps(
         _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, top, "making the top level"),
         Step("rtl", emit_internal_rtl_transform_pass),
-        *([Step("generate", add_generation, settings.decode)] if settings.decode.by_itself else []),
         Step("memories", emit_bram_transform_pass),
         Step("choose", choose_vectors_analysis_pass, chosen, choosing),
         Step("vectors", emit_cocotb_transform_pass),
+        *([Step("generate", add_generation, settings.decode)] if settings.decode.by_itself else []),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
     return _with_plugins(steps, settings)

@@ -18,6 +18,7 @@ from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.hardware.manifest import Generation, typed
 from mase_hw.hardware.parameter_ports import parameter_ports
+from mase_hw.hardware.prefix import renamed
 from mase_hw.host.documents import Json
 from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import Asked, When
@@ -390,7 +391,7 @@ class Design:
         from mase_hw.emit.passes import memory_files
 
         for file, text in memory_files(self._with_graph(), netlist).items():
-            if (self.path / file).read_text() != text:
+            if (self.path / renamed(file, self.record.prefix)).read_text() != text:
                 raise ConfigError(
                     "the model's parameters are not those of the bundle any more",
                     node=file,

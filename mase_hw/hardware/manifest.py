@@ -261,6 +261,8 @@ class Generation(Entry, frozen=True, kw_only=True):
         length: Most tokens that are chosen for a prompt.
         stop: The one that ends a sequence; -1: none.
         restart: Cycles from the last token of a sequence to when the next prompt enters; 0 of sequences in turn.
+        vectors: A prompt and its sequence, each filled up to a frame; none of sequences in turn.
+        cycles: Of that sequence with what fills it up.
     """
 
     top: str
@@ -269,6 +271,8 @@ class Generation(Entry, frozen=True, kw_only=True):
     length: Count
     stop: int
     restart: Whole
+    vectors: Vectors | None = None
+    cycles: Whole = 0
 
 
 class Decode(Entry, frozen=True, kw_only=True):
