@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
+from mase_hw.compiler.generation import add_generation
 from mase_hw.compiler.sampling import append_sampling
 from mase_hw.emit.handoff import emit_handoff_transform_pass
 from mase_hw.emit.passes import (
@@ -213,6 +214,7 @@ def hardware_steps(
         Step("memories", emit_bram_transform_pass),
         Step("choose", choose_vectors_analysis_pass, chosen, choosing),
         Step("vectors", emit_cocotb_transform_pass),
+        *([Step("generate", add_generation, settings.decode)] if settings.decode.by_itself else []),
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
     return _with_plugins(steps, settings)

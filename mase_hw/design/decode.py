@@ -7,6 +7,7 @@ would have chosen the same ones.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,8 @@ from mase_hw.design.attempts import Attempts, Progress
 from mase_hw.design.vectors import Played
 from mase_hw.emit.causality import Tokens
 from mase_hw.emit.reference import Reference
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, MismatchError
+from mase_hw.hardware.manifest import Generation
 from mase_hw.ir import MaseGraph
 from mase_hw.ops._slots import code, slots_of
 from mase_hw.simulate.dut import Dut
@@ -83,7 +85,12 @@ class Generated:
 
 
 def generate(
-    graph: MaseGraph, context: int, prompts: Sequence[Sequence[int]], tokens: int, choose: Choose = greedy
+    graph: MaseGraph,
+    context: int,
+    prompts: Sequence[Sequence[int]],
+    tokens: int,
+    choose: Choose = greedy,
+    loop: Generation | None = None,
 ) -> tuple[Written, ...]:
     """Continue prompts with the quantised model.
 
@@ -94,6 +101,7 @@ def generate(
         prompts: Ids, one at least.
         tokens: How many to choose.
         choose: From scores to the next token; of a model that gives ids it is not asked.
+        loop: Of a design that generates by itself, which ends sequences as it says; ``tokens`` is not asked then.
 
     What stands behind the last token changes nothing before it, because the model is causal.
 
@@ -110,6 +118,8 @@ def generate(
             expected=f"[1, {context}] to [1, {context}, ids]",
             remedy="simulate whole sequences with design.simulate",
         )
+    if loop is not None:
+        prompts, tokens = [prompt[:context] for prompt in prompts], 1
     lengths = [len(prompt) for prompt in prompts]
     if not lengths or min(lengths) < 1 or tokens < 1 or max(lengths) + tokens - 1 > context:
         raise ConfigError(
@@ -122,15 +132,20 @@ def generate(
     ids = _rows(prompts, context)
     scores: list[list[Scores]] = [[] for _ in prompts]
     chosen: list[list[int]] = [[] for _ in prompts]
-    for step in range(tokens):
+    counts = [tokens if loop is None else min(loop.length, context - length + 1) for length in lengths]
+    for step in itertools.takewhile(lambda step: step < max(counts), itertools.count()):
         found = reference.run(torch.from_numpy(ids))[1][sink.port]
         for number, length in enumerate(lengths):
+            if step >= counts[number]:
+                continue
             values = np.asarray(sink.fmt.values(found[number, 0, length + step - 1]), np.float64)
             scores[number].append(values)
             chosen[number].append(choose(values) if values.ndim else int(values))
-            if step + 1 < tokens:
+            if loop is not None and chosen[number][-1] == loop.stop:
+                counts[number] = step + 1
+            if step + 1 < counts[number]:
                 ids[number, length + step] = chosen[number][-1]
-    entered = [tuple(map(int, row[: length + tokens - 1])) for row, length in zip(ids, lengths, strict=True)]
+    entered = [tuple(map(int, row[: sum(n) - 1])) for row, *n in zip(ids, lengths, counts, strict=True)]
     each = zip(entered, lengths, map(tuple, chosen), map(tuple, scores), strict=True)
     return tuple(Written(*parts) for parts in each)
 
@@ -207,14 +222,7 @@ class Bench:
             ConfigError: If the last token would have given results before the reset, or the options do not fit.
         """
         options = self.options
-        if options.engine != "batch" or options.jobs != 1 or options.reset_at or options.intervene:
-            raise ConfigError(
-                "a source that waits for results is in the batch engine alone",
-                field="generate",
-                got=f"engine {options.engine!r}, {options.jobs} processes, resets {options.reset_at}",
-                expected='engine="batch", jobs=1, no reset_at',
-                remedy="leave these arguments out; abort gives resets amid sequences",
-            )
+        self._check(resets=False)
         reference = Reference(self.graph)
         if reference.slot is not None:
             if abort:
@@ -251,13 +259,8 @@ class Bench:
             )
             for turn in plan
         ]  # fmt: skip
-        slow = 1.0 if options.at_full_rate else 4 * options.stalls.slowdown
-        slow *= 1.0 if options.inner is None else options.inner.slowdown
-        # No turn takes longer than a whole sequence at once.
-        longest = self.tokens.cycles([self.tokens.context])[0] * len(plan)
-        cycles = int(slow * longest) + 4 * self.watchdog + 64 * len(turns)
+        limits, cycles = self._limits(len(turns))
         options = replace(options, turns=tuple(turns))
-        limits = Limits(self.watchdog, cycles, tail_cycles=self.watchdog // 4)
         sides = ({name: joined[name] for name in stimulus}, {name: joined[name] for name in expected})
         result = Attempts(self.dut, options, limits, cycles, len(written), self.tell).run(
             Played(stimulus, *sides, len(written))
@@ -269,6 +272,76 @@ class Bench:
                 if turn.counts:
                     measured[turn.sequence].append(found)
         return Generated(tuple(written), result, predicted, measured)
+
+    def _check(self, resets: bool) -> None:
+        """Refuse options that do not fit, resets among them if there may be none."""
+        options = self.options
+        if options.engine != "batch" or options.jobs != 1 or options.intervene or (options.reset_at and not resets):
+            raise ConfigError(
+                "a source that waits for results is in the batch engine alone",
+                field="generate",
+                got=f"engine {options.engine!r}, {options.jobs} processes, resets {options.reset_at}",
+                expected='engine="batch", jobs=1, no reset_at',
+                remedy="leave these arguments out; abort gives resets amid sequences",
+            )
+
+    def by_itself(self, loop: Generation, prompts: Sequence[Sequence[int]], written: Sequence[Written]) -> Generated:
+        """Let a design that is the one around another continue prompts, each in its slot when the one before has ended.
+
+        Args:
+            loop: What is around the design.
+            prompts: What the sequences begin with.
+            written: What the model wrote.
+
+        Raises:
+            ConfigError: If the options do not fit.
+        """
+        self._check(resets=True)
+        reference = Reference(self.graph)
+        slots = 1 if reference.slot is None else slots_of(reference.slot.fmt)
+        plan, predicted = self._in_turn(written, slots, ()) if slots > 1 else self._one_by_one(written, 0)
+        slot = {turn.sequence: turn.slot for turn in plan}
+        high = 1 << (next(iter(reference.inputs)).fmt.width)
+        marked = [
+            [
+                [token + high * (at == len(tokens) - 1) + 2 * high * slot[number] for at, token in enumerate(tokens)]
+                for number, tokens in enumerate(sequences)
+            ]
+            for sequences in (prompts, [each.chosen for each in written])
+        ]
+        came = [token for tokens in marked[0] for token in tokens]
+        left = [iter(tokens) for tokens in marked[1]]
+        went = [next(left[turn.sequence]) for turn in plan]
+        beats = [np.array(tokens, np.int64)[:, None] for tokens in (came, went)]
+        taken, given = (port.name for port in loop.ports)
+        limits, cycles = self._limits(len(plan) + loop.restart * len(written))
+        options = replace(self.options, turns=(Turn({taken: len(came), given: len(went)}),))
+        sides = ({taken: beats[0]}, {given: beats[1]})
+        result = Attempts(self.dut, options, limits, cycles, len(written), self.tell).run(
+            Played({taken: beats[0][:, None]}, *sides, len(written))
+        )
+        if slots > 1 and not options.at_full_rate:
+            result = _in_any_order(result, given, went, 2 * high)
+        measured: list[list[int]] = []
+        if result.passed:
+            measured = [[] for _ in written]
+            times = result.ports[given].cycles.accepted.tolist()
+            begins = [int(result.ports[taken].cycles.presented[0])] * slots
+            for turn_of, time in zip(plan, times, strict=True):
+                measured[turn_of.sequence].append(time - begins[turn_of.slot] + 1)
+                ended = len(measured[turn_of.sequence]) == len(written[turn_of.sequence].chosen)
+                begins[turn_of.slot] = time + (loop.restart if ended and slots == 1 else 1)
+        return Generated(tuple(written), result, predicted, measured)
+
+    def _limits(self, turns: int) -> tuple[Limits, int]:
+        """How long to wait for so many turns, and their cycles at most."""
+        options = self.options
+        slow = 1.0 if options.at_full_rate else 4 * options.stalls.slowdown
+        slow *= 1.0 if options.inner is None else options.inner.slowdown
+        # No turn takes longer than a whole sequence at once.
+        longest = self.tokens.cycles([self.tokens.context])[0] * turns
+        cycles = int(slow * longest) + 4 * self.watchdog + 64 * turns
+        return Limits(self.watchdog, cycles, tail_cycles=self.watchdog // 4), cycles
 
     def _one_by_one(self, written: Sequence[Written], abort: int) -> tuple[list[_Entry], list[list[int]]]:
         """The turns of sequences one after the other, and the cycles of each."""
@@ -336,6 +409,24 @@ class Bench:
         """Beats of a port, ``(sequences, tokens, beats per token, lanes)``."""
         packed = self.streams[name].pack(values)
         return packed.reshape(len(values), self.tokens.context, self.tokens.beats[name], -1)
+
+
+def _in_any_order(result: SimResult, name: str, expected: Sequence[int], slot: int) -> SimResult:
+    """A result that passed if each slot has the tokens that are expected of it, whatever the others did in between.
+
+    Args:
+        result: Of a design whose slots take turns as prompts come.
+        name: Its output.
+        expected: Tokens of all slots.
+        slot: What the number of a slot is multiplied by in a token.
+    """
+    port = result.ports.get(name)
+    found = None if port is None else result.outputs[name].reshape(-1).tolist()
+    if found is None or not isinstance(result.failure, MismatchError) or len(found) != len(expected):
+        return result
+    if sorted(found, key=lambda token: token // slot) != sorted(expected, key=lambda token: token // slot):
+        return result
+    return replace(result, failure=None, ports={**result.ports, name: replace(port, mismatches=0, first=None)})
 
 
 def _cycles(result: SimResult, turns: Sequence[Turn]) -> list[int]:

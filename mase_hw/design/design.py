@@ -17,8 +17,9 @@ from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import changed_files, read_manifest
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.hardware.external import design_number
-from mase_hw.hardware.manifest import typed
+from mase_hw.hardware.manifest import Generation, typed
 from mase_hw.hardware.parameter_ports import parameter_ports
+from mase_hw.hardware.prefix import renamed
 from mase_hw.host.documents import Json
 from mase_hw.report.proof import keep_evaluation
 from mase_hw.simulate.arguments import Asked, When
@@ -110,15 +111,21 @@ class Design:
         timing: Json = self.manifest["timing"]
         return timing
 
-    def dut(self) -> Dut:
-        """The top level, for the simulation engine, which takes no other content than that of the manifest."""
+    def dut(self, loop: Generation | None = None) -> Dut:
+        """The top level, for the simulation engine, which takes no other content than that of the manifest.
+
+        Args:
+            loop: What is around it, if that is to be simulated. The design comes last all the same, so that edges
+                inside it may be stalled.
+        """
         hashes = self.record.files if self.verify else {}
+        around = () if loop is None else loop.rtl
         return Dut(
-            top=self.record.top,
-            sources=tuple(self.path / file for file in self.record.rtl),
+            top=self.record.top if loop is None else loop.top,
+            sources=tuple(self.path / file for file in (*around, *self.record.rtl)),
             parameters={} if self.record.external is None else {"MEMORY_MODEL": 1},
             tied={port.name: port.idle or port.range.strip() for port in parameter_ports(self.record)},
-            streams=tuple(self.streams.values()),
+            streams=tuple(self.streams.values()) if loop is None else tuple(map(port_stream, loop.ports)),
             memory=self.path / "mem" if self.record.memories else None,
             digests={self.path / file: digest for file, digest in hashes.items() if file.startswith(HARDWARE)},
             edges=self.record.edges,
@@ -215,7 +222,7 @@ class Design:
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
-        tokens: int,
+        tokens: int | None = None,
         *,
         choose: Choose | None = None,
         simulate: bool = True,
@@ -231,9 +238,12 @@ class Design:
         context is ended by a reset. With ``decode.slots`` as many sequences are in the design at once: tokens of the
         others enter while one waits for its results, and a sequence ends when the next one begins in its slot.
 
+        Without ``tokens``, a design that generates by itself is given the prompts alone. What leaves it is compared
+        token by token, and so is where each sequence ends.
+
         Args:
-            prompts: Token ids, from one to the context.
-            tokens: How many to choose for each prompt.
+            prompts: Token ids, from one to the context; of a design by itself what follows the context is discarded.
+            tokens: How many to choose for each prompt; None of a design that generates by itself.
             choose: From scores ``(ids,)`` to the next token; the highest, the first one of equals, if None. Of a model
                 that gives the next ids it is not asked.
             simulate: Whether to simulate the RTL as well.
@@ -242,7 +252,7 @@ class Design:
             check: Raise unless everything is equal; else look at the result.
             progress: Told what is being done.
             asked: Of the simulation: ``stalls``, ``seed``, ``inner_stalls``, ``work_dir`` and ``waves``, as of
-                :meth:`simulate`.
+                :meth:`simulate`; without ``tokens`` also ``reset_at``.
 
         Raises:
             ConfigError: If the model was not compiled so, or a sequence would be longer than the context.
@@ -257,7 +267,16 @@ class Design:
                 "the design was not compiled for tokens that come one at a time", field="decode",
                 expected='{"decode": {"context": tokens}} in the configuration', remedy="compile the model again",
             )  # fmt: skip
-        written = decode.generate(graph, found["context"], prompts, tokens, choose or decode.greedy)
+        loop = None if self.record.decode is None or tokens is not None else self.record.decode.generate
+        if tokens is None and (loop is None or abort or choose):
+            raise ConfigError(
+                "nothing says how many tokens to choose", field="tokens",
+                got="no number" if loop is None else "abort, or a choice, of a design that generates by itself",
+                expected="a number of tokens, or a design with decode.stop or decode.length and nothing besides",
+                remedy="give tokens; a reset is asked for with reset_at",
+            )  # fmt: skip
+        chosen = choose or decode.greedy
+        written = decode.generate(graph, found["context"], prompts, tokens or 0, chosen, loop)
         if not simulate:
             return decode.Generated(written)
         asked["engine"] = asked.get("engine", "batch")
@@ -268,8 +287,8 @@ class Design:
         at_a_time = Tokens(graph.meta["netlist"], graph.catalogue, found["context"])
         watchdog = Limits.of(self.timing, 1, options.stalls, options.inner).watchdog
         tell = progress or (lambda _: None)
-        bench = decode.Bench(self.dut(), graph, self.streams, at_a_time, options, watchdog, tell)
-        generated = bench.play(written, abort)
+        bench = decode.Bench(self.dut(loop), graph, self.streams, at_a_time, options, watchdog, tell)
+        generated = bench.play(written, abort) if loop is None else bench.by_itself(loop, prompts, written)
         if check and generated.result is not None:
             generated.result.raise_on_failure()
         return generated
@@ -373,7 +392,7 @@ class Design:
         from mase_hw.emit.passes import memory_files
 
         for file, text in memory_files(self._with_graph(), netlist, design_number(self.record)).items():
-            if (self.path / file).read_text() != text:
+            if (self.path / renamed(file, self.record.prefix)).read_text() != text:
                 raise ConfigError(
                     "the model's parameters are not those of the bundle any more",
                     node=file,

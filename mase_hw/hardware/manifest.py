@@ -252,13 +252,39 @@ class Reset(Entry, frozen=True, kw_only=True):
     synchronous: bool
 
 
+class Generation(Entry, frozen=True, kw_only=True):
+    """The module around a design that gives it the tokens that it chooses.
+
+    Args:
+        top: Its name; it has the clock and the reset of the design.
+        rtl: The files that it needs besides those of the design, its own last.
+        ports: Prompts and sequences, token by token. The bit above those of an id marks the last token of a prompt, and
+            of a sequence; of sequences in turn the bits above that are the slot.
+        length: Most tokens that are chosen for a prompt.
+        stop: The one that ends a sequence; -1: none.
+        restart: Cycles from the last token of a sequence to when the next prompt enters; 0 of sequences in turn.
+        vectors: A prompt and its sequence, each filled up to a frame; none of sequences in turn.
+        cycles: Of that sequence with what fills it up.
+    """
+
+    top: str
+    rtl: tuple[str, ...]
+    ports: tuple[Port, Port]
+    length: Count
+    stop: int
+    restart: Whole
+    vectors: Vectors | None = None
+    cycles: Whole = 0
+
+
 class Decode(Entry, frozen=True, kw_only=True):
     """A causal language model whose tokens come one at a time: most tokens of a sequence, and the cycles of each.
 
     ``cycles[t]`` is what token ``t`` takes that is offered in the cycle after the last result of the one before. Of
     sequences in turn, ``slots`` of them: the input ``slot_port`` has the number of the slot of every token, plus
     ``slots`` where its sequence begins, and ``paces`` has pairs: so many sequences, and the cycles per token, on
-    average, if each of them has a token in the design and stands at the last position.
+    average, if each of them has a token in the design and stands at the last position. ``generate`` is of one that
+    generates by itself.
     """
 
     context: Count
@@ -266,6 +292,7 @@ class Decode(Entry, frozen=True, kw_only=True):
     slots: Count = 1
     slot_port: str = ""
     paces: tuple[tuple[Count, Count], ...] = ()
+    generate: Generation | None = None
 
 
 class Manifest(Entry, frozen=True, kw_only=True):

@@ -37,7 +37,10 @@ def prefixed(manifest: Json, files: Mapping[str, bytes], prefix: str) -> tuple[J
     Raises:
         ConfigError: If a module has such a name already, or the name of one is made by a macro.
     """
-    declared = set().union(*(modules(files[path], path) for path in manifest["rtl"]))
+    decode: Json = manifest.get("decode", {})
+    generate: Json = decode.get("generate", {})
+    rtl = [*manifest["rtl"], *generate.get("rtl", [])]
+    declared = set().union(*(modules(files[path], path) for path in rtl))
     clash = sorted(declared & {prefix + name for name in declared} | {prefix + name for name in declared} & KEYWORDS)
     if clash:
         raise ConfigError(
@@ -48,8 +51,8 @@ def prefixed(manifest: Json, files: Mapping[str, bytes], prefix: str) -> tuple[J
         )
     external = manifest.get("external")
     memories = {entry["file"] for entry in (*manifest["memories"], *([external] if external else []))}
-    found = {path: renamed(path, prefix) for path in (*manifest["rtl"], *memories)}
-    texts = {found[path]: with_prefix(files[path], path, declared, prefix, memories) for path in manifest["rtl"]}
+    found = {path: renamed(path, prefix) for path in (*rtl, *memories)}
+    texts = {found[path]: with_prefix(files[path], path, declared, prefix, memories) for path in rtl}
     # As the top level gives them to its instances.
     named = {
         f'{{MEM_DIR, "/{PurePosixPath(a).name}"}}': f'{{MEM_DIR, "/{PurePosixPath(b).name}"}}' for a, b in found.items()
@@ -65,8 +68,14 @@ def prefixed(manifest: Json, files: Mapping[str, bytes], prefix: str) -> tuple[J
         ],
         "memories": [{**entry, "file": found[entry["file"]]} for entry in manifest["memories"]],
         **({"external": {**external, "file": found[external["file"]]}} if external else {}),
+        **({"decode": {**decode, "generate": _renamed(generate, found, prefix)}} if generate else {}),
     }
     return new, {**texts, **{found[path]: files[path] for path in memories}}
+
+
+def _renamed(generate: Json, found: Mapping[str, str], prefix: str) -> Json:
+    """What a manifest says of a design that generates by itself, under a prefix."""
+    return {**generate, "top": prefix + generate["top"], "rtl": [found[path] for path in generate["rtl"]]}
 
 
 def modules(content: bytes, path: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 
 class DecodeOptions(BaseModel):
@@ -36,8 +36,22 @@ class DecodeOptions(BaseModel):
         default=1, ge=1, lt=1 << 31, description="of ``top_k``: what random numbers of every sequence begin with"
     )
 
+    stop: NonNegativeInt | None = Field(
+        default=None, description="the token that ends a sequence, of a design that generates by itself"
+    )
+    length: NonNegativeInt = Field(
+        default=0,
+        description="most tokens that a design chooses by itself for a prompt; 0: up to ``stop``, and by no other "
+        "limit than the context; without ``stop`` as well the tokens come from outside, one by one",
+    )
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether chosen tokens enter the design again without a host."""
+        return self.stop is not None or self.length > 0
+
     @model_validator(mode="after")
     def _of_tokens(self) -> DecodeOptions:
-        if (self.slots > 1 or self.sample != "none") and not self.context:
-            raise ValueError("slots and sample are of a model with a decode.context, which is missing")
+        if (self.slots > 1 or self.sample != "none" or self.by_itself) and not self.context:
+            raise ValueError("slots, sample, stop and length are of a model with a decode.context, which is missing")
         return self

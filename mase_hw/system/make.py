@@ -124,11 +124,21 @@ def _check_external(memory: External, options: SystemOptions) -> None:
 def _by_token(manifest: Manifest) -> Manifest:
     """A manifest in which the frames of a design that decodes are its tokens: a job is some of them.
 
+    Of one that generates by itself they are prompts and sequences, each filled up to the longest one.
+
     Raises:
         ConfigError: If the tokens of a port do not lie one after the other.
     """
     if manifest.decode is None:
         return manifest
+    if _generates(manifest):
+        loop = manifest.decode.generate
+        assert loop is not None
+        timing = msgspec.structs.replace(manifest.timing, interval=loop.cycles, last=loop.cycles)
+        rtl = (*manifest.rtl, *loop.rtl)
+        return msgspec.structs.replace(
+            manifest, top=loop.top, rtl=rtl, ports=loop.ports, timing=timing, vectors=loop.vectors
+        )
     context, ports = manifest.decode.context, []
     for port in manifest.ports:
         if port.layout is not None:
@@ -145,6 +155,12 @@ def _by_token(manifest: Manifest) -> Manifest:
     average = ceil_div(timing.interval, context)
     timing = msgspec.structs.replace(timing, interval=average)
     return msgspec.structs.replace(manifest, ports=tuple(ports), timing=timing)
+
+
+def _generates(manifest: Manifest) -> bool:
+    """Whether a system has a design that generates by itself: prompts go in, and sequences come out."""
+    decode = manifest.decode
+    return decode is not None and decode.generate is not None and decode.generate.vectors is not None
 
 
 def _one(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -170,7 +186,7 @@ def _core(bundle: Path, raw: Json, prefix: str) -> tuple[Json, dict[str, bytes]]
     """The manifest of a bundle, and its RTL and memories, under a prefix."""
     files = {
         file: read_file(bundle, raw["files"], file)
-        for file in (*raw["rtl"], *(file for file in raw["files"] if file.startswith("mem/")))
+        for file in (*raw["rtl"], *raw.get("decode", {}).get("generate", {}).get("rtl", ()), *(file for file in raw["files"] if file.startswith("mem/")))
     }
     return (raw, files) if prefix == raw.get("prefix", "") else prefixed(raw, files, prefix)
 
@@ -214,6 +230,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
             name=name,
             core=manifest.top,
             shell=options.prefix + shell,
+            core_parameters={name: name for name in manifest.parameters} | ({"FRAMES": 1} if _generates(manifest) else {}),
             memory=bool(manifest.parameters),
             parameters=[
                 *widths,
@@ -255,7 +272,7 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
 
 def _flight(manifest: Manifest) -> int:
     """Frames in the core at most; of a design that decodes the tokens of whole sequences."""
-    tokens = 1 if manifest.decode is None else manifest.decode.context
+    tokens = 1 if manifest.decode is None or _generates(manifest) else manifest.decode.context
     return tokens * ceil_div(manifest.timing.last, tokens * manifest.timing.interval)
 
 
@@ -354,6 +371,7 @@ def _add_software(
         "outputs": vectors[1],
         "cycles": _cycles(manifest, records),
         "letters": _letters(options.letters, manifest, records),
+        "last": 1 << records[0].frames[0].width - 1 if _generates(manifest) else 0,
     }
     found = {}
     for path in sorted((rtl_root() / SOFTWARE).iterdir()):
@@ -370,7 +388,7 @@ def _add_software(
 
 def _cycles(manifest: Manifest, records: tuple[Record, Record]) -> tuple[int, ...]:
     """The cycles of every token of a design that takes ids and gives scores or ids; none of any other design."""
-    one = len(records[0].frames) == len(records[1].frames) == 1 and records[0].size == 1
+    one = len(records[0].frames) == len(records[1].frames) == 1 and records[0].size == 1 and not _generates(manifest)
     return manifest.decode.cycles if manifest.decode is not None and one else ()
 
 
@@ -380,9 +398,9 @@ def _letters(letters: str, manifest: Manifest, records: tuple[Record, Record]) -
     Raises:
         ConfigError: If the design gives other numbers of ids, or none.
     """
-    if letters and not _cycles(manifest, records):
+    if letters and not _cycles(manifest, records) and not _generates(manifest):
         raise ConfigError("only a design that decodes ids writes text", field="--letters", remedy="leave it out")
-    ids = records[1].size if records[1].size > 1 else len(letters)
+    ids = records[1].size if records[1].size > 1 and not _generates(manifest) else len(letters)
     if letters and len(letters) != ids:
         raise ConfigError("every id has a character", field="--letters", got=len(letters), expected=f"{ids} characters")
     shown = (letter if letter.isprintable() else " " for letter in letters)

@@ -75,6 +75,37 @@ static int job(struct mase_device *device, const struct mase_buffers *buffers, u
     return code == MASE_OK ? 0 : failed(print, "wait", code);
 }
 
+#if MASE_CONTEXT != 0 || MASE_LAST != 0
+/* Before text, which has no spaces of its own between ids. */
+#define MASE_BEGIN (MASE_LETTERS != 0 ? " " : "")
+
+/* An id as a character, or as a number with a space before it. */
+static void say(void (*print)(const char *text), mase_value token)
+{
+#if MASE_LETTERS != 0
+    print(token < MASE_LETTERS ? mase_letters[token] : "?");
+#else
+    print(" ");
+    number(print, token);
+#endif
+}
+#endif
+
+#if MASE_LAST != 0
+/* The tokens of a prompt or of a sequence. */
+static void say_all(void (*print)(const char *text), const mase_value *tokens, size_t most)
+{
+    size_t i;
+
+    for (i = 0; i < most; i++) {
+        say(print, tokens[i] % MASE_LAST);
+        if (tokens[i] >= MASE_LAST) {
+            return;
+        }
+    }
+}
+#endif
+
 #if MASE_CONTEXT != 0
 #define MASE_PROMPT ((MASE_CONTEXT + 1) / 2)
 
@@ -168,14 +199,10 @@ static int generate(struct mase_device *device, const struct mase_buffers *buffe
     print(" predicted):");
     for (at = 0; at < MASE_CONTEXT; at++) {
         if (at == 0 || at == MASE_PROMPT) {
-            print(at == 0 ? " " : " | ");
+            print(at == 0 ? "" : " |");
+            print(MASE_BEGIN);
         }
-#if MASE_LETTERS != 0
-        print(mase_letters[tokens[at]]);
-#else
-        number(print, tokens[at]);
-        print(at + 1 < MASE_CONTEXT && at + 1 != MASE_PROMPT ? " " : "");
-#endif
+        say(print, tokens[at]);
     }
     print("\n");
     return 0;
@@ -217,6 +244,9 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
     struct mase_device device;
     struct mase_counters counters;
     uint32_t done = 0;
+#if MASE_LAST != 0
+    static mase_value chosen[MASE_OUTPUT_SIZE];
+#endif
     int code = mase_open(&device, hal);
 
     if (code != MASE_OK) {
@@ -258,6 +288,15 @@ int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers
     print(", parameters late in ");
     number(print, counters.parameters_late);
     print(" cycles");
+#endif
+#if MASE_LAST != 0
+    print(":");
+    print(MASE_BEGIN);
+    say_all(print, mase_vectors_in[MASE_VECTORS - 1], MASE_INPUT_SIZE);
+    print(" |");
+    print(MASE_BEGIN);
+    mase_read(buffers->output, chosen);
+    say_all(print, chosen, MASE_OUTPUT_SIZE);
 #endif
     print("\n");
     return 0;

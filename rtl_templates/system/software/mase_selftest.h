@@ -18,6 +18,7 @@ struct mase_buffers {
  *
  * Of a design that decodes a frame is a token. The first half of the first sequence is then
  * continued token by token, until the context is full, and what was written is printed.
+ * One that generates by itself is given a prompt, and what comes of it is printed.
  */
 int mase_selftest(const struct mase_hal *hal, const struct mase_buffers *buffers, uint32_t timeout,
                   void (*print)(const char *text));
