@@ -210,7 +210,8 @@ class Options:
             return (asked,)
         if not self.wanted.hardware.implementations or not self.args.family:
             return ("",)
-        return (*IMPLEMENTATIONS, LOGIC) if self.tried.logic else IMPLEMENTATIONS
+        tried = (*IMPLEMENTATIONS, LOGIC) if self.tried.logic else IMPLEMENTATIONS
+        return tuple(name for name in tried if name in self.wanted.hardware.implementations) or ("",)
 
     @property
     def _orders(self) -> tuple[str, ...]:
