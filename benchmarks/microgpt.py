@@ -29,10 +29,13 @@ STEPS, BATCH, SEED, SLOTS = 400, 64, 0, 8
 ATTENTION = "scaled_dot_product_attention_matmul"
 LAYERS = ("qkv", ATTENTION, f"{ATTENTION}_1", "out", "up", "down", "scores")
 PLANS: dict[str, dict[str, tuple[int, int]]] = {
-    "small": dict(zip(LAYERS, [(2, 4), (1, 3), (3, 1), (2, 2), (4, 3), (3, 4), (2, 3)], strict=True)),
+    "small": dict(zip(LAYERS, [(1, 5), (2, 1), (1, 2), (2, 1), (1, 8), (1, 8), (8, 1)], strict=True)),
+    "middle": dict(zip(LAYERS, [(1, 8), (4, 1), (1, 4), (4, 1), (2, 5), (3, 4), (4, 2)], strict=True)),
     "fast": dict.fromkeys(LAYERS, (4, 4)),
 }
-"""Lanes of inputs and outputs by node. Whatever follows a layer takes its results as they come."""
+"""Lanes of inputs and outputs by node; ``small`` has 48 multiplier blocks with those of norms and softmax."""
+EXPONENT = 4
+"""Blocks of an ECP5 of the product of an exponential, of 29 bits each: a masked softmax is not estimated."""
 CONFIG: dict[str, Any] = {
     "quantize": {"by": "type", "default": {"config": {"data_in_width": 16, "weight_width": 16, "data_out_width": 16}}},
     "vectors": {"frames": 1, "faults": 4},
@@ -42,11 +45,12 @@ CONFIG: dict[str, Any] = {
 def plan(name: str) -> dict[str, Any]:
     """The table ``hardware`` of a plan."""
     lanes = {node: {"data_in_0": i, "data_out_0": o} for node, (i, o) in PLANS[name].items()}
-    norms = {f"norm{n}": {"data_in_0": 1 if name == "small" else 4} for n in range(3)}
+    most = 4 if name == "fast" else 1
+    rows = (*(f"norm{n}" for n in range(3)), "scaled_dot_product_attention")
     overlapping = dict.fromkeys(("out", "down"), "inputs_first")
     return {
-        "parallelism": {**lanes, **norms},
-        "max_parallelism": 1 if name == "small" else 4,
+        "parallelism": {**lanes, **{row: {"data_in_0": most} for row in rows}},
+        "max_parallelism": most,
         "order": overlapping,
         "family": "ecp5",
     }
@@ -114,8 +118,8 @@ def main() -> int:
         assert found.result is not None
         multipliers = sum(entry.get("multipliers") or 0 for entry in design.manifest["instances"])
         decoding = design.manifest["decode"]
-        print(f"{name}: {multipliers} multipliers of products; {estimate(design.manifest, 'ecp5')['dsp']} blocks of an "
-              f"ECP5 with those of norms and softmax, estimated")  # fmt: skip
+        print(f"{name}: {multipliers} multipliers of products; {estimate(design.record, 'ecp5')['dsp']} blocks of an "
+              f"ECP5 with those of norms, estimated, and {EXPONENT} for each lane of the softmax")  # fmt: skip
         print(f"cycles per token: {decoding['cycles'][0]} to {decoding['cycles'][-1]} of one sequence; "
               + ", ".join(f"{pace} with {n} in turn" for n, pace in decoding["paces"][1:]))  # fmt: skip
         print(*("".join(LETTERS[i] for i in (n, *ids)).partition("\n")[0] for n, ids in enumerate(found.tokens, 1)))

@@ -239,5 +239,5 @@ def _hardware(settings: CompileConfig) -> Step:
             got="external, with a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
-    given = {"target": settings.target, "hardware": hardware}
+    given = {"target": settings.target, "hardware": hardware, "context": settings.decode.context}
     return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

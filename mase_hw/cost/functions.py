@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import blocks_of, counter, random_luts, rom, rom_in_block
+from mase_hw.cost.primitives import block_product, blocks_of, counter, random_luts, rom, rom_in_block
 from mase_hw.hardware.memories import FAMILIES
 
 
@@ -58,8 +58,12 @@ def piecewise(t: Terms, p: Parameters, taken: int, signed: int, lanes: int) -> N
     c0, c1, c2 = p["C0_WIDTH"], p["C1_WIDTH"], p["C2_WIDTH"]
     inner = max(c1, c2) + 1
     total = max(inner + step + 1, c0 + step) + 1
-    t.count(dsp=lanes * blocks_of(t, c2, step + 1, c2 + step + 1))
-    t.count(dsp=lanes * blocks_of(t, inner, step + 1, inner + step + 1))
+    for _ in range(lanes):
+        block_product(t, inner, step + 1, p.get("BLOCK", 0))
+    if p.get("SHARED"):
+        t.count(lut=lanes * (inner + step))
+    else:
+        t.count(dsp=lanes * blocks_of(t, c2, step + 1, c2 + step + 1))
     t.both("piecewise.lanes", lanes)
     t.logic("piecewise.length", lanes * magnitude)
     t.count(ff=lanes * (2 * magnitude + length + signed + address + step))

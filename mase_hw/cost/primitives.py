@@ -196,6 +196,23 @@ def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
     )
 
 
+def block_product(t: Terms, first: int, second: int, block: int) -> None:
+    """A ``fixed_block_product``: blocks as Yosys cuts a product, or one of them and adders beside it.
+
+    Args:
+        t: Where it is added.
+        first: Bits of an operand, with a sign.
+        second: Bits of the other one.
+        block: Bits of the operands of a block; 0 if the tool decides.
+    """
+    low = [max(width - block, 0) if block else 0 for width in (first, second)]
+    high = [width - less for width, less in zip((first, second), low, strict=True)]
+    t.count(dsp=blocks_of(t, *high, sum(high)))
+    if rows := sum(low):
+        # The first row is selected, each of the others added, and their sum is added to the block's.
+        t.count(lut=(rows - 1) * (max(first, second) + rows) + sum(high))
+
+
 def tree(t: Terms, name: str, lanes: int, terms: int, bits: int, read: int) -> None:
     """Trees of adders with a register behind each, one a lane; nothing above bit ``read`` is computed."""
     count, width = terms, bits

@@ -6,7 +6,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_end
-from mase_hw.cost.primitives import blocks_of, counter, fifo, level, ram, ring, rom, tree
+from mase_hw.cost.primitives import block_product, blocks_of, counter, fifo, level, ram, ring, rom, tree
 
 
 def moments(t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums: tuple[int, int]) -> None:
@@ -126,7 +126,8 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
     t.both("rescale.centred", lanes * min(full, centred) * (0 if blocks and t.xilinx else 1))
     t.logic("rescale.shift", lanes * short * shift)
     scaled = short + scale
-    t.count(dsp=lanes * blocks_of(t, short, scale + 1, scaled))
+    for _ in range(lanes):
+        block_product(t, short, scale + 1, p.get("BLOCK", 0))
     frac = p["SCALE_FRAC"] + half - p["DROP"]
     t.registers("rescale.short", lanes * short)
     t.registers("rescale.scaled", lanes * scaled)

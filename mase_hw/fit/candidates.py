@@ -210,7 +210,8 @@ class Options:
             return (asked,)
         if not self.wanted.hardware.implementations or not self.args.family:
             return ("",)
-        return (*IMPLEMENTATIONS, LOGIC) if self.tried.logic else IMPLEMENTATIONS
+        tried = (*IMPLEMENTATIONS, LOGIC) if self.tried.logic else IMPLEMENTATIONS
+        return tuple(name for name in tried if name in self.wanted.hardware.implementations) or ("",)
 
     @property
     def _orders(self) -> tuple[str, ...]:
@@ -334,7 +335,7 @@ class Options:
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None
         kept = interface(self.node, self._arguments, hardware, params, self.args)
-        memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports}
+        memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports and name in kept}
         latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, self.args.family, multipliers)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.emit.estimate import estimate
@@ -86,13 +86,16 @@ class Chooser:
         args: What the user asked of the hardware, which is kept.
         goal: What is to be reached.
         tell: Told what is being done.
+        tokens: Of a frame, if they come one at a time: the latency is then that of the last one.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
     """
 
-    def __init__(self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None) -> None:
-        self.goal, self.graph, self.tell = goal, graph, tell
+    def __init__(
+        self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None, tokens: int = 0
+    ) -> None:
+        self.goal, self.graph, self.tell, self.tokens = goal, graph, tell, tokens
         self.args = args.model_copy(update={"family": goal.family})
         self._open: int | None = None
         self._within: tuple[Candidates, Solution] | None = None
@@ -204,7 +207,7 @@ class Chooser:
         most = self.goal.interval or int(least * SLOWER)
         candidates = self.space.candidates(most, LATENCY_SPREAD, pace=least)
         for _ in range(ATTEMPTS):
-            found = Latency(self.space, candidates, most, self._budgets(reserve), self.weights, least)
+            found = Latency(self.space, candidates, most, self._budgets(reserve), self.weights, least, self.tokens)
             solution = found.sought(self._beginnings(candidates, least, most, reserve))
             if solution is None:
                 raise self._too_much(least, Impossible(False, None), reserve)
@@ -236,7 +239,7 @@ class Chooser:
         chosen = _picked(candidates, solution)
         args = arguments(self.args, chosen)
         add_hardware_metadata_analysis_pass(self.graph, args)
-        emit_verilog_top_transform_pass(self.graph, {"steady": False})
+        emit_verilog_top_transform_pass(self.graph, {"steady": False, "context": self.tokens})
         manifest = bundle_of(self.graph).record
         use = estimate(manifest, self.goal.family)
         left = use.pop("not_estimated")
@@ -356,6 +359,11 @@ class FitArgs(PassArgs):
     hardware: HardwareArgs = Field(
         default_factory=HardwareArgs, description=f"arguments of ``{HARDWARE}``, which are kept"
     )
+    context: NonNegativeInt = Field(
+        default=0,
+        description="of a causal language model whose tokens come one at a time: those of a frame; the latency is then "
+        "that of the last one by itself",
+    )
 
 
 @graph_pass(
@@ -375,7 +383,7 @@ def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGra
         ConfigError: If the target cannot be met, with the nearest that can.
     """
     wanted = goal(args.target, args.hardware.family)
-    choice = Chooser(graph, args.hardware, wanted).choose()
+    choice = Chooser(graph, args.hardware, wanted, tokens=args.context).choose()
     graph.meta[NOT_ESTIMATED] = dict(choice.not_estimated) if wanted.budgets else {}
     graph, info = add_hardware_metadata_analysis_pass(graph, choice.args)
     return graph, {**info, NOT_ESTIMATED: dict(choice.not_estimated)}

@@ -4,6 +4,8 @@ Every module works in steps (:mod:`mase_hw.steps`), so times of beats follow fro
 What decides the last result is a path through the design: from a beat of a tensor that a module waits for to a beat
 that it gives, and on. A path is a bound for other foldings as well, since the elements on it stay in the same order.
 
+Where tokens come one at a time, those before the last one have long come: then it is the way of that one alone.
+
 FIFOs and room are left out, so a design is as fast or a little slower; the netlist that is built says it exactly.
 """
 
@@ -19,6 +21,8 @@ from mase_hw.ops.structural import RepackParams, repack_latency
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream, ceil_div
 
+LONG_BEFORE = 1 << 30
+"""Cycles, more than a frame takes."""
 Link = tuple[tuple[str, str], tuple[str, str]]
 """A result of a node and the data input of another one that it drives."""
 
@@ -87,9 +91,11 @@ class Frame:
     Args:
         names: Nodes in topological order.
         links: Which result drives which data input; what is not driven is an input of the design.
+        tokens: Of a frame, where they come one at a time; 0 where frames come whole.
     """
 
-    def __init__(self, names: Sequence[str], links: Sequence[Link]) -> None:
+    def __init__(self, names: Sequence[str], links: Sequence[Link], tokens: int = 0) -> None:
+        self._tokens = tokens
         self.names = list(names)
         self._driver = {reader: giver for giver, reader in links}
         self._read = {giver for giver, _ in links}
@@ -107,7 +113,7 @@ class Frame:
                     continue
                 giver = self._driver.get((name, argument))
                 if giver is None:
-                    came.append(np.arange(port.beats, dtype=np.int64))
+                    came.append(self._offered(port.beats))
                     continue
                 stages = self._repack(chosen[giver[0]].ports[giver[1]], port)
                 arrived, between[name, argument] = _through(stages, [times[giver]])
@@ -121,6 +127,12 @@ class Frame:
         ends = {key: int(went[-1]) for key, went in times.items() if key not in self._read}
         end = max(ends, key=lambda key: ends[key])
         return ends[end], self._path(chosen, end, passed, between)
+
+    def _offered(self, beats: int) -> Counts:
+        """When the beats of an input of the design come."""
+        every = np.arange(beats, dtype=np.int64)
+        before = beats - beats // self._tokens if self._tokens else 0
+        return every - before - np.where(every < before, LONG_BEFORE, 0)
 
     def _path(
         self,

@@ -73,6 +73,7 @@ class Latency:
         budgets: Most of a resource, by its number.
         area: Weights of resources.
         least: The shortest interval within the budgets.
+        tokens: Of a frame, as for :class:`~mase_hw.fit.frame.Frame`.
     """
 
     def __init__(
@@ -83,13 +84,14 @@ class Latency:
         budgets: Mapping[int, int],
         area: Numbers,
         least: int,
+        tokens: int = 0,
     ) -> None:
         self.candidates, self.budgets, self.area, self.least = candidates, dict(budgets), area, least
         self._givers: dict[str, list[str]] = {}
         for (giver, _), (reader, _) in space.links:
             self._givers.setdefault(reader, []).append(giver)
         self.problem = space.problem(candidates, interval)
-        self.frame = Frame(list(candidates), space.links)
+        self.frame = Frame(list(candidates), space.links, tokens)
         self._cycles: dict[tuple[int, Visit], Numbers] = {}
         self.known = _Known()
         self._edges: dict[str, list[Edge]] = {name: [] for name in candidates}

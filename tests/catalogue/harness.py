@@ -123,6 +123,8 @@ class Item:
         """Which of several implementations the parameters are of; empty where there is one."""
         if not self.hardware.implementations:
             return ""
+        if not hasattr(self.case.params, "multiplication"):
+            return "shared" if self.case.params.block else "parallel"
         p = self.case.params.multiplication
         return "packed" if p.packed > 1 else "chain" if p.chain else "logic" if p.logic else "tree"
 

@@ -406,6 +406,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "steps_take_the_last_beat": of(SUMMED, "p_index", "index = tile_q;", "index = limit_tile;"),
     "steps_see_a_row_too_few": of(SUMMED, "p_seen", "(BankW'(b) <= limit_bank)", "(BankW'(b) < limit_bank)"),
+    "steps_read_a_row_that_has_not_come": of(SUMMED, "p_latest", "assign latest = tile_last", "assign latest = 1'b0"),
+    "steps_wait_for_the_word_of_another_head": of(
+        steps(1, 1, 2, (2, 2), (3, 2, 2, 3)), "p_latest", "PartW'(group_q) + PartW'(word_q)", "PartW'(word_q)"
+    ),
     "steps_end_the_matrix_with_each_token": of(
         MULTIPLIED, "p_last", "share_last && group_last && token_last;", "share_last && group_last;", 14
     ),

@@ -1,5 +1,6 @@
 """The cost model: pure, quick, additive, and honest about what it does not know."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from mase_hw.cost.casts import Terms, parameters_of
 from mase_hw.cost.model import FITTED, STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
 from mase_hw.errors import ConfigError
-from mase_hw.opdef import verilog_params
+from mase_hw.opdef import Arithmetic, Request, verilog_params
 from mase_hw.ops import linear, requantize
+from mase_hw.ops.rows import norms
 
 FAMILIES = ("xc7", "xcup", "ecp5")
 
@@ -34,6 +36,29 @@ def test_every_case_of_a_layer_has_a_cost_with_its_multipliers(family: str) -> N
         if p.data_in_0.fmt.width == p.weight.fmt.width == 8:
             # Those of look-up tables take no block.
             assert found.dsp == (0 if p.multiplication.logic else facets.multipliers(p)), case.name
+
+
+@pytest.mark.parametrize(
+    ("shape", "lanes", "asked", "family", "blocks"),
+    [
+        ((4, 16), 1, "", "ecp5", 3),  # a square, one for the root, a scaled element
+        ((4, 16), 1, "parallel", "ecp5", 8),  # of 20 by 15 bits two, of 21 by 20 bits four
+        ((4, 4), 2, "", "ecp5", 6),  # rows of two beats follow too fast for the root to share
+        ((4, 16), 1, "", "", 8),  # for no family as it was
+    ],
+)
+def test_blocks_of_a_norm(shape: tuple[int, ...], lanes: int, asked: str, family: str, blocks: int) -> None:
+    facets = next(op.hardware for op in norms.OPS if op.name == "rms_norm")
+    assert facets is not None
+    a = Arithmetic.read("s16.13 s16.13", ("data_in_0", "data_out_0"), {"normalized_shape": shape[-1:], "eps": 1e-5})
+    request = Request(
+        "n", a, dict.fromkeys(("data_in_0", "data_out_0"), shape), {"data_in_0": (lanes,)}, implementation=asked,
+        family=family,
+    )  # fmt: skip
+    found = cost_of(facets.module, verilog_params(facets.build(request)), "ecp5")
+    assert found.dsp == blocks
+    with pytest.raises(ConfigError, match="no such implementation of a norm"):
+        facets.build(dataclasses.replace(request, implementation="tree"))
 
 
 def test_what_has_a_structure_has_constants_and_the_page_names_what_has_none() -> None:

@@ -151,11 +151,11 @@ class Schedule:
         fewest = 1 if self.slots else int(tiles.min())
         beats, shortest = (self.words, self.words) if self.transposed else (self.tiles, fewest)
         if self.slots:
-            # A token needs its own row at its first step, and is done with it at its last one.
-            first, last = starts[:: self.heads], ends[self.heads - 1 :: self.heads] - 1
-            rows = np.repeat(first, self.groups * self.words), np.repeat(last, self.groups * self.words)
+            # A token is done with its own row at its last step.
+            last = ends[self.heads - 1 :: self.heads] - 1
+            rows = self._own(starts, tiles), np.repeat(last, self.groups * self.words)
         else:
-            rows = self._rows_needed(starts), self._rows_freed(starts, tiles)
+            rows = self._rows_needed(starts, tiles), self._rows_freed(starts, tiles)
         held = min(2 * self.tiles, 32) if self.uneven and self.transposed else 2
         vectors = 4 if self.uneven and not self.transposed and self.tiles <= 16 else 2
         return Steps.at(
@@ -183,11 +183,26 @@ class Schedule:
         freed = start + (self.words - 1) * many + np.minimum(tile, many - 1)
         return needed.reshape(-1), freed.reshape(-1)
 
-    def _rows_needed(self, starts: Counts) -> Counts:
-        """The step that first needs every beat of the matrices: the first of the first token that sees its row."""
-        token = np.searchsorted(self.limits, np.arange(self.rows), side="right")
-        first = starts.reshape(self.matrices, self.tokens, self.heads)[:, token, 0]
-        return np.repeat(first.reshape(-1), self.groups * self.words)
+    def _rows_needed(self, starts: Counts, tiles: Counts) -> Counts:
+        """The step that first needs every beat of the matrices.
+
+        Causal, the last row that a token sees is its own; others are needed by the first step of the first token that
+        sees them.
+        """
+        if self.causal:
+            own = self._own(starts, tiles).reshape(self.matrices, self.tokens, -1)
+            before = np.repeat(starts[:: self.tokens * self.heads], self.groups * self.words)
+            rows = np.repeat(before.reshape(self.matrices, 1, -1), self.rows - self.tokens, axis=1)
+            return np.concatenate((rows, own), axis=1).reshape(-1)
+        return np.repeat(starts[:: self.tokens * self.heads], self.rows * self.groups * self.words)
+
+    def _own(self, starts: Counts, tiles: Counts) -> Counts:
+        """The step that first needs every beat of a token's own row: one of its last tile of rows."""
+        share = self.heads // self.groups
+        start, many = starts[::share, None], tiles[::share, None]
+        word: Counts = np.arange(self.words)
+        at = (many - 1) * self.words + word if self.transposed else (word + 1) * many - 1
+        return (start + at).reshape(-1)
 
     def _rows_freed(self, starts: Counts, tiles: Counts) -> Counts:
         """The step that frees every beat of the matrices: the last of the last vector that meets its tile."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mase_hw.errors import UnsupportedError
+from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, port
@@ -36,6 +36,9 @@ from mase_hw.ops.rows._rows import relayout, row_shape
 from mase_hw.steps import Steps
 
 SCALE_LATENCY, APPLY_LATENCY = 12, 5
+IMPLEMENTATIONS = ("parallel", "shared")
+_NARROW = ("ecp5",)
+"""Families whose blocks have two operands of 18 bits, which are a few bits short of what norms of 16 bits multiply."""
 
 
 class NormParams(Params, frozen=True):
@@ -57,6 +60,8 @@ class NormParams(Params, frozen=True):
     scale_frac: int
     drop: int
     segments: Segments
+    block: int
+    shared: bool
 
     @property
     def units(self) -> int:
@@ -275,6 +280,7 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
         cut = fit(key_of(a))
         one = FixedFormat(1, 0, signed=False)
         formats = {name: a.formats[name] if has[name] else one for name in has}
+        block = _block(r)
         return (GroupNormParams if kind == GROUP else NormParams)(
             data_in_0=port(shape, a.formats["data_in_0"], lanes),
             has_weight=has["weight"],
@@ -292,13 +298,41 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
             scale_frac=plan.scale,
             drop=plan.drop,
             segments=Segments(cut.segments, cut.step, cut.frac, *cut.widths),
+            block=block,
+            # Rows whose scales follow each other too fast need both products of the root at once.
+            shared=block > 0 and shape[-1] // groups >= 3 * lanes,
         )
 
     return build
 
 
+def _block(r: Request) -> int:
+    """Bits of the operands of a block, if each product is to take no more than one; 0 if the tool is to decide.
+
+    Raises:
+        ConfigError: If there is no such implementation.
+    """
+    asked = r.implementation or ("shared" if r.family in _NARROW else "parallel")
+    if asked not in IMPLEMENTATIONS:
+        raise ConfigError(
+            "there is no such implementation of a norm",
+            node=r.node,
+            field=f"hardware.implementation.{r.node}",
+            got=asked,
+            expected=", ".join(IMPLEMENTATIONS),
+        )
+    return 18 if asked == "shared" else 0
+
+
 def _case(
-    kind: str, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, **attributes: float
+    kind: str,
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: str,
+    frames: int = 4,
+    implementation: str = "",
+    **attributes: float,
 ) -> Case:
     channels = shape[1:2] if kind == GROUP else shape[-1:]
     own: dict[str, object]
@@ -306,7 +340,8 @@ def _case(
     eps: Attributes = {"eps": attributes.get("eps", 1e-5)}
     a = Arithmetic.read(formats, LAYER_TENSORS, {**own, **eps})
     shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
-    return Case(name, _build(kind)(Request(name, a, shapes, {"data_in_0": (lanes,)})), frames, attributes=eps)
+    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, implementation=implementation)
+    return Case(name, _build(kind)(request), frames, attributes=eps)
 
 
 def _cases(kind: str) -> Callable[[], list[Case]]:
@@ -322,12 +357,15 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("one_element", (3, 1), 1, "s8.4 s8.6 s8.6 s8.4"),
             case("beyond_int64", (2, 12), 2, "s32.16 s24.20 s22.18 s24.19"),
             case("large_bias", (2, 6), 2, "s8.4 s8.6 s16.2 s18.3"),
+            case("one_block_a_product", (4, 9), 3, "s16.9 s16.14 s16.12 s16.12", implementation="shared"),
+            case("rows_too_short_to_share", (9, 4), 2, "s16.9 - - s16.12", implementation="shared"),
         ]
 
     def rms() -> list[Case]:
         return [
             case("fold", (3, 10), 2, "s8.5 s8.6 - s8.4", eps=1e-6),
             case("no_weight", (4, 5), 1, "s16.9 - - s16.12 trunc", eps=0.0),
+            case("shared", (6, 3), 1, "s16.9 - - s16.13", implementation="shared"),
         ]
 
     def group() -> list[Case]:
@@ -337,6 +375,7 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("instances", (1, 5, 6), 2, "s8.4 - - s8.5", groups=5, eps=1e-2),
             case("one_group", (1, 3, 4), 2, "s8.4 s8.6 s8.6 s8.4", groups=1),
             case("no_positions", (3, 4, 1), 1, "u6.3 u6.5 u8.6 s8.4", groups=2),
+            case("shared", (2, 6, 2), 1, "s16.9 s16.14 - s16.12", groups=2, implementation="shared"),
         ]
 
     return {LAYER: layer, RMS: rms, GROUP: group}[kind]
@@ -375,6 +414,7 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
             static=("weight",) if kind == RMS else ("weight", "bias"),
             layout="channels_last" if kind == GROUP else "rows",
             memories=lambda a: fit(key_of(_in_steps(a))).memories(),
+            implementations=IMPLEMENTATIONS,
         ),
         **targets,
     )

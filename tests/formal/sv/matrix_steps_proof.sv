@@ -7,6 +7,7 @@
 //   p_address  the word is where the matrix buffer has put it
 //   p_index    the beat of the vector is the one that the word meets
 //   p_seen     as many rows must be there as the token sees, and these alone count
+//   p_latest   a step that reads the last of them is marked, and says which word of it
 //   p_last     the last step of a sum, of a vector, of a matrix is marked, and no other
 //   p_beats    a beat of the vector is given back with its last step, the rest with the
 //              last one of the vector
@@ -30,6 +31,7 @@ module matrix_steps_proof #(
     localparam int IndexW   = (Beats > 1) ? $clog2(Beats) : 1,
     localparam int BeatsW   = $clog2(Beats + 1),
     localparam int RowsW    = $clog2(ROWS + 1),
+    localparam int PartW    = (GROUPS * WORDS > 1) ? $clog2(GROUPS * WORDS) : 1,
     localparam int BankW    = $clog2(BANKS + 1)
 ) (
     input logic clk,
@@ -41,6 +43,8 @@ module matrix_steps_proof #(
   logic [ AddrW-1:0] address;
   logic [IndexW-1:0] index;
   logic [ RowsW-1:0] rows;
+  logic              latest;
+  logic [ PartW-1:0] part;
   logic [ BANKS-1:0] keep;
   logic run_last, vector_last, matrix_last;
   logic [BeatsW-1:0] beats_done;
@@ -153,6 +157,9 @@ module matrix_steps_proof #(
             (place * GROUPS + int'(head_q) / Share) * WORDS + int'(word_q));
     p_index : assert (!check || int'(index) == ((TRANSPOSED != 0) ? int'(word_q) : int'(tile_q)));
     p_seen : assert (!check || (int'(rows) == sees && is_kept));
+    p_latest :
+    assert (!check || (latest == (int'(tile_q) == (sees - 1) / BANKS) &&
+                       int'(part) == int'(head_q) / Share * WORDS + int'(word_q)));
     p_last :
     assert (!check || (run_last == sum_end && vector_last == vector_end &&
                        matrix_last == (vector_end && head_end && token_end)));
