@@ -73,7 +73,8 @@ def build_bench(design: mase_hw.Design, sets: Sequence[Weights], folder: Path, m
         lines = ["#define LOADER <packets.h>", f"static constexpr unsigned BANKS = {design.record.image.banks};"]
     else:
         assert design.record.external is not None
-        lines = ["#define LOADER <images.h>", f"#define EXTERNAL {design.record.external.bits // 8}"]
+        words = {"LOADER": "<images.h>", "EXTERNAL": design.record.external.bits // 8}
+        lines = [f"#define {k} {v}" for k, v in {**words, "PRIMED": f"{design.record.external.primed}u"}.items()]
     for way, name in (("in", "input_ports"), ("out", "output_ports")):
         lines.append(f"static std::vector<Port> {name}() {{ return {{{', '.join(ports[way])}}}; }}")
     (folder / "ports.h").write_text("\n".join(lines) + "\n")

@@ -31,7 +31,8 @@ struct Loader {
 
     void drive(bool draining)
     {
-        if (!sending_ && !dut->rst && !draining && chance(active < 0 ? 50 : 1)) begin();
+        if (wait_ > 0) wait_--;
+        if (!sending_ && !dut->rst && !draining && (wait_ == 0 || active < 0)) begin();
         dut->parameters_image_valid = sending_ && !was_busy_;
         dut->parameters_image = place_of(place_);
         dut->parameters_read_ready = !chance(stalls_);
@@ -87,6 +88,8 @@ struct Loader {
         if (dut->parameters_image_digest != (active < 0 ? 0 : digest_of(images_[active]))) fail("another digest");
         refused += set_ < 0;
         done++;
+        // Soon, while the sources fill, or after some frames.
+        wait_ = random_bits() % (chance(50) ? PRIMED / 2 : 8 * PRIMED);
         sending_ = was_busy_ = false;
     }
 
@@ -147,6 +150,7 @@ struct Loader {
     size_t size_;
     std::deque<Request> requests_;
     int set_ = -1;  // what is examined; -1: what has to be refused
+    unsigned wait_ = 0;
     unsigned place_ = 0, used_ = 0, perhaps_ = 0;  // the last may be used instead, after a reset
     bool sending_ = false, was_busy_ = false, waiting_ = false;
     uint32_t address_ = 0;

@@ -110,7 +110,10 @@ def test_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
         with pytest.raises(driver.MaseError, match="BAD_IMAGE"):
             device.use(bytes(changed))
         given = [np.concatenate([values] * 8) for values in own]
+        device.counters(clear=True)
         device.start(*given, integers=True)
+        while device.counters()["frames_out"] < 3:
+            pass
         device.use(sets[1].outside)
         device.wait()
         results = device.read(integers=True)

@@ -469,7 +469,15 @@ class Device:
 
     def counters(self, clear=False):
         """Frames, cycles and stalls by name."""
-        names = ("PARAMETERS_LATE", "FRAMES_IN", "FRAMES_OUT", "FRAMES_FLAGGED", "CYCLES_LAST", "CYCLES_LEAST", "CYCLES_MOST")
+        names = (
+            "PARAMETERS_LATE",
+            "FRAMES_IN",
+            "FRAMES_OUT",
+            "FRAMES_FLAGGED",
+            "CYCLES_LAST",
+            "CYCLES_LEAST",
+            "CYCLES_MOST",
+        )
         found = {name.lower(): self.hal.read(REG[name]) for name in (*names, "STALLS_IN", "STALLS_OUT")}
         if clear:
             self.hal.write(REG["CONTROL"], REG["CONTROL_ENABLE"] | REG["CONTROL_CLEAR"])
