@@ -81,12 +81,9 @@ def transformer(images: int, bits: int, pixels: int) -> Made:
         # Patches of the next frame wait while this one passes through the blocks.
         "fifo_depth": {"add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks},
     }
-    config = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
-    return (
-        model,
-        torch.randn(images, 3, pixels, pixels),
-        {"hardware": hardware, "quantize": {"default": {"config": config}}},
-    )
+    widths = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
+    config = {"hardware": hardware, "quantize": {"default": {"config": widths}}}
+    return model, torch.randn(images, 3, pixels, pixels), config
 
 
 def main() -> None:
