@@ -1,9 +1,9 @@
 """Networks larger than a chip's memory, with weights from outside: words per frame, interval, block RAM, every bit.
 
     python -m benchmarks.external resnet [--width 64] [--frames 3]
-    python -m benchmarks.external deit [--bits 8] [--frames 3] [--images 2]
+    python -m benchmarks.external deit [--bits 8] [--frames 3] [--images 2] [--pixels 224]
 
-The memory has 8 bytes per cycle and a latency of 40 cycles. ResNet-18 at 64x64 reads layers of at least 65,536 weights;
+The memory has 8 bytes per cycle and a latency of 40 cycles. ResNet-18 at 64x64 reads layers of at least 32,768 weights;
 convolutions among them take the whole frame for one tile of their output channels after the other. timm's
 deit_tiny_patch16_224, with random weights, has one block of hardware for its twelve; its frames are of several images.
 Exit code 0 only if no bit and no cycle differs, and if the interval is within 1 % of the larger of the words and the
@@ -27,7 +27,7 @@ import mase_hw
 from benchmarks.large_networks import resnet
 from mase_hw.emit.estimate import estimate
 
-LARGE, PIXELS, LANES = 65_536, 64, 4
+LARGE, PIXELS, LANES = 32_768, 64, 4
 Made = tuple[nn.Module, torch.Tensor, dict[str, Any]]
 """A model, one frame, and its configuration."""
 
@@ -38,28 +38,29 @@ def residual(width: int) -> Made:
     with torch.no_grad():  # norms have the statistics of pictures
         model.train()(torch.randn(8, 3, PIXELS, PIXELS))
     layers = {n: m for n, m in model.eval().named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
-    outside = sorted(n for n, m in layers.items() if m.weight.numel() >= LARGE * width**2 // 64**2)
+    large = LARGE * width**2 // 64**2
+    outside = sorted(n for n, m in layers.items() if m.weight.numel() >= large and len(m.weight) > width)
     tiled = [n for n in outside if isinstance(layers[n], nn.Conv2d)]
+    held = {f"{name}.{port}": 0.0 for name in tiled for port in ("data_in_0", "data_out_0")}
+    # Of sets of 576 words as much more as a block RAM of 1,024 has.
+    held |= {f"{name}.weight": 0.77 for name in tiled if layers[name].weight[0].numel() > 4096}
     hardware = {
         "max_parallelism": LANES,
         "parallelism": {n: {"data_in_0": 8, "data_out_0": 1} for n, m in layers.items() if isinstance(m, nn.Conv2d)}
         | {next(iter(layers)): {"data_in_0": 3, "data_out_0": LANES}},
         "parameters_at": {f"{name}.weight": "external" for name in outside},
         "order": dict.fromkeys(tiled, "weights_first"),
-        # Frames wait in one memory each; of 576 words of a set as many more as a block RAM has.
-        "ahead": {
-            f"{n}.{t}": share for n in tiled for t, share in (("data_in_0", 0), ("data_out_0", 0), ("weight", 0.77))
-        },
+        "ahead": held,
         "memory": {f"{name}.bias": "lut" for name in layers},
         "external_burst": 8,
     }
     return model, torch.randn(1, 3, PIXELS, PIXELS), {"hardware": hardware}
 
 
-def transformer(images: int, bits: int) -> Made:
-    """deit_tiny_patch16_224 of timm, with so many images per frame."""
+def transformer(images: int, bits: int, pixels: int) -> Made:
+    """deit_tiny_patch16_224 of timm, with so many images per frame, of that size."""
     timm = importlib.import_module("timm")
-    model = timm.create_model("deit_tiny_patch16_224").eval()
+    model = timm.create_model("deit_tiny_patch16_224", img_size=pixels).eval()
     blocks, tokens, width = len(model.blocks), model.pos_embed.shape[1], model.embed_dim
     lanes = {"patch_embed.proj": (3, 4), "head": (1, 1)}
     for block in range(blocks):
@@ -73,15 +74,16 @@ def transformer(images: int, bits: int) -> Made:
         "parallelism": {n: {"data_in_0": a, "data_out_0": b} for n, (a, b) in lanes.items()},
         "shared": ["blocks"],
         "parameters": "external",
-        # The head's weights are read again for every image; of a block's there is room for one set.
+        # The head's weights are read again for every image.
         "external_buffer": images * width * 1000 * bits - 1,
-        "ahead": {f"{n}.weight": 0 for n in weights},
+        # Where words decide they come all the time; where multipliers do, there is time to wait for a set.
+        "ahead": {f"{n}.weight": 0 for n in weights} if pixels == 224 else {},
         # Patches of the next frame wait while this one passes through the blocks.
         "fifo_depth": {"add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks},
     }
-    config = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
-    size = model.patch_embed.img_size
-    return model, torch.randn(images, 3, *size), {"hardware": hardware, "quantize": {"default": {"config": config}}}
+    widths = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
+    config = {"hardware": hardware, "quantize": {"default": {"config": widths}}}
+    return model, torch.randn(images, 3, pixels, pixels), config
 
 
 def main() -> None:
@@ -90,11 +92,12 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64, help="of resnet: channels of the first stage")
     parser.add_argument("--bits", type=int, default=8, help="of deit: of weights and activations")
     parser.add_argument("--images", type=int, default=2, help="of deit: in a frame")
-    parser.add_argument("--frames", type=int, default=3)
+    parser.add_argument("--pixels", type=int, default=224, help="of deit: a side of an image")
+    parser.add_argument("--frames", type=int, default=3, help="to simulate; 0 for none")
     arguments = parser.parse_args()
     torch.manual_seed(0)
     deit = arguments.network == "deit"
-    made = transformer(arguments.images, arguments.bits) if deit else residual(arguments.width)
+    made = transformer(arguments.images, arguments.bits, arguments.pixels) if deit else residual(arguments.width)
     model, example, config = made
     config["hardware"] |= {"family": "xc7", "rate_fifos": False}
     config["vectors"] = {"frames": 1, "faults": 1}

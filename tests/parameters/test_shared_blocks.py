@@ -139,6 +139,15 @@ def test_transformer(tmp_path: Path) -> None:
     holds(compiled(seeded(lambda: Blocks(Transformer, 3, nn.Linear(16, 16), nn.Linear(16, 4))), (2, 6, 16), tmp_path))
 
 
+def test_a_block_that_ends_with_other_lanes(tmp_path: Path) -> None:
+    """The norm that begins it has the lanes of what comes before the first one, in every block."""
+    lanes = {f"layers.{block}.down": {"data_out_0": 8} for block in range(2)}
+    model = seeded(lambda: Blocks(Transformer, 2, nn.Linear(16, 16), nn.Linear(16, 4)))
+    holds(
+        compiled(model, (2, 3, 16), tmp_path, {**SHARED, "hardware": {"shared": ["layers"], "parallelism": lanes}}), 2
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["rom", "external"])
 def test_twelve_layers(place: str, tmp_path: Path) -> None:
