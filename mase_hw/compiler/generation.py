@@ -74,7 +74,6 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
             expected="rom",
             remedy="leave decode.stop and decode.length out, or hardware.parameters",
         )
-    prefix = design.prefix
     name = f"{design.top}_generate"
     length = min(options.length or context, context)
     token = FixedFormat(width + 1 + (slots - 1).bit_length(), 0, signed=False)
@@ -88,19 +87,27 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
     }  # fmt: skip
     ports = {"in_data": "data_in_0", "in_valid": "data_in_0_valid", "in_ready": "data_in_0_ready"}
     ports |= {key.replace("in_", "out_"): value.replace("_in_", "_out_") for key, value in ports.items()}
-    signals = {ids.name: "core_in", chosen.name: "core_out"} | ({design.decode.slot_port: "core_slot"} if slots > 1 else {})
-    text = environment().get_template("top/generate.sv.j2").render(
-        version=__version__,
-        name=name,
-        core=design.top,
-        memory=bool(design.parameters),
-        width=token.width,
-        id_width=width,
-        core_width=core,
-        slot_width=max(1, (slots - 1).bit_length()),
-        slotted=slots > 1,
-        loop=instance(source(rtl_root() / LOOP), "token_loop", "u_loop", parameters | ports),
-        connected=[(f"{port}{end}", f"{to}{end}") for port, to in signals.items() for end in ("", "_valid", "_ready")],
+    signals = {ids.name: "core_in", chosen.name: "core_out"} | (
+        {design.decode.slot_port: "core_slot"} if slots > 1 else {}
+    )
+    text = (
+        environment()
+        .get_template("top/generate.sv.j2")
+        .render(
+            version=__version__,
+            name=name,
+            core=design.top,
+            memory=bool(design.parameters),
+            width=token.width,
+            id_width=width,
+            core_width=core,
+            slot_width=max(1, (slots - 1).bit_length()),
+            slotted=slots > 1,
+            loop=instance(source(rtl_root() / LOOP), "token_loop", "u_loop", parameters | ports),
+            connected=[
+                (f"{port}{end}", f"{to}{end}") for port, to in signals.items() for end in ("", "_valid", "_ready")
+            ],
+        )
     )
     files = [file for file in with_dependences([LOOP]) if f"rtl/{file}" not in design.rtl]
     for file in files:

@@ -25,15 +25,15 @@ from mase_hw.streams import Stream
 STATES = frozenset({"recurrence", "linear_recurrence", "cumsum"})
 """Ops whose state goes from token to token."""
 MARGINS = frozenset({"pad", "slice", "cat", "cat_part"})
-"""Ops that shift tokens, where their results have another number of them than their inputs."""
+"""Ops that shift tokens, where streams of their results have another number of them than those of their inputs."""
 
 
-def refuse_states(graph: MaseGraph, keeps: bool) -> None:
+def refuse_states(graph: MaseGraph, netlist: Netlist) -> None:
     """Refuse sequences in turn where anything but attention passes values from one token on to the next.
 
     Args:
-        graph: With hardware metadata; where sequences are in turn, its tokens are dimension 1.
-        keeps: Whether any module keeps rows of a sequence.
+        graph: With hardware metadata.
+        netlist: What was built of it.
 
     Raises:
         ConfigError: If none does.
@@ -43,24 +43,24 @@ def refuse_states(graph: MaseGraph, keeps: bool) -> None:
     slots = 1 if args is None else args.slots
     if slots == 1:
         return
+    # Tokens come one after the other, so the slowest dimension of a stream is theirs.
+    shifting = {i.node for i in netlist.instances if i.op in MARGINS and len({_slowest(p) for p in i.ports}) > 1}
     for node in graph.nodes:
         op, meta = graph.op_of(node), graph.meta_of(node).common
         if op is None or not meta.results:
             continue
-        tensors = [arg for arg in meta.args.values() if isinstance(arg, TensorMetadata)]
         weight = meta.args.get("weight")
         windows = [weight.shape[2:]] if isinstance(weight, TensorMetadata) else []
         windows += [np.atleast_1d(meta.args["kernel_size"]).tolist()] if "kernel_size" in meta.args else []
-        lengths = {tensor.shape[1] for tensor in (*tensors, *meta.results.values()) if len(tensor.shape) == 3}
         window = any(size > 1 for sizes in windows for size in sizes)
-        if op.name in STATES or window or (op.name in MARGINS and len(lengths) > 1):
+        if op.name in STATES or window or node.name in shifting:
             raise not_in_turn(
                 "an op passes values from one token on to the next, and sequences in turn would share them",
                 node=node.name,
                 got=f"{op.name}, with {slots} sequences",
                 expected="attention as all that tokens know of each other",
             )
-    if not keeps:
+    if netlist.slot is None:
         raise ConfigError(
             "nothing of this model keeps anything of a sequence, so that sequences need no slots",
             field="decode.slots",
@@ -68,6 +68,11 @@ def refuse_states(graph: MaseGraph, keeps: bool) -> None:
             expected="a model with attention",
             remedy="leave decode.slots out",
         )
+
+
+def _slowest(stream: Stream) -> int:
+    """The size of its slowest dimension of more than one."""
+    return next((size for size in stream.shape if size > 1), 1)
 
 
 def needed(netlist: Netlist, catalogue: Catalogue) -> Iterator[tuple[str, str, int]]:

@@ -149,7 +149,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
             got=f"a design that decodes {args.context} tokens",
             remedy="leave decode.context or hardware.shared out",
         )
-    refuse_states(graph, netlist.slot is not None)
+    refuse_states(graph, netlist)
     if netlist.slot is not None and (netlist.loaded or not args.context):
         raise ConfigError(
             "sequences in turn need tokens that come one at a time, and parameters in ROM",

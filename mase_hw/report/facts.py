@@ -222,7 +222,9 @@ def _vectors(known: Vectors | None) -> Json | None:
 def _decode(manifest: Manifest, catalogue: Catalogue) -> Json | None:
     """What tokens cost, at some positions; None of a design that does not generate."""
     costs = token_costs(manifest, catalogue)
-    return None if costs is None else {"weight_bytes": costs.weight_bytes, "tokens": costs.rows()}
+    if costs is None or manifest.decode is None:
+        return None
+    return {"weight_bytes": costs.weight_bytes, "tokens": costs.rows(), "paces": list(map(list, manifest.decode.paces))}
 
 
 def _stages(manifest: Manifest, graph: MaseGraph | None, missing: list[str]) -> list[Json] | None:

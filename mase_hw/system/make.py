@@ -186,7 +186,11 @@ def _core(bundle: Path, raw: Json, prefix: str) -> tuple[Json, dict[str, bytes]]
     """The manifest of a bundle, and its RTL and memories, under a prefix."""
     files = {
         file: read_file(bundle, raw["files"], file)
-        for file in (*raw["rtl"], *raw.get("decode", {}).get("generate", {}).get("rtl", ()), *(file for file in raw["files"] if file.startswith("mem/")))
+        for file in (
+            *raw["rtl"],
+            *raw.get("decode", {}).get("generate", {}).get("rtl", ()),
+            *(file for file in raw["files"] if file.startswith("mem/")),
+        )
     }
     return (raw, files) if prefix == raw.get("prefix", "") else prefixed(raw, files, prefix)
 
@@ -230,7 +234,8 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
             name=name,
             core=manifest.top,
             shell=options.prefix + shell,
-            core_parameters={name: name for name in manifest.parameters} | ({"FRAMES": 1} if _generates(manifest) else {}),
+            core_parameters={name: name for name in manifest.parameters}
+            | ({"FRAMES": 1} if _generates(manifest) else {}),
             memory=bool(manifest.parameters),
             parameters=[
                 *widths,

@@ -17,6 +17,7 @@ from mase_hw.design import decode
 from mase_hw.emit.causality import Tokens
 from mase_hw.errors import ConfigError, MismatchError, UnsupportedError
 from mase_hw.nn.recurrence import linear_recurrence
+from mase_hw.report.page import bundle_facts, page
 from mase_hw.simulate.arguments import check
 from tests.e2e.test_decode import CONTEXT, IDS, alone, compiled
 
@@ -108,6 +109,7 @@ def test_how_fast_tokens_follow(design: mase_hw.Design) -> None:
     paces = dict(map(tuple, decoding["paces"]))
     assert paces[1] == decoding["cycles"][-1] and list(paces) == [1, 2, 3, 4]
     assert paces[4] < paces[2] < paces[1] and 3 * paces[4] < paces[1]
+    assert f" {paces[3]:,} with 3, {paces[4]:,} with 4." in page(bundle_facts(design.path), None)
     assert design.timing["interval"] / CONTEXT <= paces[4]
     for slots in (1, SLOTS):
         with_slots = bench(design)

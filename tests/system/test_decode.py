@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import mase_hw
 from mase_hw.errors import ConfigError
@@ -61,6 +62,46 @@ def test_a_token_in_other_cycles_is_seen(design: mase_hw.Design, system: Path, t
     vectors.write_text(f"{before}{head}{','.join((first, str(int(second) + 1), *others))}")
     cycles = design.manifest["decode"]["cycles"][1]
     assert run_selftest(other).text == f"FAIL: cycles of token 1: got {cycles}, expected {cycles + 1}"
+
+
+@pytest.fixture(scope="module")
+def by_itself(tmp_path_factory: pytest.TempPathFactory) -> tuple[mase_hw.Design, Path]:
+    folder = tmp_path_factory.mktemp("itself")
+    made = compiled(folder / "design", decode={"context": CONTEXT, "sample": "greedy", "length": 4})
+    make_system(made.path, folder / "system", SystemOptions(letters=LETTERS))
+    return made, folder / "system"
+
+
+def a_sequence(design: mase_hw.Design) -> str:
+    """What the program must print of a prompt that the bundle names, from the model alone."""
+    words = (design.path / "vectors/generate_data_in_0.mem").read_text()
+    marked = [int(word, 16) for word in words.split()]
+    prompt = [token % 16 for token in marked[: 1 + next(i for i, token in enumerate(marked) if token >= 16)]]
+    assert len(set(prompt)) > 2
+    ids = list(prompt)
+    with torch.no_grad():
+        while len(ids) < len(prompt) + 4:
+            ids.append(int(design.model(torch.tensor([ids + [0] * (CONTEXT - len(ids))]))[0, len(ids) - 1]))
+    said = ["".join(LETTERS[i] for i in part) for part in (prompt, ids[len(prompt) :])]
+    cycles = sum(design.generate([prompt]).measured[0])
+    return f"PASS: 1 frames, {cycles} cycles for the last ({cycles} predicted): {said[0]} | {said[1]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stalls", [0, 30])
+def test_the_program_sends_a_prompt_alone(by_itself: tuple[mase_hw.Design, Path], stalls: int) -> None:
+    """The hardware goes on by itself, in the cycles of `generate`."""
+    design, system = by_itself
+    assert run_selftest(system, stalls=stalls).text == a_sequence(design).replace("\n", " ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.problem}: {one.remedy}" for one in MISSING))
+def test_a_risc_v_sends_a_prompt_alone(by_itself: tuple[mase_hw.Design, Path]) -> None:
+    design, system = by_itself
+    gateware = write_soc(system)
+    result = run_soc(build_soc(gateware), gateware)
+    assert result.passed and result.text.splitlines()[0] == a_sequence(design).replace("\n", " ")
 
 
 def test_letters_of_another_number(design: mase_hw.Design, tmp_path: Path) -> None:
