@@ -206,11 +206,11 @@ def block_product(t: Terms, first: int, second: int, block: int) -> None:
         block: Bits of the operands of a block; 0 if the tool decides.
     """
     low = [max(width - block, 0) if block else 0 for width in (first, second)]
-    high = [width - less for width, less in zip((first, second), low, strict=True)]
-    t.count(dsp=blocks_of(t, *high, sum(high)))
-    if rows := sum(low):
+    one, other, rows = first - low[0], second - low[1], sum(low)
+    t.count(dsp=blocks_of(t, one, other, one + other))
+    if rows:
         # The first row is selected, each of the others added, and their sum is added to the block's.
-        t.count(lut=(rows - 1) * (max(first, second) + rows) + sum(high))
+        t.count(lut=(rows - 1) * (max(first, second) + rows) + one + other)
 
 
 def tree(t: Terms, name: str, lanes: int, terms: int, bits: int, read: int) -> None:
