@@ -99,11 +99,12 @@ def test_no_sign_is_extended() -> None:
         (0, 0, 1, 0, True): 8,  # four of them only inverted
     }
     for operands, count in bits.items():
-        made = graph.add(*operands)
+        a, a_shift, b, b_shift, minus = operands
+        made = graph.add((a, a_shift, 0), (b, b_shift, 0), minus)
         assert graph.bits(made) == count, operands
         assert graph.apart(made) == (count == 0), operands
     # 11 bits: the sign is not counted, of the constant taken off the lowest one is a carry.
-    value = graph.add(0, 2, 1, 0, False)
+    value = graph.add((0, 2, 0), (1, 0, 0), False)
     assert graph.bits(graph.offset(value, 0, False, 0b101100)) == 2
     assert graph.bits(graph.offset(value, 0, False, 0b100000)) == 0
     assert graph.bits(graph.offset(value, 0, True, 0b101100)) == graph.values[value].width - 3

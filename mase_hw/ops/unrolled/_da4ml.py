@@ -29,7 +29,7 @@ def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Seq
     intervals = [api.QInterval(float(low), float(high), 1.0) for low, high in inputs]
     found = api.solve(kernel, qintervals=intervals, adder_size=1, carry_size=-1)
     graph = Graph(inputs)
-    terms: list[Signed | None] = [((i, 0), 1) for i in range(len(inputs))]
+    terms: list[Signed | None] = [((i, 0, 0), 1) for i in range(len(inputs))]
     for part in found.solutions:
         terms = _outputs(graph, part, terms)
     graph.outputs = finished(graph, terms, constants)
@@ -67,11 +67,13 @@ def _outputs(graph: Graph, part: Any, given: Sequence[Signed | None]) -> list[Si
 
 
 def _moved(term: Signed | None, shift: int, negative: bool) -> Signed | None:
-    return None if term is None else ((term[0][0], term[0][1] + shift), -term[1] if negative else term[1])
+    if term is None:
+        return None
+    (value, places, at), sign = term
+    return (value, places + shift, at), -sign if negative else sign
 
 
 def _sum(graph: Graph, one: Signed | None, other: Signed | None) -> Signed | None:
     if one is None or other is None:
         return one or other
-    made, negated, moved = combine(graph, one[0], one[1], other[0], other[1])
-    return (made, moved), -1 if negated else 1
+    return combine(graph, one[0], one[1], other[0], other[1])
