@@ -139,7 +139,11 @@ def test_stages_hold_what_is_needed(levels: int) -> None:
 def test_a_bit_that_passes_has_one_register() -> None:
     """Of x and x + 4 y, both wanted a cycle later, two bits are the same; of x | 16 y all are those of x and y."""
     graph = Graph([(0, 15), (0, 15)])
-    graph.outputs = [(graph.add(0, 0, 1, 2, False), 0), (graph.add(0, 0, 1, 4, False), 0), (0, 0)]
+    graph.outputs = [
+        (graph.add((0, 0, 0), (1, 2, 0), False), 0),
+        (graph.add((0, 0, 0), (1, 4, 0), False), 0),
+        (0, 0),
+    ]
     stages = Stages(graph, 1)
     assert [graph.values[n].width for n, _ in stages.kept()] == [4, 7, 8]
     assert stages.register_bits == 4 + (7 - 2) + 4

@@ -160,6 +160,21 @@ def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) ->
     return (graph.add(a, b, True), moved, at), sign
 
 
+def moved(term: Signed | None, shift: int, negative: bool) -> Signed | None:
+    """A term shifted by more places, and perhaps negated."""
+    if term is None:
+        return None
+    (value, places, at), sign = term
+    return (value, places + shift, at), -sign if negative else sign
+
+
+def sum_of(graph: Graph, one: Signed | None, other: Signed | None) -> Signed | None:
+    """The sum of two terms of which either may be missing."""
+    if one is None or other is None:
+        return one or other
+    return combine(graph, one[0], one[1], other[0], other[1])
+
+
 def added(graph: Graph, row: Sequence[Signed]) -> Signed | None:
     """The sum of a row's terms as a balanced tree, without its constant; None if there is no term."""
     terms = [(graph.values[value].level, shift, value, at, sign) for (value, shift, at), sign in row]
