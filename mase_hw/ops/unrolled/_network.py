@@ -192,6 +192,11 @@ class Network:
         value = self.graph.values[number]
         return None if value.coefficients else value.low
 
+    def delay(self, number: int) -> int:
+        """Additions that computing a value takes as long as, from its operands on."""
+        value = self.graph.values[number]
+        return value.level - max((self.graph.values[operand].level for operand in self.operands(number)), default=0)
+
     def enter(self, made: Made, ends: tuple[int, int], delay: int) -> int:
         """An element that is made of values before it, or a constant if it is always one number."""
         if ends[0] == ends[1]:

@@ -7,8 +7,6 @@ one graph (:mod:`mase_hw.ops.unrolled._network`), and registers are placed over 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,10 +14,9 @@ from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, OpDef, Request, verilog_params
 from mase_hw.ops import conv, linear, max_pool, relu
-from mase_hw.ops.unrolled._network import Larger, Looked, Network, Positive, Program, Rounded, Step, network_of
+from mase_hw.ops.unrolled._network import Larger, Looked, Positive, Program, Rounded, Step
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
-    Stages,
     Text,
     UnrolledParams,
     check_unchanged,
@@ -27,38 +24,7 @@ from mase_hw.ops.unrolled.unrolled import (
     latency,
     types_of,
 )
-from mase_hw.streams import ceil_div
-
-
-@dataclass(frozen=True)
-class NetworkStages(Stages):
-    """A network cut into stages of a pipeline.
-
-    Args:
-        network: What ``graph`` is part of.
-    """
-
-    network: Network
-
-    @classmethod
-    def of_program(cls, program: Program) -> NetworkStages:
-        """The stages of the network of a program."""
-        network = network_of(program)
-        return cls(network.graph, program.levels, network)
-
-    @property
-    def count(self) -> int:
-        """Registers from the input to the output."""
-        return max(ceil_div(self.graph.levels, self.levels), 1) if self.levels else 1
-
-    @property
-    def numbers(self) -> Sequence[int]:
-        """The values that a result depends on, in order."""
-        return self.network.live()
-
-    def operands(self, number: int) -> tuple[int, ...]:
-        """What a value is computed from."""
-        return self.network.operands(number)
+from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
 
 
 class _NetworkText(Text):
@@ -153,7 +119,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _build(r: Request) -> UnrolledParams:
-    formats, stages = r.arithmetic.formats, NetworkStages.of_program(r.arithmetic.attributes["program"])
+    formats, stages = r.arithmetic.formats, stages_of(r.arithmetic.attributes["program"])
     sizes = {name: torch.Size(r.shapes[name]).numel() for name in ("data_in_0", "data_out_0")}
     return UnrolledParams(
         data_in_0=port((sizes["data_in_0"],), formats["data_in_0"], sizes["data_in_0"]),
@@ -167,7 +133,7 @@ def _build(r: Request) -> UnrolledParams:
 
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
     program: Program = a.attributes["program"]
-    stages = NetworkStages.of_program(program)
+    stages = stages_of(program)
     check_unchanged(node, p, stages)
     network, text, numbers = stages.network, _NetworkText(stages), stages.numbers
     live, values, out = set(numbers), stages.graph.values, p.data_out_0.fmt

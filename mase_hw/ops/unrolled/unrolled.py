@@ -261,6 +261,9 @@ class Text:
 
     def __init__(self, graph: Graph, stages: Stages) -> None:
         self.graph, self.stages = graph, stages
+        self._kept: dict[int, list[int]] = {}
+        for number, stage in stages.kept():
+            self._kept.setdefault(stage, []).append(number)
 
     def name(self, number: int, stage: int) -> str:
         """What holds a value in a stage."""
@@ -351,8 +354,7 @@ class Text:
                 "name": self.name(number, stage + 1),
                 "value": self.name(number, stage),
             }
-            for number, behind in self.stages.kept()
-            if behind == stage
+            for number in self._kept.get(stage, ())
         ]
 
 
