@@ -272,6 +272,8 @@ _DIVIDING = {"mean", "mean_over", "avg_pool1d", "avg_pool2d"}
 _CONVOLUTIONS = ("conv1d", "conv2d")
 _MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad"}
 """Ops that put elements elsewhere, perhaps zeros between them, and cast them."""
+_FUNCTIONS = {"fixed_function", "fixed_unary"}
+"""Modules of functions of one value."""
 _MAXIMA = {"max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "amax"}
 
 
@@ -300,11 +302,18 @@ class _Lowering:
             found = self._maxima(given[0])
         elif name in ("relu", "cast"):
             found = self._cast(given[0], "data_in_0", positive=name == "relu")
-        elif len(given) == 1 and not step.parameters and step.op.oracle is not None:
+        elif self._of_one_value():
             found = self._table(given[0])
         else:
             raise self._refused(f"op {name!r}", "linear layers, convolutions, sums, pooling and functions of one value")
         return found.reshape(step.shape)
+
+    def _of_one_value(self) -> bool:
+        """Whether the op is a function of every element by itself."""
+        op = self.step.op
+        assert op is not None
+        one = len(self.step.inputs) == 1 and not self.step.parameters
+        return one and op.hardware is not None and op.hardware.module in _FUNCTIONS
 
     def _refused(self, got: str, expected: str) -> UnsupportedError:
         return UnsupportedError(
@@ -347,20 +356,18 @@ class _Lowering:
             frac = max(frac, formats["bias"].frac_width)
         frac += 16 if step.op.name in _DIVIDING else 0
         total = sum(each.size for each in given)
-        units = torch.cat([torch.zeros(1, total), torch.eye(total)])
-        parts = [
-            part.reshape(-1, *each.shape[1:])
-            for part, each in zip(units.split([each.size for each in given], 1), given, strict=True)
-        ]
-        exact = FixedFormat(_WIDE, frac)
+        wide = {**formats, "data_out_0": FixedFormat(_WIDE, frac)}
+        exact = dataclasses.replace(step.arithmetic, formats=wide, rounding=Rounding.FLOOR)
         found = []
-        for rounding in (Rounding.FLOOR, Rounding.HALF_UP):
-            wide = dataclasses.replace(
-                step.arithmetic, formats={**formats, "data_out_0": exact}, rounding=rounding
-            )
-            run = dataclasses.replace(step, arithmetic=wide).run(parts)
+        for sign in (1, -1):
+            units = torch.cat([torch.zeros(1, total), sign * torch.eye(total)])
+            parts = [
+                part.reshape(-1, *each.shape[1:])
+                for part, each in zip(units.split([each.size for each in given], 1), given, strict=True)
+            ]
+            run = dataclasses.replace(step, arithmetic=exact).run(parts)
             found.append(run.to(torch.int64).reshape(total + 1, -1).numpy())
-        if (found[0] != found[1]).any():
+        if (found[0] + found[1] != 2 * found[0][0]).any():  # what is rounded down is not symmetric
             raise self._refused("a division that no power of two does", "divisors that are powers of two")
         bits = int(np.bitwise_or.reduce(np.abs(found[0]).reshape(-1)))
         spare = (bits & -bits).bit_length() - 1 if bits and step.op.name in _DIVIDING else 0
