@@ -230,6 +230,7 @@ class Hardware:
         delegates: Of some of the implementations: the op whose hardware facets they are, in place of these.
         generated: Of a module that is made for its constants: node name, parameters, and the arithmetic as for
             ``memories`` -> what makes it; ``file`` is then a template. None for modules that are files.
+        whole: A beat holds a whole tensor, at the ports of a design as well.
         toolchain: ``INTERNAL`` for the RTL of this package, ``EXTERNAL`` for a user's own.
         root: Folder of the files below ``external/``; every other file is of this package.
         dependence_files: Files that the module needs, dependencies first, besides those of the RTL library, which are
@@ -266,6 +267,7 @@ class Hardware:
     registers_static: bool = False
     delegates: Mapping[str, str] = field(default_factory=dict)
     generated: Callable[[str, Any, Arithmetic], Generated] | None = None
+    whole: bool = False
     toolchain: str = "INTERNAL"
     root: Path | None = None
     dependence_files: tuple[str, ...] = ()

@@ -47,6 +47,7 @@ from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
+from mase_hw.passes.transforms.unroll_frame import unroll_frame_transform_pass
 from mase_hw.plugins import plugin
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 
@@ -207,6 +208,7 @@ def hardware_steps(
     sampling = [Step("sampling", append_sampling, settings.decode)] if settings.decode.sample != "none" else []
     steps = [
         *sampling,
+        *_unrolled(settings),
         Step("verify", verify_analysis_pass),
         _hardware(settings),
         Step("top", emit_verilog_top_transform_pass, top, "making the top level"),
@@ -218,6 +220,21 @@ def hardware_steps(
         Step("handoff", emit_handoff_transform_pass, {"options": settings.handoff, "project_dir": out}),
     ]
     return _with_plugins(steps, settings)
+
+
+def _unrolled(settings: CompileConfig) -> list[Step]:
+    """The step that makes one expression of a network, if that is asked for."""
+    if not settings.hardware.unroll:
+        return []
+    if settings.target.asked:
+        raise ConfigError(
+            "a whole frame per beat leaves nothing to choose",
+            field="hardware.unroll",
+            got=f"{settings.hardware.unroll}, with a table target",
+            remedy="leave the target out, or hardware.unroll",
+        )
+    levels = {"levels": settings.hardware.unroll_levels}
+    return [Step("unroll", unroll_frame_transform_pass, levels, "unrolling the network")]
 
 
 def _hardware(settings: CompileConfig) -> Step:

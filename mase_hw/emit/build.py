@@ -327,7 +327,9 @@ class NetlistBuilder:
                     remedy="every output must come from a quantised op",
                 )
             layout = self._layouts(result)[name]
-            lanes = min(source.stream.lane_dims[0], (layout.stream_shape or (1,))[-1])
+            op, lanes = self.graph.hardware_op(result), source.stream.lane_dims[0]
+            if op is None or op.hardware is None or not op.hardware.whole:
+                lanes = min(lanes, (layout.stream_shape or (1,))[-1])
             stream = _boundary(f"data_out_{index}", "out", layout, source.stream.fmt, lanes)
             self.netlist.outputs.append(stream)
             source.uses.append(_Use(Pin(TOP, stream.name), stream, result.name, layout, layout))
@@ -554,8 +556,10 @@ class NetlistBuilder:
 
 def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat, lanes: int) -> Stream:
     """A port of the design; it names its layout only if the tensor is not streamed as it lies in memory."""
-    plain = layout.is_row_major and layout.stream_shape == layout.shape
-    return Stream(name, direction, layout.stream_shape, fmt, (lanes,), layout=None if plain else layout)
+    whole = lanes > (layout.stream_shape or (1,))[-1]
+    shape = (math.prod(layout.shape),) if whole else layout.stream_shape
+    plain = layout.is_row_major and shape == layout.shape
+    return Stream(name, direction, shape, fmt, (lanes,), layout=None if plain else layout)
 
 
 def _word_port(direction: Direction, beats: int, bits: int) -> Stream:

@@ -97,6 +97,7 @@ class Attributes(TypedDict, total=False):
     step: int
     block: int
     passes: int
+    program: Any
     run: int
     seed: int
     slots: int

@@ -99,11 +99,12 @@ def test_no_sign_is_extended() -> None:
         (0, 0, 1, 0, True): 8,  # four of them only inverted
     }
     for operands, count in bits.items():
-        made = graph.add(*operands)
+        a, a_shift, b, b_shift, minus = operands
+        made = graph.add((a, a_shift, 0), (b, b_shift, 0), minus)
         assert graph.bits(made) == count, operands
         assert graph.apart(made) == (count == 0), operands
     # 11 bits: the sign is not counted, of the constant taken off the lowest one is a carry.
-    value = graph.add(0, 2, 1, 0, False)
+    value = graph.add((0, 2, 0), (1, 0, 0), False)
     assert graph.bits(graph.offset(value, 0, False, 0b101100)) == 2
     assert graph.bits(graph.offset(value, 0, False, 0b100000)) == 0
     assert graph.bits(graph.offset(value, 0, True, 0b101100)) == graph.values[value].width - 3
@@ -138,7 +139,11 @@ def test_stages_hold_what_is_needed(levels: int) -> None:
 def test_a_bit_that_passes_has_one_register() -> None:
     """Of x and x + 4 y, both wanted a cycle later, two bits are the same; of x | 16 y all are those of x and y."""
     graph = Graph([(0, 15), (0, 15)])
-    graph.outputs = [(graph.add(0, 0, 1, 2, False), 0), (graph.add(0, 0, 1, 4, False), 0), (0, 0)]
+    graph.outputs = [
+        (graph.add((0, 0, 0), (1, 2, 0), False), 0),
+        (graph.add((0, 0, 0), (1, 4, 0), False), 0),
+        (0, 0),
+    ]
     stages = Stages(graph, 1)
     assert [graph.values[n].width for n, _ in stages.kept()] == [4, 7, 8]
     assert stages.register_bits == 4 + (7 - 2) + 4

@@ -88,8 +88,9 @@ def _ports(manifest: Manifest) -> Iterator[str]:
         for key in sorted(whole.keys() - {"beat_order"}):  # which is words for people
             if whole[key] != said[key]:
                 yield f"ports.{entry.name}.{key}: {said[key]!r}, but its other fields make {whole[key]!r}"
-        if stream.layout is not None and stream.shape != stream.layout.stream_shape:
-            yield f"ports.{entry.name}.streamed: {list(stream.shape)}, but its layout is {stream.layout.to_dict()}"
+        layout, vector = stream.layout, (stream.lanes,)  # a beat may hold a whole tensor
+        if layout is not None and stream.shape not in (layout.stream_shape, vector):
+            yield f"ports.{entry.name}.streamed: {list(stream.shape)}, but its layout is {layout.to_dict()}"
 
 
 def _lists(manifest: Manifest) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mase_hw.errors import ToolError
 from mase_hw.ops.unrolled._graph import Graph
-from mase_hw.ops.unrolled._solver import Signed, combine, finished
+from mase_hw.ops.unrolled._solver import Signed, finished, moved, sum_of
 
 VERSIONS = "0.6"
 """Versions whose lists of operations are understood."""
@@ -29,7 +29,7 @@ def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Seq
     intervals = [api.QInterval(float(low), float(high), 1.0) for low, high in inputs]
     found = api.solve(kernel, qintervals=intervals, adder_size=1, carry_size=-1)
     graph = Graph(inputs)
-    terms: list[Signed | None] = [((i, 0), 1) for i in range(len(inputs))]
+    terms: list[Signed | None] = [((i, 0, 0), 1) for i in range(len(inputs))]
     for part in found.solutions:
         terms = _outputs(graph, part, terms)
     graph.outputs = finished(graph, terms, constants)
@@ -54,24 +54,14 @@ def _outputs(graph: Graph, part: Any, given: Sequence[Signed | None]) -> list[Si
     values: list[Signed | None] = []
     for op in part.ops:
         if op.opcode == -1:
-            values.append(_moved(given[op.id0], int(part.inp_shifts[op.id0]), False))
+            values.append(moved(given[op.id0], int(part.inp_shifts[op.id0]), False))
         elif op.opcode in (0, 1):
-            one, other = values[op.id0], _moved(values[op.id1], int(op.data), op.opcode == 1)
-            values.append(_sum(graph, one, other))
+            one, other = values[op.id0], moved(values[op.id1], int(op.data), op.opcode == 1)
+            values.append(sum_of(graph, one, other))
         else:
             raise ToolError("an operation of da4ml is no addition", got=op.opcode, remedy="use our own solver")
     found = []
     for index, shift, negative in zip(part.out_idxs, part.out_shifts, part.out_negs, strict=True):
-        found.append(None if index < 0 else _moved(values[index], int(shift), bool(negative)))
+        found.append(None if index < 0 else moved(values[index], int(shift), bool(negative)))
     return found
 
-
-def _moved(term: Signed | None, shift: int, negative: bool) -> Signed | None:
-    return None if term is None else ((term[0][0], term[0][1] + shift), -term[1] if negative else term[1])
-
-
-def _sum(graph: Graph, one: Signed | None, other: Signed | None) -> Signed | None:
-    if one is None or other is None:
-        return one or other
-    made, negated, moved = combine(graph, one[0], one[1], other[0], other[1])
-    return (made, moved), -1 if negated else 1

@@ -15,6 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+Term = tuple[int, int, int]
+"""A value of a graph, the places by which it is shifted, and the position that it is moved to."""
+_POSITION = 1 << 32
+"""Distance of the numbers of an input at neighbouring positions."""
+
 
 @dataclass(frozen=True)
 class Sum:
@@ -31,6 +36,8 @@ class Sum:
         a_shift: Places by which ``a`` is shifted to the left.
         b_shift: Places by which ``b`` is.
         minus: Whether ``b`` is subtracted, from the next power of two where no operand is a constant.
+        a_at: Position of ``a``, where a graph is repeated over positions.
+        b_at: Position of ``b``; one of the two is 0.
     """
 
     low: int
@@ -43,6 +50,8 @@ class Sum:
     a_shift: int = 0
     b_shift: int = 0
     minus: bool = False
+    a_at: int = 0
+    b_at: int = 0
 
     @property
     def signed(self) -> bool:
@@ -71,52 +80,63 @@ class Graph:
     """The value of every output and the places by which it is shifted; None for one that is always 0."""
 
     def __post_init__(self) -> None:
-        for i, (low, high) in enumerate(self.inputs):
-            plain = Sum(low, high, 0, {i: 1})
-            flipped = 1 << (plain.width - 1) if plain.signed else 0
-            self.values.append(Sum(low + flipped, high + flipped, 0, {i: 1}, flipped))
+        self.ranges: dict[int, tuple[int, int]] = {}
+        for low, high in self.inputs:
+            self.enter(low, high, 0)
+
+    def enter(self, low: int, high: int, level: int) -> int:
+        """The number of a value that is no sum of those before, so that sums are sums of it too."""
+        number = len(self.values)
+        plain = Sum(low, high, 0, {})
+        flipped = 1 << (plain.width - 1) if plain.signed else 0
+        self.ranges[number] = low, high
+        self.values.append(Sum(low + flipped, high + flipped, level, {number: 1}, flipped))
+        return number
 
     def constant(self, value: int) -> int:
         """A constant as a value."""
         self.values.append(Sum(value, value, 0, {}, value))
         return len(self.values) - 1
 
-    def add(self, a: int, a_shift: int, b: int, b_shift: int, minus: bool) -> int:
-        """The number of ``(a << a_shift) + (b << b_shift)``, or of the same with the next power of two less ``b``.
+    def add(self, a: Term, b: Term, minus: bool) -> int:
+        """The number of the sum of two terms, or of the same with the next power of two less ``b``.
 
-        One of the shifts must be 0.
+        One of the shifts must be 0, and one of the positions.
         """
-        if not minus and (a_shift, a) > (b_shift, b):
+        if not minus and (a[1], a[0]) > (b[1], b[0]):
             # A sum is written with the operand that is not shifted first: its low bits pass unchanged.
-            a, a_shift, b, b_shift = b, b_shift, a, a_shift
-        more = 1 << (self.values[b].width + b_shift) if minus else 0
-        return self._append(a, a_shift, b, b_shift, minus, more)
+            a, b = b, a
+        more = 1 << (self.values[b[0]].width + b[1]) if minus else 0
+        return self._append(a, b, minus, more)
 
     def offset(self, value: int, shift: int, negative: bool, constant: int) -> int:
         """The number of ``constant + (value << shift)`` or, if negative, of ``constant - (value << shift)``."""
         if negative:
-            return self._append(self.constant(constant), 0, value, shift, True, 0)
+            return self._append((self.constant(constant), 0, 0), (value, shift, 0), True, 0)
         # Less one digit than the sum with the constant: the lowest becomes the carry that a subtraction starts with.
-        return self._append(value, shift, self.constant(-constant), 0, True, 0)
+        return self._append((value, shift, 0), (self.constant(-constant), 0, 0), True, 0)
 
-    def _append(self, a: int, a_shift: int, b: int, b_shift: int, minus: bool, more: int) -> int:
+    def _append(self, one: Term, other: Term, minus: bool, more: int) -> int:
+        (a, a_shift, a_at), (b, b_shift, b_at) = one, other
         first, second, sign = self.values[a], self.values[b], -1 if minus else 1
-        coefficients = {i: c << a_shift for i, c in first.coefficients.items()}
+        coefficients = {i + a_at * _POSITION: c << a_shift for i, c in first.coefficients.items()}
         for i, c in second.coefficients.items():
-            found = coefficients.pop(i, 0) + sign * (c << b_shift)
+            at = i + b_at * _POSITION
+            found = coefficients.pop(at, 0) + sign * (c << b_shift)
             if found:
-                coefficients[i] = found
+                coefficients[at] = found
         constant = (first.constant << a_shift) + sign * (second.constant << b_shift) + more
         low, high = self._range(coefficients, constant)
         level = max(first.level, second.level) + 1
-        made = Sum(low, high, level, coefficients, constant, a, b, a_shift, b_shift, minus)
+        made = Sum(low, high, level, coefficients, constant, a, b, a_shift, b_shift, minus, a_at, b_at)
         self.values.append(made)
         return len(self.values) - 1
 
     def _range(self, coefficients: Mapping[int, int], constant: int) -> tuple[int, int]:
         low = high = constant
         for i, c in coefficients.items():
-            ends = self.inputs[i][0] * c, self.inputs[i][1] * c
+            lowest, highest = self.ranges[i % _POSITION]
+            ends = lowest * c, highest * c
             low, high = low + min(ends), high + max(ends)
         return low, high
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from mase_hw.ops.unrolled._graph import Graph
+from mase_hw.ops.unrolled._graph import Graph, Term
 
 _SMALL = 6144
 """Non-zero digits of a matrix for which more than one attempt is made."""
@@ -37,36 +38,40 @@ def digits(value: int) -> dict[int, int]:
     return found
 
 
-Term = tuple[int, int]
-"""A value of the graph and the places by which it is shifted."""
+Columns = Sequence[tuple[int, int]]
+"""Of every column of a matrix the input that it multiplies, and its position."""
+_Pair = tuple[int, int, int, int, int]
+"""What two terms have in common with others that are shifted, moved or negated together: both values, the places and
+the positions from one to the other, and whether their signs are equal."""
 
 
 class _Rows:
     """The sums that are still to be computed, and how often every pair of terms occurs in them."""
 
-    def __init__(self, graph: Graph, matrix: Sequence[Sequence[int]], score: tuple[int, int]) -> None:
+    def __init__(
+        self, graph: Graph, matrix: Sequence[Sequence[int]], columns: Columns, score: tuple[int, int]
+    ) -> None:
         self.graph, self.score = graph, score
         self.rows: list[dict[Term, int]] = []
-        self.count: dict[tuple[int, int, int, int], int] = {}
-        self.heap: list[tuple[int, tuple[int, int, int, int]]] = []
-        self._weights: dict[tuple[int, int, int], int] = {}
+        self.count: dict[_Pair, int] = {}
+        self.heap: list[tuple[int, _Pair]] = []
+        self._weights: dict[tuple[int, ...], int] = {}
         for row in matrix:
             terms: dict[Term, int] = {}
             self.rows.append(terms)
-            for number, value in enumerate(row):
+            for (number, at), value in zip(columns, row, strict=True):
                 for shift, sign in digits(value).items():
-                    self._enter(terms, (number, shift), sign)
+                    self._enter(terms, (number, shift, at), sign)
         self.heap = [(-self._saved(pair), pair) for pair, times in self.count.items() if times > 1]
         heapq.heapify(self.heap)
 
     @staticmethod
-    def _pair(one: Term, sign: int, other: Term, other_sign: int) -> tuple[int, int, int, int]:
-        """What two terms have in common with others that are shifted or negated together."""
-        if (one[0], one[1]) > (other[0], other[1]):
+    def _pair(one: Term, sign: int, other: Term, other_sign: int) -> _Pair:
+        if one > other:
             one, other = other, one
-        return one[0], other[0], other[1] - one[1], sign * other_sign
+        return one[0], other[0], other[1] - one[1], other[2] - one[2], sign * other_sign
 
-    def _enter(self, row: dict[Term, int], term: Term, sign: int) -> list[tuple[int, int, int, int]]:
+    def _enter(self, row: dict[Term, int], term: Term, sign: int) -> list[_Pair]:
         pairs = [self._pair(term, sign, other, other_sign) for other, other_sign in row.items()]
         for pair in pairs:
             self.count[pair] = self.count.get(pair, 0) + 1
@@ -83,14 +88,14 @@ class _Rows:
             else:
                 del self.count[pair]
 
-    def _saved(self, pair: tuple[int, int, int, int]) -> int:
+    def _saved(self, pair: _Pair) -> int:
         """Adder bits that computing a pair once saves."""
-        one, other, shift, _ = pair
-        weight = self._weights.get((one, other, shift))
+        one, other, shift, _, _ = pair
+        weight = self._weights.get(pair[:4])
         if weight is None:
             a, b = self.graph.values[one], self.graph.values[other]
             low, high = max(0, shift), min(a.width, b.width + shift)
-            weight = self._weights[one, other, shift] = max(high - low, 0) + self.score[1]
+            weight = self._weights[pair[:4]] = max(high - low, 0) + self.score[1]
         times = self.count.get(pair, 0)
         return (times - 1 + self.score[0]) * weight if times > 1 else 0
 
@@ -106,32 +111,32 @@ class _Rows:
                 continue
             self._replace(pair)
 
-    def _places(self, row: dict[Term, int], pair: tuple[int, int, int, int]) -> Iterator[int]:
-        """Shifts at which a row has the pair, each term in one place only."""
-        one, other, distance, sign = pair
+    def _places(self, row: dict[Term, int], pair: _Pair) -> Iterator[Term]:
+        """The first terms of the pair in a row, each term in one place only."""
+        one, other, distance, apart, sign = pair
         used: set[Term] = set()
-        for (value, shift), own in sorted(row.items()):
-            if value != one or (value, shift) in used:
+        for (value, shift, at), own in sorted(row.items()):
+            if value != one or (value, shift, at) in used:
                 continue
-            partner = (other, shift + distance)
+            partner = (other, shift + distance, at + apart)
             if row.get(partner, 0) == own * sign and partner not in used:
-                used |= {(value, shift), partner}
-                yield shift
+                used |= {(value, shift, at), partner}
+                yield value, shift, at
 
-    def _replace(self, pair: tuple[int, int, int, int]) -> None:
-        found = [(row, shift) for row in self.rows for shift in list(self._places(row, pair))]
+    def _replace(self, pair: _Pair) -> None:
+        found = [(row, term) for row in self.rows for term in list(self._places(row, pair))]
         if len(found) < 2:
             # Pairs that overlap in a row were counted twice; no longer worth anything.
-            self._weights[pair[:3]] = 0
+            self._weights[pair[:4]] = 0
             return
-        one, other, distance, sign = pair
-        made, negated, moved = combine(self.graph, (one, 0), 1, (other, distance), sign)
-        touched: set[tuple[int, int, int, int]] = set()
-        for row, shift in found:
-            own = row[one, shift]
-            self._leave(row, (one, shift))
-            self._leave(row, (other, shift + distance))
-            touched.update(self._enter(row, (made, shift + moved), -own if negated else own))
+        one, other, distance, apart, sign = pair
+        (made, moved, placed), negative = combine(self.graph, (one, 0, 0), 1, (other, distance, apart), sign)
+        touched: set[_Pair] = set()
+        for row, term in found:
+            own, (_, shift, at) = row[term], term
+            self._leave(row, term)
+            self._leave(row, (other, shift + distance, at + apart))
+            touched.update(self._enter(row, (made, shift + moved, at + placed), own * negative))
         for new in touched:
             if self.count.get(new, 0) > 1:
                 heapq.heappush(self.heap, (-self._saved(new), new))
@@ -141,45 +146,65 @@ Signed = tuple[Term, int]
 """A term and its sign."""
 
 
-def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) -> tuple[int, bool, int]:
-    """Add two terms: the new value, whether it is the negative of their sum, and the places by which it is shifted.
+def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) -> Signed:
+    """Add two terms; the value is their sum or its negative.
 
     Both are the sum of the inputs, without its constant. Of a difference the operand of fewer bits is subtracted.
     """
-    moved = min(one[1], other[1])
-    (a, i), (b, j) = (one[0], one[1] - moved), (other[0], other[1] - moved)
+    moved, at = min(one[1], other[1]), min(one[2], other[2])
+    a, b = (one[0], one[1] - moved, one[2] - at), (other[0], other[1] - moved, other[2] - at)
     if sign == other_sign:
-        return graph.add(a, i, b, j, False), sign < 0, moved
-    if (graph.values[a].width, -i) < (graph.values[b].width, -j):
-        a, i, b, j, sign = b, j, a, i, other_sign
-    return graph.add(a, i, b, j, True), sign < 0, moved
+        return (graph.add(a, b, False), moved, at), sign
+    if (graph.values[a[0]].width, -a[1]) < (graph.values[b[0]].width, -b[1]):
+        a, b, sign = b, a, other_sign
+    return (graph.add(a, b, True), moved, at), sign
+
+
+def moved(term: Signed | None, shift: int, negative: bool) -> Signed | None:
+    """A term shifted by more places, and perhaps negated."""
+    if term is None:
+        return None
+    (value, places, at), sign = term
+    return (value, places + shift, at), -sign if negative else sign
+
+
+def sum_of(graph: Graph, one: Signed | None, other: Signed | None) -> Signed | None:
+    """The sum of two terms of which either may be missing."""
+    if one is None or other is None:
+        return one or other
+    return combine(graph, one[0], one[1], other[0], other[1])
 
 
 def added(graph: Graph, row: Sequence[Signed]) -> Signed | None:
     """The sum of a row's terms as a balanced tree, without its constant; None if there is no term."""
-    terms = [(graph.values[value].level, shift, value, sign) for (value, shift), sign in row]
+    terms = [(graph.values[value].level, shift, value, at, sign) for (value, shift, at), sign in row]
     heapq.heapify(terms)
     while len(terms) > 1:
-        _, shift, value, sign = heapq.heappop(terms)
-        _, other_shift, other, other_sign = heapq.heappop(terms)
-        made, negated, moved = combine(graph, (value, shift), sign, (other, other_shift), other_sign)
-        heapq.heappush(terms, (graph.values[made].level, moved, made, -1 if negated else 1))
-    return ((terms[0][2], terms[0][1]), terms[0][3]) if terms else None
+        _, shift, value, at, sign = heapq.heappop(terms)
+        _, other_shift, other, other_at, other_sign = heapq.heappop(terms)
+        (made, moved, at), sign = combine(graph, (value, shift, at), sign, (other, other_shift, other_at), other_sign)
+        heapq.heappush(terms, (graph.values[made].level, moved, made, at, sign))
+    if not terms:
+        return None
+    _, shift, value, at, sign = terms[0]
+    return (value, shift, at), sign
 
 
-def finished(graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int]) -> list[Term | None]:
+def finished(
+    graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int]
+) -> list[tuple[int, int] | None]:
     """The outputs: each sum with the constant that is wanted in place of its own, each of them computed once."""
-    found: dict[tuple[Signed | None, int], Term | None] = {}
+    found: dict[tuple[Signed | None, int], tuple[int, int] | None] = {}
     for term, wanted in zip(sums, constants, strict=True):
         if (term, wanted) in found:
             continue
         if term is None:
             found[term, wanted] = (graph.constant(wanted), 0) if wanted else None
             continue
-        (value, shift), sign = term
+        (value, shift, _), sign = term
         rest = wanted - sign * (graph.values[value].constant << shift)
         if sign > 0 and not rest:
-            found[term, wanted] = term[0]
+            found[term, wanted] = value, shift
             continue
         moved = min(shift, (rest & -rest).bit_length() - 1) if rest else shift
         found[term, wanted] = graph.offset(value, shift - moved, sign < 0, rest >> moved), moved
@@ -215,16 +240,17 @@ def _attempt(
     matrix: Sequence[Sequence[int]],
     constants: Sequence[int],
     inputs: Sequence[tuple[int, int]],
+    columns: Columns,
     depth: int,
     score: tuple[int, int],
-) -> Graph:
+) -> Plan:
     graph = Graph(inputs)
     parents = _parents(matrix, depth) if depth else [(row, -1, 1) for row in range(len(matrix))]
     differences: list[list[int]] = [[] for _ in matrix]
     for row, parent, sign in parents:
-        before = matrix[parent] if parent >= 0 else [0] * len(inputs)
+        before = matrix[parent] if parent >= 0 else [0] * len(columns)
         differences[row] = [w - sign * v for w, v in zip(matrix[row], before, strict=True)]
-    rows = _Rows(graph, differences, score)
+    rows = _Rows(graph, differences, columns, score)
     rows.share()
     sums: dict[int, Signed | None] = {-1: None}
     for row, parent, sign in parents:
@@ -232,12 +258,51 @@ def _attempt(
         if base is not None:
             terms.append((base[0], base[1] * sign))
         sums[row] = added(graph, terms)
-    graph.outputs = finished(graph, [sums[row] for row in range(len(matrix))], constants)
-    return graph
+    ordered = tuple(sums[row] for row in range(len(matrix)))
+    graph.outputs = finished(graph, ordered, constants)
+    return Plan(graph, ordered)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What computes the product of a matrix with a vector, at one position.
+
+    Args:
+        graph: Its sums; the outputs have their constants.
+        sums: Of every row the sum without its constant, as a value of the graph; None of a row without weights.
+    """
+
+    graph: Graph
+    sums: tuple[Signed | None, ...]
+
+
+def plan(
+    matrix: Sequence[Sequence[int]],
+    constants: Sequence[int],
+    inputs: Sequence[tuple[int, int]],
+    columns: Columns | None = None,
+) -> Plan:
+    """What computes ``matrix @ x + constants``: of a few attempts the one of the fewest adder bits.
+
+    Args:
+        matrix: Integers, a row for every output.
+        constants: An integer for every output.
+        inputs: Range of every input.
+        columns: What each column multiplies, where a window slides: then what is shared is shared between positions as
+            well. By default the inputs, in order.
+    """
+    size = sum(len(digits(w)) for row in matrix for w in row)
+    named = [(number, 0) for number in range(len(inputs))] if columns is None else columns
+    attempts = (
+        _attempt(matrix, constants, inputs, named, depth, score)
+        for depth in (_DEPTHS if size <= _SMALL else _DEPTHS[:1])
+        for score in (_SCORES if size <= _SMALL else _SCORES[:1])
+    )
+    return min(attempts, key=lambda found: (found.graph.adder_bits, found.graph.levels))
 
 
 def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Sequence[tuple[int, int]]) -> Graph:
-    """The graph of ``matrix @ x + constants``: of a few attempts the one of the fewest adder bits.
+    """The graph of ``matrix @ x + constants``.
 
     Args:
         matrix: Integers, a row for every output.
@@ -247,10 +312,4 @@ def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Seq
     Returns:
         A graph whose outputs are the sums.
     """
-    size = sum(len(digits(w)) for row in matrix for w in row)
-    attempts = (
-        _attempt(matrix, constants, inputs, depth, score)
-        for depth in (_DEPTHS if size <= _SMALL else _DEPTHS[:1])
-        for score in (_SCORES if size <= _SMALL else _SCORES[:1])
-    )
-    return min(attempts, key=lambda graph: (graph.adder_bits, graph.levels))
+    return plan(matrix, constants, inputs).graph

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,13 +146,33 @@ class Stages:
         level = self.graph.values[number].level
         return (level - 1) // self.levels if self.levels and level else 0
 
+    @property
+    def figures(self) -> dict[str, int]:
+        """What the parameters of the module say of its size."""
+        bits, carries = self.graph.bits, self.graph.carries
+        return {
+            "stages": self.count,
+            "adder_bits": sum(map(bits, self.numbers)),
+            "carry_bits": sum(map(carries, self.numbers)),
+            "register_bits": self.register_bits,
+        }
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The values that are computed, in order."""
+        return range(len(self.graph.values))
+
+    def operands(self, number: int) -> tuple[int, ...]:
+        """What a value is computed from."""
+        made = self.graph.values[number]
+        return (made.a, made.b) if made.a >= 0 else ()
+
     def kept(self) -> Iterator[tuple[int, int]]:
         """The values that a register holds, and the stage behind which each of these registers is."""
         last: dict[int, int] = {}
-        for number, made in enumerate(self.graph.values):
-            for operand in (made.a, made.b):
-                if operand >= 0:
-                    last[operand] = max(last.get(operand, 0), self.of(number))
+        for number in self.numbers:
+            for operand in self.operands(number):
+                last[operand] = max(last.get(operand, 0), self.of(number))
         for output in self.graph.outputs:
             if output is not None:
                 last[output[0]] = self.count - 1
@@ -179,17 +199,15 @@ def context_of(
         order: The input that comes on each lane.
         parameters: The SystemVerilog parameters.
     """
-    text = _Text(layer.graph, stages)
+    text = Text(layer.graph, stages)
     lane_of = {element: lane for lane, element in enumerate(order)}
     used = {operand for made in layer.graph.values for operand in (made.a, made.b) if operand >= 0}
     used |= {output[0] for output in layer.graph.outputs if output is not None}
     inputs = len(layer.graph.inputs)
-    types = {("s" if made.signed else "u", made.width) for made in layer.graph.values if made.coefficients}
     return {
-        "types": [
-            {"name": f"{kind}{width:03}_t", "sign": "signed " if kind == "s" else "", "high": width - 1}
-            for kind, width in sorted(types)
-        ],
+        "what": "y = cast(W x + b) of constants, a whole vector per beat",
+        "golden": "`mase_hw/ops/linear.py` and `conv.py`",
+        "types": types_of(made for made in layer.graph.values if made.coefficients),
         "parameters": list(parameters.items()),
         "stages": stages.count,
         "elements": inputs,
@@ -199,7 +217,7 @@ def context_of(
         "fmt_out": a.formats["data_out_0"],
         "inputs": [
             {
-                "declared": _declared(layer.graph.values[i], text.name(i, 0)),
+                "declared": declared(layer.graph.values[i], text.name(i, 0)),
                 "name": text.name(i, 0),
                 "lane": lane_of[i],
                 "flipped": f" ^ {layer.graph.values[i].width}'d{layer.graph.values[i].constant}"
@@ -210,6 +228,8 @@ def context_of(
             if i in used
         ],
         "unread": [lane_of[i] for i in range(inputs) if i not in used],
+        "last": "The cast of every sum",
+        "tables": [],
         "halves": any(layer.halves),
         "levels": [
             [text.sum_of(number) for number, made in enumerate(layer.graph.values) if made.level == level]
@@ -222,22 +242,34 @@ def context_of(
     }
 
 
-def _declared(made: Sum, name: str) -> str:
+def types_of(values: Iterable[Sum]) -> list[dict[str, object]]:
+    """The types of values, for :func:`declared`."""
+    types = {("s" if made.signed else "u", made.width) for made in values}
+    return [
+        {"name": f"{kind}{width:03}_t", "sign": "signed " if kind == "s" else "", "high": width - 1}
+        for kind, width in sorted(types)
+    ]
+
+
+def declared(made: Sum, name: str) -> str:
     """A declaration with a type of its own: their names have one length, so that nothing need be aligned."""
     return f"{'s' if made.signed else 'u'}{made.width:03}_t {name}"
 
 
-class _Text:
+class Text:
     """Names and expressions of a graph."""
 
     def __init__(self, graph: Graph, stages: Stages) -> None:
         self.graph, self.stages = graph, stages
+        self._kept: dict[int, list[int]] = {}
+        for number, stage in stages.kept():
+            self._kept.setdefault(stage, []).append(number)
 
     def name(self, number: int, stage: int) -> str:
         """What holds a value in a stage."""
         made = self.graph.values[number]
         # Names of one length: nothing need be aligned.
-        plain = f"{'x' if number < len(self.graph.inputs) else 's'}{number:0{len(str(len(self.graph.values)))}}"
+        plain = f"{'x' if number in self.graph.ranges else 's'}{number:0{len(str(len(self.graph.values)))}}"
         at = self.stages.of(number)
         return plain if stage == at or not made.coefficients else f"{plain}_q{stage - 1}"
 
@@ -260,10 +292,11 @@ class _Text:
             if self.graph.values[of].coefficients and self.graph.values[of].width > made.width
         ]
         return {
-            "declared": _declared(made, self.name(number, stage)),
+            "declared": declared(made, self.name(number, stage)),
             "name": self.name(number, stage),
             "value": self._value(number, stage),
             "wider": wider,
+            "casts": [],
         }
 
     def _value(self, number: int, stage: int) -> str:
@@ -286,42 +319,53 @@ class _Text:
         found = f"{first} {'-' if made.minus else '|' if apart else '+'} {second}"
         return f"{{{found}, {self.name(made.a, stage)}[{low - 1}:0]}}" if passes else found
 
+    def cast(
+        self, term: tuple[int, int], frac: int, out: FixedFormat, half: bool, rounding: Rounding, stage: int
+    ) -> dict[str, object]:
+        """What enters the cast of a shifted value.
+
+        Args:
+            term: The value and the places by which it is shifted.
+            frac: Fraction width of the result of that.
+            out: Format of the result.
+            half: Whether half an output LSB is in the sum already, so that rounding drops bits.
+            rounding: How bits are dropped.
+            stage: Where.
+        """
+        number, shift = term
+        made, drop = self.graph.values[number], frac - out.frac_width
+        width = made.width + (0 if made.signed else 1) + shift
+        width = max(width, drop + 2) if half else width
+        return {
+            "width": width,
+            "value": self.operand(number, shift, width, stage),
+            "half": half,
+            "even": half and rounding is Rounding.HALF_EVEN,
+            "drop": drop,
+            "in_width": width - drop if half else width,
+            "in_frac": out.frac_width if half else frac,
+        }
+
     def registers(self, stage: int) -> list[dict[str, str]]:
         """What the registers behind a stage hold."""
         return [
             {
-                "declared": _declared(self.graph.values[number], self.name(number, stage + 1)),
+                "declared": declared(self.graph.values[number], self.name(number, stage + 1)),
                 "name": self.name(number, stage + 1),
                 "value": self.name(number, stage),
             }
-            for number, behind in self.stages.kept()
-            if behind == stage
+            for number in self._kept.get(stage, ())
         ]
 
 
-def _cast(layer: Layer, text: _Text, a: Arithmetic, lane: int) -> dict[str, object]:
+def _cast(layer: Layer, text: Text, a: Arithmetic, lane: int) -> dict[str, object]:
     """How a sum becomes an output."""
-    output, out = layer.graph.outputs[lane], a.formats["data_out_0"]
+    output = layer.graph.outputs[lane]
     if output is None:
-        return {"lane": lane, "zero": True}
-    number, shift = output
-    made, drop = layer.graph.values[number], layer.frac - out.frac_width
-    half = layer.halves[lane]
-    width = made.width + (0 if made.signed else 1) + shift
-    width = max(width, drop + 2) if half else width
-    even = half and a.rounding is Rounding.HALF_EVEN
-    stage = text.stages.count - 1
-    return {
-        "lane": lane,
-        "zero": False,
-        "width": width,
-        "value": text.operand(number, shift, width, stage),
-        "half": half,
-        "even": even,
-        "drop": drop,
-        "in_width": width - drop if half else width,
-        "in_frac": out.frac_width if half else layer.frac,
-    }
+        return {"lane": lane, "plain": "'0"}
+    named = {"name": lane, "sum": f"y{lane}", "target": f"result[{lane}]"}
+    cast = text.cast(output, layer.frac, a.formats["data_out_0"], layer.halves[lane], a.rounding, text.stages.count - 1)
+    return {"lane": lane, **named, **cast}
 
 
 TEMPLATE = "ops/fixed_unrolled.sv.j2"
@@ -398,26 +442,21 @@ def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams
         cast=r.arithmetic.modes,
         solver=list(SOLVERS).index(r.solver),
         levels=r.levels,
-        stages=stages.count,
-        adder_bits=stages.graph.adder_bits,
-        carry_bits=stages.graph.carry_bits,
-        register_bits=stages.register_bits,
+        **stages.figures,
     )
 
 
-def _latency(p: UnrolledParams) -> Latency:
+def latency(p: UnrolledParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=p.stages))
 
 
-def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
-    layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
-    stages = Stages(layer.graph, p.levels)
-    found = {
-        "stages": stages.count,
-        "adder_bits": layer.graph.adder_bits,
-        "carry_bits": layer.graph.carry_bits,
-        "register_bits": stages.register_bits,
-    }
+def check_unchanged(node: str, p: UnrolledParams, stages: Stages) -> None:
+    """Refuse constants that are not those of the parameters.
+
+    Raises:
+        EmitError: If the module would have another size.
+    """
+    found = stages.figures
     if any(getattr(p, name) != value for name, value in found.items()):
         raise EmitError(
             "the constants of an unrolled layer have changed since its hardware was chosen",
@@ -426,6 +465,12 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
             expected={name: getattr(p, name) for name in found},
             remedy="run add_hardware_metadata_analysis_pass again",
         )
+
+
+def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
+    layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
+    stages = Stages(layer.graph, p.levels)
+    check_unchanged(node, p, stages)
     order = range(p.data_in_0.size[0])
     layout = a.attributes.get("layouts", {}).get("data_in_0")
     # Of an image the vector is the channels, in their own order.
@@ -486,7 +531,7 @@ def _hardware(layout: str, build: Callable[[Request], UnrolledParams]) -> Hardwa
         file=TEMPLATE,
         params=UnrolledParams,
         build=build,
-        latency=_latency,
+        latency=latency,
         cases=_cases,
         generated=_generated,
         layout=layout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -294,6 +295,8 @@ class _Mapper:
         layout = self.orders.found[node.name, "data_out_0"]
         size = (layout.stream_shape[-1:] or (1,))[0]
         lanes = self.most
+        if any(name in self.wanted and self.wanted[name].hardware.whole for name in (u.name for u in node.users)):
+            size = math.prod(layout.shape)
         while at < len(readers):
             found = self.found[readers[at].name]
             if not found["is_implicit"]:

@@ -98,6 +98,16 @@ class HardwareArgs(BaseModel):
         "waits in a buffer, as do the results), which takes every weight once per frame; multipliers, bits and the "
         "interval are the same, and a layer with one tile of either kind has only one order",
     )
+    unroll: Literal["", "frame"] = Field(
+        default="",
+        description="``frame``: a beat holds a whole tensor, and the network is one pipelined expression of its "
+        "constants, without multipliers and buffers: a frame per cycle",
+    )
+    unroll_levels: NonNegativeInt = Field(
+        default=3,
+        description="of such a network: additions between two registers, wherever layers meet; 0 for a register at "
+        "the output only",
+    )
     fast_clock: bool = Field(
         default=False,
         description="whether linear layers get registers where their longest paths begin: an activation is taken a "

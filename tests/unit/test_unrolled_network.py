@@ -1,0 +1,188 @@
+"""Networks as one graph: every number against PyTorch's own arithmetic, and what positions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from mase_hw.catalogue import default_catalogue
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat
+from mase_hw.opdef import Arithmetic
+from mase_hw.ops.unrolled import _network
+from mase_hw.ops.unrolled._network import Program, Step, network_of
+from mase_hw.ops.unrolled._placed import stages_of
+
+WIDE = "s40.0"
+"""A result that loses nothing, so that it can be computed with integers alone."""
+
+
+def step(op: str, formats: str, shape: Sequence[int], *inputs: int, **more: object) -> Step:
+    """A step of the catalogue's op, from formats in the order of data, parameters and result."""
+    parameters = {key: value for key, value in more.items() if isinstance(value, Tensor)}
+    attributes = {key: value for key, value in more.items() if key not in parameters}
+    names = (*(f"data_in_{k}" for k in range(len(inputs or (0,)))), *parameters, "data_out_0")
+    found = default_catalogue().get(op)
+    assert found is not None
+    a = Arithmetic.read(formats, names, attributes)
+    return Step(op, found, a, parameters, inputs or (0,), tuple(shape))
+
+
+def integers(*size: int, bits: int = 4, seed: int = 0) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw)
+
+
+def computed(program: Program, frames: Tensor) -> list[list[int]]:
+    network = network_of(program)
+    return [network.evaluate(frame.reshape(-1).tolist()) for frame in frames]
+
+
+def corners(shape: Sequence[int], fmt: FixedFormat, count: int = 6) -> Tensor:
+    """Random frames, and those of extremes."""
+    draw = torch.Generator().manual_seed(3)
+    ends = fmt.min_mantissa, fmt.max_mantissa
+    frames = torch.randint(ends[0], ends[1] + 1, (count, *shape), generator=draw)
+    return torch.cat([frames, *[torch.full((1, *shape), end) for end in ends]])
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups", "kernel"),
+    [
+        ((1, 1), (1, 1), (1, 1), 1, (3, 3)),
+        ((2, 1), (1, 0), (1, 1), 1, (3, 2)),
+        ((3, 2), (2, 2), (1, 1), 2, (2, 3)),
+        ((1, 2), (2, 3), (2, 3), 1, (3, 3)),
+        ((1, 1), (0, 0), (1, 1), 4, (1, 1)),
+        ((5, 5), (0, 0), (1, 1), 2, (2, 2)),
+    ],
+)
+def test_a_convolution(stride, padding, dilation, groups, kernel) -> None:  # type: ignore[no-untyped-def]
+    """Every window: sums of integers as PyTorch's float64 convolution has them."""
+    weight, bias = integers(4, 4 // groups, *kernel, seed=1), integers(4, bits=7, seed=2)
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    frames = corners((4, 7, 8), FixedFormat(5, 0))
+    wanted = functional.conv2d(frames.double(), weight.double(), bias.double(), **how)
+    layer = step("conv2d", f"s5.0 s4.0 s7.0 {WIDE}", (1, *wanted.shape[1:]), weight=weight, bias=bias, **how)
+    program = Program((1, 4, 7, 8), FixedFormat(5, 0), (layer,), 3)
+    assert computed(program, frames) == wanted.flatten(1).to(torch.int64).tolist()
+
+
+def test_what_positions_share() -> None:
+    """An average of three neighbours with equal weights: one addition for each pair, not two for each window."""
+    weight = torch.ones(1, 1, 4, dtype=torch.int64)
+    layer = step("conv1d", f"u4.0 s4.0 {WIDE}", (1, 1, 13), weight=weight)
+    network = network_of(Program((1, 1, 16), FixedFormat(4, 0, signed=False), (layer,), 3))
+    additions = [number for number in network.live() if network.graph.values[number].a >= 0]
+    # x[i] + x[i + 1] at 15 places, and a pair of these at 13: 39 additions without sharing.
+    assert len(additions) == 15 + 13
+
+
+def test_the_solver_runs_once_for_equal_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    inner = _network.plan
+    monkeypatch.setattr(_network, "plan", lambda *given: ran.append(given) or inner(*given))
+    _network._plan.cache_clear()
+    weight = integers(5, 3, seed=9)
+    layers = step("linear", f"s4.0 s4.0 {WIDE}", (1, 32, 5), weight=weight), step("sum", f"{WIDE} {WIDE}", (1, 5), 1, dim=1)
+    program = Program((1, 32, 3), FixedFormat(4, 0), layers, 3)
+    frames = corners((32, 3), FixedFormat(4, 0), 2)
+    wanted = (frames @ weight.T).sum(1)
+    assert computed(program, frames) == wanted.tolist()
+    assert len(ran) == 1 + 5  # the layer, and each sum of 32, whose ranges differ
+
+
+@pytest.mark.parametrize("mode", ["half_even", "half_up", "floor", "trunc", "half_away"])
+@pytest.mark.parametrize("overflow", ["saturate", "wrap"])
+def test_casts_between_layers(mode: str, overflow: str) -> None:
+    """A layer, ReLU and another layer with narrow results: as the goldens have it, for every code of the input."""
+    first, second = integers(3, 2, seed=4), integers(2, 3, seed=5)
+    layers = (
+        step("linear", f"s4.2 s4.3 s6.5 s5.3 {mode} {overflow}", (1, 3), weight=first, bias=integers(3, bits=6, seed=6)),
+        step("relu", f"s5.3 u3.2 {mode} {overflow}", (1, 3), 1),
+        step("linear", f"u3.2 s4.3 s4.1 {mode} {overflow}", (1, 2), 2, weight=second),
+    )
+    program = Program((1, 2), FixedFormat(4, 2), layers, 1)
+    codes = torch.cartesian_prod(torch.arange(-8, 8), torch.arange(-8, 8))
+    assert computed(program, codes) == program.run(codes.float()).to(torch.int64).tolist()
+
+
+def test_pooling_concatenation_tables_and_means() -> None:
+    """Maxima with borders, elements elsewhere and of two formats, a table, a mean of eight: against PyTorch's."""
+    fmt = FixedFormat(4, 1)
+    layers = (
+        step("max_pool2d", "s4.1 s4.1", (1, 2, 3, 2), 0, kernel_size=3, stride=2, padding=1),
+        step("sigmoid", "s4.1 u5.5", (1, 2, 3, 2), 1),
+        step("cat", "s4.1 u5.5 s8.5", (1, 4, 3, 2), 1, 2, dim=1),
+        step("mean_over", "s8.5 s6.3", (1, 3, 2), 3, dim=1, keepdim=False),
+    )
+    frames = corners((2, 5, 4), fmt)
+    pooled = functional.max_pool2d(frames.double(), 3, 2, 1)
+    squashed = (torch.sigmoid(pooled / 2) * 32).round().clamp(0, 31)
+    wanted = torch.cat([pooled * 16, squashed], 1).mean(1) / 4
+    found = computed(Program((1, 2, 5, 4), fmt, layers, 2), frames)
+    assert found == wanted.round().flatten(1).to(torch.int64).tolist()
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2, 5])
+def test_registers(levels: int) -> None:
+    """Every value is held from its stage to its last reader's, no stage is too deep, and moving values saves bits."""
+    weight = integers(6, 2, 3, 3, bits=5, seed=7)
+    layers = (
+        step("conv2d", "s4.0 s5.0 s6.-3", (1, 6, 4, 4), weight=weight, padding=1),
+        step("relu", "s6.-3 u5.-3", (1, 6, 4, 4), 1),
+        step("max_pool2d", "u5.-3 u5.-3", (1, 6, 2, 2), 2, kernel_size=2),
+    )
+    program = Program((1, 2, 4, 4), FixedFormat(4, 0), layers, levels)
+    stages = stages_of(program)
+    kept, network = set(stages.kept()), stages.network
+    depth: dict[int, int] = {}
+    for number in stages.numbers:
+        operands = [operand for operand in stages.operands(number) if network.graph.moves(operand)]
+        for operand in operands:
+            assert stages.of(operand) <= stages.of(number)
+            assert {(operand, at) for at in range(stages.of(operand), stages.of(number))} <= kept
+        same = [depth[operand] for operand in operands if stages.of(operand) == stages.of(number)]
+        depth[number] = max(same, default=0) + network.delay(number)
+    outputs = [output[0] for output in network.graph.outputs if output is not None]
+    assert all({(n, at) for at in range(stages.of(n), stages.count - 1)} <= kept for n in outputs)
+    if levels:
+        assert max(depth.values()) <= levels
+        assert stages.count == math.ceil(network.graph.levels / levels)
+        early = sum(network.graph.values[n].width for n, _ in _held_early(stages))
+        assert sum(network.graph.values[n].width for n, _ in kept) <= early
+    else:
+        assert stages.count == 1 and not kept
+
+
+def _held_early(stages) -> set[tuple[int, int]]:  # type: ignore[no-untyped-def]
+    """What registers hold if every value is computed as early as it can be."""
+    values = stages.graph.values
+    at = {n: max(values[n].level - 1, 0) // stages.levels for n in range(len(values))}
+    last: dict[int, int] = {}
+    for number in stages.numbers:
+        for operand in stages.operands(number):
+            last[operand] = max(last.get(operand, 0), at[number])
+    last |= {output[0]: stages.count - 1 for output in stages.graph.outputs}
+    return {(n, s) for n, end in last.items() if stages.graph.moves(n) for s in range(at[n], end)}
+
+
+@pytest.mark.parametrize(
+    ("layer", "got"),
+    [
+        (step("mean_over", "s4.0 s4.0", (1, 1), 0, dim=1, keepdim=True), "no power of two"),
+        (step("softmax", "s4.0 u8.8", (1, 3), 0, dim=1), "softmax"),
+    ],
+)
+def test_what_is_refused(layer: Step, got: str) -> None:
+    program = Program((1, 3), FixedFormat(4, 0), (layer,), 3)
+    with pytest.raises(UnsupportedError) as caught:
+        network_of(program)
+    assert got in str(caught.value) and caught.value.node == layer.node
+    assert np.isfinite(len(layer.shape))
