@@ -1,13 +1,17 @@
-"""SOFTMAX on the host: every integer as LiteRT's reference kernel gives it."""
+"""SOFTMAX in hardware and on the host: every integer as LiteRT's reference kernel gives it."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import mase_hw
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import ScaledFormat
-from mase_hw.importers.tflite.host import Softmax
+from tests.importers.test_tflite import in_hardware
+from tests.importers.tflite_compare import compared
 from tests.importers.tflite_files import File, executed, schema
+from tests.importers.tflite_mlperf import softmax
 
 
 def file_of(classes: int, scale: float, beta: float = 1.0, result: tuple[float, int] = (1 / 256, -128)) -> File:
@@ -34,10 +38,23 @@ def test_every_integer_of_the_reference_kernel(classes: int, scale: float, beta:
     (wanted,) = (
         v[:, 0] for name, v in executed(file_of(classes, scale, beta).data(), given).items() if name != "input"
     )
-    x = ScaledFormat.make(8, float(np.float32(scale)), -9)
-    kernel = Softmax(x, ScaledFormat.make(8, 1 / 256, -128), float(np.float32(beta)))
-    np.testing.assert_array_equal(kernel.of_integers(given.astype(np.int64)), wanted)
+    values = torch.from_numpy((given.astype(np.float64) + 9) * float(np.float32(scale)))
+    for host in (False, True):
+        with torch.no_grad():
+            found = mase_hw.import_model(file_of(classes, scale, beta).data(), host=host).model(values)
+        np.testing.assert_array_equal(np.rint(found.double().numpy() * 256) - 128, wanted)
     assert len(np.unique(wanted)) > (60 if 1 < classes < 20 and 0.02 < scale < 0.2 else 0)
+
+
+def test_rows_in_hardware(tmp_path: Path) -> None:
+    """Of a matrix; and a single element that has all, whose reciprocal saturates."""
+    f = File(3)
+    x = f.input(1, 3, 5, scale=0.11, zero=-9)
+    f.output(softmax(f, x))
+    result = compared(f, 40)
+    assert result.differences() == dict.fromkeys(result.found, 0)
+    assert {-128, 127} < set(result.wanted[result.outputs[0]].reshape(-1).tolist())
+    in_hardware(result, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -50,5 +67,11 @@ def test_every_integer_of_the_reference_kernel(classes: int, scale: float, beta:
     ],
 )
 def test_what_the_kernel_does_not_take(file: object, words: str) -> None:
-    with pytest.raises(UnsupportedError, match=words):
-        mase_hw.import_model(file().data(), host=True)  # type: ignore[operator]
+    for host in (False, True):
+        with pytest.raises(UnsupportedError, match=words):
+            mase_hw.import_model(file().data(), host=host)  # type: ignore[operator]
+
+
+def test_rows_of_many() -> None:
+    with pytest.raises(UnsupportedError, match="rows of 4096 elements"):
+        mase_hw.import_model(file_of(4096, 0.1).data())

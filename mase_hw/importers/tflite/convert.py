@@ -14,8 +14,8 @@ from torch import fx
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
-from mase_hw.importers.graph import ON_HOST, Problems, Refused, Writer
-from mase_hw.importers.tflite import functions, host, layers, moves, places, sums, windows
+from mase_hw.importers.graph import Problems, Refused, Writer
+from mase_hw.importers.tflite import functions, host, layers, moves, places, softmax, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
@@ -27,6 +27,7 @@ RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
     **functions.RULES,
     **moves.RULES,
     **places.RULES,
+    **softmax.RULES,
 }
 """Operation of the schema -> what writes it."""
 REMEDIES = {
@@ -34,8 +35,6 @@ REMEDIES = {
     **dict.fromkeys(
         ("IF", "WHILE", "CALL", "CALL_ONCE"), "convert the model with its loops unrolled and its conditions known"
     ),
-    "SOFTMAX": f"{ON_HOST}, or "
-    "name the tensor that it reads as a result, import_model(file, outputs=[name]) or FILE.tflite:name",
 }
 
 
@@ -57,7 +56,7 @@ def convert(source: Source, on_host: bool = False) -> tuple[fx.GraphModule, Writ
 
 def _unknown(op: Operator) -> Refused:
     control = "control flow: which operations run is decided by values"
-    whys = {"IF": control, "WHILE": control, "SOFTMAX": "hardware has none that gives the integers of its kernel"}
+    whys = {"IF": control, "WHILE": control}
     return Refused(whys.get(op.operation, "no such operation is known"), REMEDIES.get(op.operation.split()[0]))
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.formats import Multipliers, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Multipliers, Rounding, ScaledFormat
 from mase_hw.importers.graph import Refused, Writer
 from mase_hw.importers.tflite.kernels import ACTIVATIONS, clamped
 from mase_hw.importers.tflite.source import Info, Operator, Source
@@ -160,7 +160,7 @@ class Step:
     def requantised(
         self,
         node: fx.Node,
-        have: ScaledFormat,
+        have: FixedFormat,
         want: ScaledFormat,
         found: Multipliers,
         rounding: Rounding,

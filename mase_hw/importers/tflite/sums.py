@@ -178,17 +178,23 @@ def _operands_alike(s: Step, values: list[Value]) -> tuple[bool, list[fx.Node]]:
     """As :func:`_alike`, and of one shape: what is smaller is repeated, as integers."""
     first, nodes = _alike(s, values)
     shape = tuple(max(sizes) for sizes in zip(*map(s.writer.shape, nodes), strict=True))
-    found = []
-    for value, node, part in zip(values, nodes, ("one_expanded", "other_expanded"), strict=False):
-        have = s.writer.shape(node)
-        if have != shape:
-            index = torch.arange(math.prod(have)).reshape(have).expand(shape).reshape(-1)
-            places = Places.of(index.numpy(), math.prod(have))
-            formats = {"data_in_0": value.fmt, "data_out_0": value.fmt}
-            arithmetic = Arithmetic(formats, attributes={"shape": shape, **places.to_dict()})
-            node = s.put(Quantized(s.catalogue["rearrange"], arithmetic), [node], shape, part)
-        found.append(node)
+    found = [
+        expanded(s, node, value.fmt, shape, part)
+        for value, node, part in zip(values, nodes, ("one_expanded", "other_expanded"), strict=False)
+    ]
     return first, found
+
+
+def expanded(s: Step, node: fx.Node, fmt: FixedFormat, shape: tuple[int, ...], part: str) -> fx.Node:
+    """A tensor of integers repeated along its dimensions of size 1; ``part`` is what its node is called."""
+    have = s.writer.shape(node)
+    if have == shape:
+        return node
+    index = torch.arange(math.prod(have)).reshape(have).expand(shape).reshape(-1)
+    places = Places.of(index.numpy(), math.prod(have))
+    formats = {"data_in_0": fmt, "data_out_0": fmt}
+    arithmetic = Arithmetic(formats, attributes={"shape": shape, **places.to_dict()})
+    return s.put(Quantized(s.catalogue["rearrange"], arithmetic), [node], shape, part)
 
 
 def _alike(s: Step, values: list[Value]) -> tuple[bool, list[fx.Node]]:
