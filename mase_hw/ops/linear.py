@@ -9,7 +9,9 @@ widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -88,7 +90,7 @@ class LinearParams(ProductParams, frozen=True):
         if name != "weight_shift" or not self.weight_block:
             return stream
         shape = (*stream.shape, ceil_div(self.in_tiles, self.block_tiles))
-        return dataclasses.replace(stream, shape=shape, lanes=(1, *stream.lanes))
+        return dataclasses.replace(stream, shape=shape, parallelism=(1, self.weight_shift.lanes[0]))
 
     def repetitions(self) -> dict[str, int]:
         """The parameters come once for every vector."""
@@ -108,9 +110,8 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if isinstance(fmt, BlockFormat) and shift is not None:
         parts = (exact_linear(x[..., s], w[:, s], sums.products) for s in fmt.blocks(x.shape[-1]))
         wide = (as_carrier(part, wider(part.dtype, dtype)) for part in parts)
-        total = sum(shift_left(part, shift[:, index]) for index, part in enumerate(wide))
-        assert isinstance(total, Tensor)  # a row has a block
-        acc, shift = sums.finish(total, b, None, dtype), None
+        total = functools.reduce(operator.add, map(shift_left, wide, shift.unbind(1)))
+        acc = sums.finish(total, b, None, dtype)
     else:
         acc = sums.finish(exact_linear(x, w, sums.products), b, shift, dtype)
     out = cast(acc, sums.frac, a.formats["data_out_0"], a.rounding, a.overflow)
