@@ -388,6 +388,7 @@ class OpDef:
         exact: The format in which a result needs no cast, from formats and shapes; None if no format is known.
         scaled: How it takes scaled integers; None: it takes none.
         ternary: Parameters that may be binary or ternary.
+        blocks: Parameters that may be in block floating point.
         exact_inputs: Inputs that are taken as exact as their producer (of an op with ``exact``) can give them.
         inner: What has a format inside the op, that is chosen from observed values.
         stateful: Whether the op has a memory of the hops before, from its attributes. Its golden then takes a batch as
@@ -426,6 +427,7 @@ class OpDef:
     exact: Callable[[Mapping[str, FixedFormat], Mapping[str, tuple[int, ...]]], FixedFormat] | None = None
     scaled: ScaledUse | None = None
     ternary: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
     exact_inputs: tuple[str, ...] = ()
     inner: Inner | None = None
     stateful: Callable[[Attributes], bool] | None = None

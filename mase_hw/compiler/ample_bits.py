@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError, MaseHwError
-from mase_hw.formats import FixedFormat, Overflow, ScaledFormat
+from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import without_wide
 from mase_hw.ops._functions import CODES
@@ -156,7 +156,9 @@ def _with_bits(module: Quantized, wanted: Tensor, inputs: list[Tensor], kept: Ke
             if op.exact_out is not None:  # where it fixes one, another would be another result, not a finer one
                 result = op.exact_out({**formats, **ample}, inputs[0].shape, module.arithmetic.attributes) or result
             arithmetic = dataclasses.replace(module.arithmetic, formats={**formats, **ample, "data_out_0": result})
-            parameters = {name: getattr(module, name) for name in module.parameter_names}
+            # Fine weights need no exponents of blocks.
+            plain = ("weight_shift",) if isinstance(formats.get("weight"), BlockFormat) else ()
+            parameters = {name: getattr(module, name) for name in module.parameter_names if name not in plain}
             finer = Quantized(module.op, arithmetic, parameters)
             vars(finer)["_kept"] = kept.setdefault(tuple(ample.values()), {})
             with torch.no_grad(), without_wide():

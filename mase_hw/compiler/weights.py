@@ -207,7 +207,7 @@ def _clipped(module: Quantized, parameter: str, node: str) -> tuple[Tensor, Tens
         return torch.zeros_like(value), value
     if parameter == "weight" and "weight_shift" in module.parameter_names:
         shift = module.get_buffer("weight_shift").double()
-        value = value / 2 ** shift.reshape(-1, *[1] * (value.dim() - 1))
+        value = value / 2 ** fmt.spread(shift, value.shape)
     mantissa = quantize(value, fmt, name=f"{node}.{parameter}")
     held = dequantize(mantissa, fmt).double()
     steps = (value - held).abs() / (dequantize(mantissa + 1, fmt).double() - held)

@@ -4,9 +4,11 @@ A format says which numbers exist; how a value is brought into it (rounding, ove
 are integers in both families, and every op computes with mantissas: a *fixed-point* format places the binary point, a
 format of *scaled integers* has a real scale and a zero point, which only matter where tensors of different scales
 meet, and there as an integer multiplier and a shift (:mod:`mase_hw.formats.multipliers`). Weights of fixed point may
-also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`).
+also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`), or have an exponent by block
+(:mod:`mase_hw.formats.blocks`).
 """
 
+from mase_hw.formats.blocks import SPAN, BlockFormat, refuse_blocks
 from mase_hw.formats.fixed import (
     MAX_FRAC,
     MAX_WIDTH,
@@ -24,6 +26,8 @@ __all__ = [
     "MAX_FRAC",
     "MAX_WIDTH",
     "MULTIPLIER_BITS",
+    "SPAN",
+    "BlockFormat",
     "FixedFormat",
     "Multipliers",
     "Overflow",
@@ -39,6 +43,7 @@ __all__ = [
     "of_code",
     "quantize_multiplier",
     "read_format",
+    "refuse_blocks",
     "refuse_scaled",
     "refuse_signs",
     "steps_of",

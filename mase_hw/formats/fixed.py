@@ -6,6 +6,7 @@ The integer codes are the ones the SystemVerilog parameters ``ROUNDING`` and ``O
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -137,6 +138,10 @@ class FixedFormat:
     def bipolar(self) -> bool:
         """Whether one bit stands for 1 and -1; only binary numbers do so."""
         return False
+
+    def spread(self, shift: Any, shape: Sequence[int]) -> Any:
+        """Shifts of weights, one for every output channel, as what broadcasts to weights of a shape."""
+        return shift.reshape(-1, *[1] * (len(shape) - 1))
 
     @property
     def centred(self) -> FixedFormat:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.formats.blocks import BlockFormat
 from mase_hw.formats.fixed import FixedFormat
 
 KINDS = ("binary", "ternary")
@@ -99,8 +100,13 @@ class SignFormat(FixedFormat):
 
 
 def read_format(text: str) -> FixedFormat:
-    """A format from what ``str`` makes of it, ``s8.4`` or ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary."""
-    kind, frac = text.split(".")
+    """A format from what ``str`` makes of it, ``s8.4`` or ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary.
+
+    ``x8.6.16`` has mantissas of 8 bits in blocks of 16.
+    """
+    kind, frac, *block = text.split(".")
+    if block:
+        return BlockFormat(int(kind[1:]), int(frac), True, int(block[0]))
     if kind in ("b", "t"):
         return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
     return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")

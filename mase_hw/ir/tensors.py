@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import torch
 
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.formats import FixedFormat, ScaledFormat, SignFormat
+from mase_hw.formats import BlockFormat, FixedFormat, ScaledFormat, SignFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir.records import Branch, Record, record
 
-KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "float", "NA")
+KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
 KNOWN_STORAGE = ("BRAM", "LUT")
 
@@ -35,8 +35,8 @@ class TensorMetadata(Record):
     Args:
         shape: Sizes, outermost dimension first.
         type: ``"float"``, ``"fixed"`` (integers and booleans are fixed with no fraction), ``"integer"`` for scaled
-            integers, ``"binary"`` and ``"ternary"`` for signs times a power of two, or ``"NA"`` for what is none of
-            these, such as a complex tensor or a plain Python value.
+            integers, ``"binary"`` and ``"ternary"`` for signs times a power of two, ``"mxint"`` for block floating
+            point, or ``"NA"`` for what is none of these, such as a complex tensor or a plain Python value.
         precision: ``[width]`` of a float or a scaled integer, else ``[width, frac_width]``.
         torch_dtype: Element type of an activation; MASE records none for parameters.
         signed: Two's complement; not of floats.
@@ -48,6 +48,8 @@ class TensorMetadata(Record):
             pairs has one for every channel.
         odd_ties: Of a scaled integer whose ties go to odd steps from 0, as an odd zero point is added before rounding.
         threshold: Of a ternary number, in steps: what has no larger magnitude is 0.
+        block_size: Of block floating point: numbers that share an exponent.
+        exponent_width: Of block floating point: bits of the exponent.
     """
 
     required: ClassVar[tuple[str, ...]] = ("shape", "type", "precision")
@@ -65,6 +67,8 @@ class TensorMetadata(Record):
     limits: list[Any] | None = None
     odd_ties: bool | None = None
     threshold: float | None = None
+    block_size: int | None = None
+    exponent_width: int | None = None
 
     def coerce(self, name: str, value: Any) -> Any:
         """Refuse an unknown ``type``; keep shapes and precisions as lists."""
@@ -87,6 +91,9 @@ class TensorMetadata(Record):
         if self.type in ("binary", "ternary"):
             width, frac_width = self.precision
             return SignFormat(width, frac_width, signed, self.threshold or 0.0)
+        if self.type == "mxint":
+            width, frac_width = self.precision
+            return BlockFormat(width, frac_width, signed, self.block_size or 32, self.exponent_width or 8)
         if self.type != "integer" or self.scale is None:
             return None
         scales = tuple(self.scale) if isinstance(self.scale, list) else (self.scale,)
@@ -100,6 +107,9 @@ class TensorMetadata(Record):
     def fmt(self, fmt: FixedFormat) -> None:
         self.type, self.precision, self.signed = "fixed", fmt.precision, fmt.signed
         self.scale = self.zero_point = self.axis = self.limits = self.odd_ties = self.threshold = None
+        self.block_size = self.exponent_width = None
+        if isinstance(fmt, BlockFormat):
+            self.type, self.block_size, self.exponent_width = "mxint", fmt.block, fmt.exponent_width
         if isinstance(fmt, SignFormat):
             self.type, self.threshold = fmt.kind, None if fmt.bipolar else fmt.threshold
         if isinstance(fmt, ScaledFormat):

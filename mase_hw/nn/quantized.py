@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_scaled, refuse_signs
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_blocks, refuse_scaled, refuse_signs
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.host.documents import Json
 from mase_hw.nn.change_detector import KEPT, ChangeDetector
@@ -38,7 +38,8 @@ class Quantized(nn.Module):
     bias, here, so that no hardware knows of it.
 
     With a ``weight_shift`` of ``s``, one for every index of the weight's first dimension, the weights of index ``o``
-    are brought into the weight's format after division by ``2**s[o]``; the golden multiplies back.
+    are brought into the weight's format after division by ``2**s[o]``; the golden multiplies back. Weights in block
+    floating point have a shift ``s[o, b]`` for every block.
 
     Shapes:
         As the float op. Inputs of any floating dtype are brought into their format half-even and saturating;
@@ -72,6 +73,7 @@ class Quantized(nn.Module):
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
         refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow, arithmetic.attributes)
         refuse_signs(op.name, op.name, op.ternary, arithmetic.formats)
+        refuse_blocks(op.name, op.name, op.blocks, arithmetic.formats)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""
@@ -157,11 +159,11 @@ class Quantized(nn.Module):
 
     def _quantized(self, name: str) -> Tensor:
         value: Tensor = getattr(self, name)
+        fmt = self.arithmetic.formats[name]
         if name == "weight" and "weight_shift" in self.parameter_names:
             shift = self.get_buffer("weight_shift").to(torch.int64)
             factor = (torch.ones_like(shift) << shift).to(torch.promote_types(value.dtype, torch.float32))
-            value = value / factor.reshape(-1, *[1] * (value.dim() - 1))  # powers of two: exact
-        fmt = self.arithmetic.formats[name]
+            value = value / fmt.spread(factor, value.shape)  # powers of two: exact
         mantissa = quantize(value, fmt, name=f"{self.label}.{name}")
         zero = self._zero_point(name)
         if zero:

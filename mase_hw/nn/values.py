@@ -175,7 +175,7 @@ def operands(
     weight, bias = t["weight"].double(), t.get("bias")
     if "weight_shift" in t:
         factor = torch.ones_like(t["weight_shift"], dtype=torch.int64) << t["weight_shift"].to(torch.int64)
-        weight = weight * factor.double().reshape(-1, *[1] * (weight.dim() - 1))
+        weight = weight * fw.spread(factor.double(), weight.shape)
     frac = product_frac = fx.frac_width + fw.frac_width
     # In float64: what is beyond its 53 bits is beyond float32 anyway.
     own = weight.abs()

@@ -1,24 +1,29 @@
 """Linear: exact products, sums and bias, one cast at the end.
 
 ``y[..., o] = cast(sum_i x[..., i] * w[o, i] * 2**s[o] + b[o])``, where ``s`` is the optional ``weight_shift`` of
-weights with a format per output channel. The products and the bias are aligned to the finer of their two fraction
+weights with a format per output channel; of weights in block floating point every block of inputs has one of its own,
+``s[o, b]``. The products and the bias are aligned to the finer of their two fraction
 widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.formats import FixedFormat, Overflow, ScaledUse
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledUse
 from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port, resized
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import carrier, cast, straight_through
-from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul
+from mase_hw.numerics import as_carrier, carrier, cast, straight_through, wider
+from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul, shift_left
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import lanes_within
@@ -34,7 +39,7 @@ from mase_hw.ops.products._multipliers import (
 )
 from mase_hw.ops.products._schedule import ORDERS, inputs_first, taken
 from mase_hw.steps import Counts, Steps
-from mase_hw.streams import ceil_div
+from mase_hw.streams import Stream, ceil_div
 
 
 class LinearParams(ProductParams, frozen=True):
@@ -46,6 +51,7 @@ class LinearParams(ProductParams, frozen=True):
     bias: Vector
     has_weight_shift: bool
     weight_shift: Vector
+    weight_block: int
     data_out_0: Tensor3
     cast: Cast
     multiplication: Multiplication
@@ -67,6 +73,25 @@ class LinearParams(ProductParams, frozen=True):
         """Output beats a vector."""
         return self.data_out_0.tiles[0]
 
+    @property
+    def block_tiles(self) -> int:
+        """Input beats that share a shift."""
+        return self.weight_block // self.data_in_0.lanes[0] if self.weight_block else self.in_tiles
+
+    def fmt(self, name: str) -> FixedFormat:
+        """The format of a port; that of weights in blocks says nothing of the width of exponents."""
+        fmt = super().fmt(name)
+        blocks = name == "weight" and self.weight_block > 0
+        return BlockFormat(fmt.width, fmt.frac_width, True, self.weight_block) if blocks else fmt
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a port; shifts come block by block for every output tile."""
+        stream = super().stream(name)
+        if name != "weight_shift" or not self.weight_block:
+            return stream
+        shape = (*stream.shape, ceil_div(self.in_tiles, self.block_tiles))
+        return dataclasses.replace(stream, shape=shape, parallelism=(1, self.weight_shift.lanes[0]))
+
     def repetitions(self) -> dict[str, int]:
         """The parameters come once for every vector."""
         shifts = self.rows * (self.in_tiles if self.inputs_first else 1)
@@ -74,11 +99,21 @@ class LinearParams(ProductParams, frozen=True):
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``data_in_0 (..., in)``, ``weight (out, in)``, optional ``bias``, ``weight_shift (out,)`` -> ``data_out_0``."""
+    """``data_in_0 (..., in)``, ``weight (out, in)``, optional ``bias``, ``weight_shift (out,)`` -> ``data_out_0``.
+
+    Weights in block floating point have shifts ``(out, blocks)``.
+    """
     x, w, b, shift = t["data_in_0"], t["weight"], t.get("bias"), t.get("weight_shift")
     sums = SumOfProducts.of(a.formats, x.shape[-1])
     dtype = carrier(sums.bound, wide=True)  # refuses what fits none, before anything is multiplied
-    acc = sums.finish(exact_linear(x, w, sums.products), b, shift, dtype)
+    fmt = a.formats["weight"]
+    if isinstance(fmt, BlockFormat) and shift is not None:
+        parts = (exact_linear(x[..., s], w[:, s], sums.products) for s in fmt.blocks(x.shape[-1]))
+        wide = (as_carrier(part, wider(part.dtype, dtype)) for part in parts)
+        total = functools.reduce(operator.add, map(shift_left, wide, shift.unbind(1)))
+        acc = sums.finish(total, b, None, dtype)
+    else:
+        acc = sums.finish(exact_linear(x, w, sums.products), b, shift, dtype)
     out = cast(acc, sums.frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         out = straight_through(out, _surrogate(a, t, sums))
@@ -88,8 +123,11 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], sums: SumOfProducts) -> Tensor:
     """The result in float64, for the gradient only: int64 carries none."""
     fmt = a.formats["data_out_0"]
-    acc = nn.functional.linear(t["data_in_0"].double(), t["weight"].double())
-    result = sums.finish(acc, t.get("bias"), t.get("weight_shift")) * math.ldexp(1.0, fmt.frac_width - sums.frac)
+    weight, shift = t["weight"].double(), t.get("weight_shift")
+    if shift is not None:
+        weight = weight * a.formats["weight"].spread(torch.exp2(shift.double()), weight.shape)
+    acc = nn.functional.linear(t["data_in_0"].double(), weight)
+    result = sums.finish(acc, t.get("bias"), None) * math.ldexp(1.0, fmt.frac_width - sums.frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
 
 
@@ -123,6 +161,7 @@ def _build(r: Request) -> LinearParams:
     formats, shapes = r.arithmetic.formats, r.shapes
     p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
     p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
+    block = _block(r, p_in)
     filled = shapes["data_in_0"][-1] % p_in > 0 or shapes["data_out_0"][-1] % p_out > 0
     weight_stored = stored(formats["weight"], filled)
     bias_format = formats.get("bias", weight_stored)
@@ -134,12 +173,54 @@ def _build(r: Request) -> LinearParams:
         bias=port(shapes["weight"][:1], bias_format, p_out, dims=1),
         has_weight_shift="weight_shift" in shapes,
         weight_shift=port(shapes["weight"][:1], shift_format, p_out, dims=1),
+        weight_block=block,
         data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
         cast=r.arithmetic.modes,
         multiplication=choose(r, p_out, p_in),
         inputs_first=r.order == "inputs_first" and p_in < shapes["data_in_0"][-1] and p_out < shapes["data_out_0"][-1],
         ahead=r.fast,
     )
+
+
+def _block(r: Request, lanes: int) -> int:
+    """Weights that share a shift; 0 for all of an output channel.
+
+    Raises:
+        UnsupportedError: Lanes, an order of the inputs or of the work, that do not go with blocks.
+    """
+    fmt = r.arithmetic.formats["weight"]
+    if not isinstance(fmt, BlockFormat) or "weight_shift" not in r.shapes:
+        return 0
+    rows = r.shapes["data_in_0"][-1]
+    block = fmt.block if fmt.block < rows else ceil_div(rows, lanes) * lanes
+    if block % lanes:
+        raise UnsupportedError(
+            "a beat of inputs has weights of two blocks",
+            node=r.node,
+            field=f"hardware.parallelism.{r.node}",
+            got=f"{lanes} lanes",
+            expected=f"lanes that divide the block of {fmt.block}",
+            remedy="give data_in_0 other lanes, or set weight_block_size to a multiple of them",
+        )
+    layout = r.layouts.get("data_in_0")
+    if layout is not None and not layout.is_row_major:
+        raise UnsupportedError(
+            "inputs that do not come in the order of the weights' columns would mix their blocks",
+            node=r.node,
+            got="channels last, from an image",
+            expected="features in their order",
+            remedy=f'give this node name = "fixed" (quantize.overrides.{r.node}.config.name)',
+        )
+    if r.order == "inputs_first":
+        raise UnsupportedError(
+            "weights with an exponent by block are used one output tile after the other",
+            node=r.node,
+            field=f"hardware.order.{r.node}",
+            got=r.order,
+            expected="outputs_first",
+            remedy="leave the order out",
+        )
+    return block
 
 
 def _latency(p: LinearParams) -> Latency:
@@ -171,13 +252,20 @@ def _latency(p: LinearParams) -> Latency:
 
 def _takes(p: LinearParams) -> dict[str, Counts]:
     """A weight that is taken a step ahead of its activation could not be late."""
-    return {} if p.ahead else taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first)
+    if p.ahead:
+        return {}
+    found = taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first)
+    if p.weight_block:  # a shift is held for the tiles of its block
+        tile = found["weight"] % p.in_tiles
+        last = ((tile + 1) % p.block_tiles == 0) | (tile == p.in_tiles - 1)
+        found["weight_shift"] = found["weight"][last]
+    return found
 
 
 def _tiled(p: LinearParams) -> tuple[LinearParams, int] | None:
     """The rows of all output tiles as rows of one."""
     tiles, lanes = p.out_tiles, p.data_out_0.lanes[0]
-    if p.inputs_first or p.data_out_0.size[0] % lanes:
+    if p.inputs_first or p.weight_block or p.data_out_0.size[0] % lanes:
         return None
     sized = {
         "data_in_0": (*p.data_in_0.size[:2], p.data_in_0.size[2] * tiles),
@@ -222,6 +310,7 @@ OPS = (
         exact=_exact,
         scaled=ScaledUse("sums", exact_sums, _exact),
         ternary=("weight",),
+        blocks=("weight",),
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_linear",

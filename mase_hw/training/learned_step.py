@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat, any_scaled
+from mase_hw.formats import BlockFormat, FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import along, rounded, signs
@@ -199,6 +199,8 @@ class LearnedStep(nn.Module):
                 remedy="train with a smaller learning rate, or from more calibration data",
             )
         frac = -round(math.log2(value))
+        if isinstance(self.fmt, BlockFormat):
+            return dataclasses.replace(self.fmt, frac_width=frac)
         return self._signs(frac) if isinstance(self.fmt, SignFormat) else FixedFormat(self.fmt.width, frac, signed)
 
     def extra_repr(self) -> str:
@@ -422,7 +424,10 @@ class Learned(FloatOp):
             {name: LearnedStep(arithmetic.formats[name], per_frame=False) for name in of.parameters}
         )
         shift = module.get_buffer("weight_shift") if "weight_shift" in module.parameter_names else None
-        self.register_buffer("factor", None if shift is None else torch.exp2(shift.float()))
+        if shift is not None:
+            shape = module.get_parameter("weight").shape
+            shift = arithmetic.formats["weight"].spread(torch.exp2(shift.float()), shape)
+        self.register_buffer("factor", shift)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """What the op gives on the grids of the moment."""
@@ -436,7 +441,7 @@ class Learned(FloatOp):
         """A parameter on its grid."""
         value = self.trained[name]
         if name == "weight" and isinstance(self.factor, Tensor):
-            factor = self.factor.reshape(-1, *[1] * (value.dim() - 1)).to(value.dtype)
+            factor = self.factor.to(value.dtype)
             found: Tensor = self.steps[name](value / factor) * factor
             return found
         found = self.steps[name](value)

@@ -10,6 +10,7 @@ from .proofs import (
     FORK,
     JOIN,
     LINES,
+    HOLD,
     LOOP,
     PIPELINE,
     READER,
@@ -464,6 +465,22 @@ MUTANTS: dict[str, Mutant] = {
         14,
         "fixed_mac_sides",
     ),
+    "mac_takes_a_shift_for_a_run": of(
+        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1),
+        "p_together",
+        "(first || SUMS > 1 || EVERY_SHIFT != 0)",
+        "(first || SUMS > 1)",
+        10,
+        "mac_control",
+    ),
+    "mac_uses_the_shift_of_the_run": of(
+        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1), "p_result", "assign now = shift;", "assign now = '0;", 10,
+        "fixed_mac_sides",
+    ),
+    "hold_ends_the_row_late": of(Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"),
+    "hold_counts_what_is_not_used": of(
+        Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "else if (in_valid && out_ready)", "else if (out_ready)"
+    ),
     "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credits != '0)", "(credits > CreditW'(1))", 14, "mac_control"),
     "mac_takes_no_credit": of(
         PLAIN, "p_space", "credits <= credits - CreditW'(1);", "credits <= credits;", 16, "mac_control"
@@ -483,7 +500,7 @@ MUTANTS: dict[str, Mutant] = {
         "fixed_mac_sides",
     ),
     "mac_shifts_the_first_term_only": of(
-        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "? shift : run_q}", "? shift : '0}", 10, "fixed_mac_sides"
+        mac(N=1, RUN=2, HAS_SHIFT=1), "p_result", "? shift : run_q;", "? shift : '0;", 10, "fixed_mac_sides"
     ),
     "mac_keeps_the_last_result": of(PLAIN, "p_offer", "count != '0;", "count > CountW'(1);", 8, "stream_fifo"),
     "mac_has_a_fifo_too_short": of(

@@ -16,6 +16,7 @@ REPACK = Harness("stream_repack", needs=("loop_counter",))
 ROM = Harness("rom_source")
 FETCH = Harness("external_source", needs=("loop_counter", "set_repeat", "stream_fifo", "replay_buffer"))
 LOOP = Harness("loop_counter")
+HOLD = Harness("block_hold", needs=("loop_counter",))
 PIPELINE = Harness("pipeline_control")
 FILL = Harness("causal_fill", needs=("causal_limit", "loop_counter"))
 POSITION = Harness("slot_position")
@@ -205,6 +206,9 @@ PROOFS = [
     mac(N=1, RUN=4, HAS_BIAS=1, BIAS_FRAC=0, BIAS_SIGNED=0, A_SIGNED=0),
     mac(N=2, RUN=1, LANES=2, HAS_SHIFT=1, A_SIGNED=0, B_SIGNED=0),
     mac(N=3, RUN=2, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1),
+    mac(N=2, RUN=3, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1, EVERY_SHIFT=1),
+    mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1, AHEAD=1),
+    *(Proof(HOLD, {"ROW": row, "BLOCK": block}, cover=row + 3) for row, block in ((1, 1), (4, 4), (5, 2), (7, 3))),
     *(mac(10, N=n, RUN=run, FLOWING=1) for n, run in ((2, 1), (1, 2), (2, 3))),
     mac(12, N=1, RUN=1, HAS_BIAS=1, AHEAD=1),
     mac(16, N=2, RUN=2, HAS_BIAS=1, BIAS_FRAC=3, HAS_SHIFT=1, AHEAD=1),

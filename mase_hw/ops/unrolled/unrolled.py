@@ -87,14 +87,17 @@ def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor], solver:
         UnsupportedError: If there are too many constants.
     """
     weights = [[int(w) for w in row] for row in parameters["weight"].flatten(1).tolist()]
-    shifts = _integers(parameters.get("weight_shift"), len(weights))
+    given = parameters.get("weight_shift", torch.zeros(len(weights), dtype=torch.int64))
+    spread = a.formats["weight"].spread(given.to(torch.int64), parameters["weight"].shape)
+    shifts = spread.expand(parameters["weight"].shape).flatten(1).tolist()
     biases = _integers(parameters.get("bias"), len(weights))
     frac = product_frac = a.formats["data_in_0"].frac_width + a.formats["weight"].frac_width
     if "bias" in parameters:
         frac = max(frac, a.formats["bias"].frac_width)
         biases = [b << (frac - a.formats["bias"].frac_width) for b in biases]
     matrix = tuple(
-        tuple(w << (shift + frac - product_frac) for w in row) for row, shift in zip(weights, shifts, strict=True)
+        tuple(w << (shift + frac - product_frac) for w, shift in zip(*rows, strict=True))
+        for rows in zip(weights, shifts, strict=True)
     )
     found = sum(len(digits(w)) for row in matrix for w in row)
     if found > MOST_DIGITS:

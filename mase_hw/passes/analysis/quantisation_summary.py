@@ -270,11 +270,12 @@ def _ends(values: Tensor) -> tuple[float, float]:
 
 def _on_grid(module: Quantized, name: str) -> Tensor:
     """The values of a parameter that the hardware has."""
-    value = dequantize(module.mantissa(name), module.arithmetic.formats[name]).double()
+    fmt = module.arithmetic.formats[name]
+    value = dequantize(module.mantissa(name), fmt).double()
     if name == "weight" and "weight_shift" in module.parameter_names:
-        # A channel's step is so many powers of two coarser.
+        # The step of a channel or a block is so many powers of two coarser.
         factor = torch.pow(2.0, module.get_buffer("weight_shift").double())
-        value = value * factor.reshape(-1, *[1] * (value.dim() - 1))
+        value = value * fmt.spread(factor, value.shape)
     return value
 
 

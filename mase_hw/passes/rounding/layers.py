@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import PassOrderError
-from mase_hw.formats import FixedFormat, ScaledFormat, SignFormat, steps_of
+from mase_hw.formats import BlockFormat, FixedFormat, ScaledFormat, SignFormat, steps_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
@@ -158,7 +158,9 @@ class Layer:
         module = graph.meta_of(node).module
         if not isinstance(module, Quantized) or module.mase_op not in LAYERS:
             return None
-        if "weight" not in module.parameter_names or isinstance(module.arithmetic.formats["weight"], SignFormat):
+        if "weight" not in module.parameter_names or isinstance(
+            module.arithmetic.formats["weight"], SignFormat | BlockFormat
+        ):
             return None  # signs have no neighbour to round to
         return cls(graph, node, module)
 

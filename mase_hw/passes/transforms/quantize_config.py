@@ -65,12 +65,13 @@ class NodeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "binary", "ternary", "NA"] | None = Field(
+    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
         'point too, as in MASE), ``"binary"`` and ``"ternary"`` for fixed point with weights of -1 and 1, or -1, 0 and '
-        '1, times a power of two; ``"NA"`` or left out: float',
+        '1, times a power of two, ``"mxint"`` for fixed point with weights in block floating point; ``"NA"`` or left '
+        "out: float",
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -80,6 +81,12 @@ class NodeConfig(BaseModel):
     weight_signed: bool = Field(default=True, description="whether weights have a sign")
     weight_granularity: Literal["tensor", "channel"] = Field(
         default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
+    )
+    weight_block_size: int = Field(
+        default=32, ge=1, description='``"mxint"``: weights along the input dimension that share an exponent'
+    )
+    weight_exponent_width: int = Field(
+        default=8, ge=2, le=8, description='``"mxint"``: bits of a shared exponent, as those of E8M0'
     )
     weight_affine: bool = Field(
         default=False,
@@ -144,12 +151,17 @@ class NodeConfig(BaseModel):
     @property
     def quantised(self) -> bool:
         """Whether the node becomes fixed point or scaled integers."""
-        return self.name in ("fixed", "integer", "binary", "ternary")
+        return self.name not in (None, "NA")
 
     @property
     def signs(self) -> str:
         """``"binary"`` or ``"ternary"`` if the weights are to be so, else empty."""
         return self.name if self.name in ("binary", "ternary") else ""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the weights are to be in block floating point."""
+        return self.name == "mxint"
 
     @property
     def scaled(self) -> bool:

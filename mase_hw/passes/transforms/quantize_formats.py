@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import ConfigError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import BlockFormat, FixedFormat
 from mase_hw.host.documents import Json
 from mase_hw.passes.analysis.calibration import Choice, Points, choose_format
 from mase_hw.passes.transforms.quantize_config import NodeConfig, group_of
@@ -115,6 +115,46 @@ def per_channel(
     fmt = FixedFormat(width, finest, signed is not False)
     decision = Decision(fmt, reason, method=method, channels=tuple(wanted))
     return decision, torch.tensor(shifts, dtype=torch.int64) if any(shifts) else None
+
+
+def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) -> tuple[BlockFormat, Tensor]:
+    """The format of weights in block floating point, and the shift of every block, ``(outputs, blocks)``.
+
+    Args:
+        node: For errors.
+        weight: ``(outputs, inputs)``.
+        config: What is configured.
+        given: What is configured where the node is said to be so, and by stronger rules.
+
+    Raises:
+        ConfigError: No width, one that no mantissa has, or a key that such weights cannot have.
+        FormatError: A weight that is not finite.
+    """
+    width = config.weight_width
+    if width is None or not 2 <= width <= 12:
+        raise ConfigError(
+            "weights in block floating point have mantissas of 2 to 12 bits",
+            node=node,
+            field="quantize.*.config.weight_width",
+            got=width,
+            expected="2 to 12",
+        )
+    wanted = {"weight_frac_width": None, "weight_signed": True, "weight_granularity": "tensor", "weight_affine": False}
+    for key, value in wanted.items():
+        if given.get(key) not in (None, value):
+            raise ConfigError(
+                "weights in block floating point have a sign and the exponent of their block",
+                node=node,
+                field=f"quantize.*.config.{key}",
+                got=given[key],
+                expected=value,
+                remedy=f"leave {key} out",
+            )
+    block = config.weight_block_size
+    sizes = [part.abs().amax(1) for part in weight.detach().double().cpu().split(block, 1)]
+    peaks = torch.stack(sizes, 1)
+    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width)
+    return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
 
 
 def shift_decision(shift: Tensor) -> Decision:

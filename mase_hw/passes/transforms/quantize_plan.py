@@ -34,7 +34,13 @@ from mase_hw.passes.transforms.integers.formats import from_statistics as scale_
 from mase_hw.passes.transforms.integers.formats import of_weights
 from mase_hw.passes.transforms.integers.plan import in_fixed_point, plan_scaled
 from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, group_of, known_tensors
-from mase_hw.passes.transforms.quantize_formats import Decision, from_statistics, per_channel, shift_decision
+from mase_hw.passes.transforms.quantize_formats import (
+    Decision,
+    block_weights,
+    from_statistics,
+    per_channel,
+    shift_decision,
+)
 from mase_hw.passes.transforms.quantize_operands import (
     Operands,
     check_data,
@@ -313,10 +319,22 @@ class Planner:
     def _weights(
         self, node: fx.Node, op: OpDef, config: NodeConfig, specific: set[str], parameters: dict[str, Tensor]
     ) -> dict[str, tuple[FixedFormat, str]]:
-        """Formats of weights that are signs, or of weights and shifts where channels have their own, adding these."""
+        """Formats of weights that are signs, or of weights and shifts where channels or blocks have their own.
+
+        The shifts are added to the parameters.
+        """
         if config.signs:
             frac = signs.checked(node.name, signs.given(self.args, node.name, op.name), config.signs)
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
+        if config.blocks:
+            given = signs.given(self.args, node.name, op.name)
+            fmt, shift = block_weights(node.name, parameters["weight"], config, given)
+            found = {"weight": Decision(fmt, "an exponent by block")}
+            if shift.any():
+                found["weight_shift"] = shift_decision(shift)
+                parameters["weight_shift"] = shift.to(parameters["weight"].device)
+            self.decisions.setdefault(node.name, {}).update(found)
+            return {name: (each.fmt, each.reason) for name, each in found.items()}
         asked = "weight_granularity" in specific
         for_all = config.scaled and "weight_shift" not in op.parameters
         if config.weight_granularity == "tensor" or (not asked and ("weight" not in parameters or for_all)):

@@ -8,7 +8,8 @@
 // where the array has it: `prior` is the sum of the run without the term.
 // FLOWING assumes that the output is always taken. With AHEAD an activation is taken
 // before its weights, and a bias or shift that is there is assumed to stay.
-//   p_together  operands are taken together; bias and shift with the first ones
+//   p_together  operands are taken together; bias and shift with the first ones, with EVERY_SHIFT a
+//               shift with all
 //   p_issue     operands that are all there are taken, unless they end a run while
 //               as many results as the FIFO has places are on their way; with AHEAD
 //               what was taken needs only its weights
@@ -28,6 +29,7 @@ module fixed_mac_array_proof #(
     parameter int BIAS_FRAC   = 0,
     parameter int BIAS_SIGNED = 1,
     parameter int HAS_SHIFT   = 0,
+    parameter int EVERY_SHIFT = 0,
     parameter int AHEAD       = 0,
     parameter int FLOWING     = 0
 ) (
@@ -72,6 +74,7 @@ module fixed_mac_array_proof #(
       .BIAS_SIGNED(BIAS_SIGNED),
       .HAS_SHIFT  (HAS_SHIFT),
       .SHIFT_WIDTH(1),
+      .EVERY_SHIFT(EVERY_SHIFT),
       .OUT_WIDTH  (OutWidth),
       .OUT_FRAC   (OutFrac),
       .AHEAD      (AHEAD)
@@ -125,6 +128,7 @@ module fixed_mac_array_proof #(
   logic [  PosW-1:0] pos_q;  // operands of the run that were issued
   logic              first;
   logic              last;
+  logic              shifts;  // operands that come with a shift
   logic              all_there;
   logic              take;  // an activation
   logic              offered;
@@ -137,17 +141,18 @@ module fixed_mac_array_proof #(
   logic [LevelW-1:0] queued_q;  // of these, in the FIFO
   logic [  Pipe-2:0] ended_q;  // ages of the others
 
-  localparam bit Apart = AHEAD != 0 && RUN > 1;
+  localparam bit Apart = AHEAD != 0 && RUN > 1 && EVERY_SHIFT == 0;
   logic                               held_q;
   logic [LANES-1:0][N-1:0][WIDTH-1:0] act_q;
   logic [LANES-1:0][N-1:0][WIDTH-1:0] issued;
   logic                               sides;
 
   assign first = pos_q == '0;
+  assign shifts = first || EVERY_SHIFT != 0;
   assign last = pos_q == PosW'(RUN - 1);
   assign all_there = (AHEAD != 0 ? held_q : act_valid) && weight_valid &&
                      (HAS_BIAS == 0 || !first || bias_valid) &&
-                     (HAS_SHIFT == 0 || !first || shift_valid);
+                     (HAS_SHIFT == 0 || !shifts || shift_valid);
   assign take = act_valid && act_ready;
   assign offered = act_valid && weight_valid && bias_valid && shift_valid;
   assign ends = issue && last;
@@ -257,7 +262,7 @@ module fixed_mac_array_proof #(
         dot += extend(issued[o][i], A_SIGNED) * extend(weight[o][i], B_SIGNED);
       end
     end
-    assign shifted = (HAS_SHIFT != 0) && (first ? shift[o][0] : shift_q[o]);
+    assign shifted = (HAS_SHIFT != 0) && (shifts ? shift[o][0] : shift_q[o]);
     assign term = (dot <<< (SumFrac - 2 * Frac)) <<< shifted;
     assign prior = !first ? run_q[o] : (HAS_BIAS == 0) ? '0 : extend(
         bias[o], BIAS_SIGNED
@@ -332,9 +337,9 @@ module fixed_mac_array_proof #(
         inv_bias : assert (!armed || held);
       end
     end
-    if (HAS_SHIFT != 0) begin : g_shift
+    if (HAS_SHIFT != 0 && EVERY_SHIFT == 0) begin : g_shift
       always_comb begin
-        inv_shift : assert (!armed || first || dut.u_sides.g_shift.run_q[o] == shift_q[o]);
+        inv_shift : assert (!armed || first || dut.u_sides.g_shift.g_first.run_q[o] == shift_q[o]);
       end
     end
   end
@@ -355,7 +360,7 @@ module fixed_mac_array_proof #(
     p_together :
     assert (!check || (issue == (weight_valid && weight_ready) &&
                        (bias_valid && bias_ready) == (HAS_BIAS != 0 && issue && first) &&
-                       (shift_valid && shift_ready) == (HAS_SHIFT != 0 && issue && first)));
+                       (shift_valid && shift_ready) == (HAS_SHIFT != 0 && issue && shifts)));
     p_issue :
     assert (!check || (take == (act_valid && !(closes && int'(level_q) == Depth) &&
                                 ((AHEAD != 0) ? sides && (!held_q || issue) : all_there)) &&

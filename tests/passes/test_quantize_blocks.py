@@ -1,0 +1,156 @@
+"""Weights in block floating point: the rules of the specification, layers against fractions, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mase_hw import compile
+from mase_hw.errors import ConfigError, FormatError, MaseHwError, UnsupportedError
+from mase_hw.formats import BlockFormat, FixedFormat
+from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized
+from mase_hw.passes import verify_analysis_pass
+from mase_hw.training import prepare
+from tests.passes.digits import accuracy, digits
+from tests.unit.pipeline import EIGHT, MLP, inputs, quantised, seeded
+
+SPAN = 15
+
+
+def blocks(*ops: str, **keys: Any) -> dict[str, Any]:
+    """8 bits, but an exponent by block for the weights of these ops."""
+    return {"by": "type", **EIGHT, **{op: {"config": {"name": "mxint", **keys}} for op in ops or ("linear",)}}
+
+
+def exponent(values: list[Fraction]) -> int | None:
+    """``floor(log2(max))``, by comparison with powers of two."""
+    peak = max(map(abs, values))
+    return None if peak == 0 else next(e for e in range(-200, 200) if Fraction(2) ** e <= peak < Fraction(2) ** (e + 1))
+
+
+def by_hand(rows: list[list[float]], width: int, block: int, bits: int = 8) -> list[list[Fraction]]:
+    """The values of weights: section 6.3 of the specification, with exponents within 15 of the largest."""
+    last = 2 ** (bits - 1) - 1
+    cut = [[[Fraction(w) for w in row[at : at + block]] for at in range(0, len(row), block)] for row in rows]
+    found = [[exponent(each) for each in row] for row in cut]
+    largest = max((min(last, max(-last, e)) for row in found for e in row if e is not None), default=0)
+    made = []
+    for row, exponents in zip(cut, found, strict=True):
+        values: list[Fraction] = []
+        for each, e in zip(row, exponents, strict=True):
+            step = Fraction(2) ** (max(min(last, max(-last, e or 0)), largest - SPAN) - (width - 2))
+            most = 2 ** (width - 1) - 1
+            values += [max(-most, min(most, round(w / step))) * step for w in each]  # round is half to even
+        made.append(values)
+    return made
+
+
+def layer(graph: MaseGraph, name: str) -> Quantized:
+    module = graph.meta_of(graph.node(name)).module
+    assert isinstance(module, Quantized)
+    return module
+
+
+def stored(module: Quantized) -> list[list[Fraction]]:
+    """The values that hardware multiplies by, from mantissas and shifts."""
+    fmt, mantissas = module.arithmetic.formats["weight"], module.mantissa("weight")
+    assert isinstance(fmt, BlockFormat)
+    rows = [[int(m) for m in row] for row in mantissas.tolist()]
+    shifts = module.get_buffer("weight_shift").tolist() if "weight_shift" in module.parameter_names else None
+    return [
+        [m * Fraction(2) ** ((shifts[o][i // fmt.block] if shifts else 0) - fmt.frac_width) for i, m in enumerate(row)]
+        for o, row in enumerate(rows)
+    ]
+
+
+def spread_weights(out: int, features: int, seed: int, octaves: int) -> nn.Linear:
+    """Weights whose blocks of four differ by so many powers of two, with zeros and ties among them."""
+    layer, numbers = nn.Linear(features, out), random.Random(seed)
+    with torch.no_grad():
+        for o, at in itertools.product(range(out), range(0, features, 4)):
+            scale = 2.0 ** -numbers.randint(0, octaves)
+            for i in range(at, min(at + 4, features)):
+                layer.weight[o, i] = scale * numbers.choice([0.0, numbers.randint(-64, 64) / 64, numbers.gauss(0, 1)])
+        layer.weight[0, :4] = 0.0
+    return layer
+
+
+@pytest.mark.parametrize(("width", "block", "bits"), [(8, 4, 8), (4, 4, 8), (2, 8, 8), (12, 16, 8), (8, 32, 8), (5, 4, 3)])
+@pytest.mark.parametrize("octaves", [0, 6, 24])
+def test_layers_against_fractions(width: int, block: int, bits: int, octaves: int) -> None:
+    net = nn.Sequential(spread_weights(6, 22, width + octaves, octaves))
+    x = inputs(16, 22)
+    config = blocks(weight_width=width, weight_block_size=block, weight_exponent_width=bits)
+    graph, _ = quantised(net, x, config=config)
+    verify_analysis_pass(graph)
+    module = layer(graph, "_0") if "_0" in {n.name for n in graph.nodes} else layer(graph, "0")
+    weight = by_hand(net[0].weight.double().tolist(), width, block, bits)
+    assert stored(module) == weight
+    formats = module.arithmetic.formats
+    data, bias, out = formats["data_in_0"], formats["bias"], formats["data_out_0"]
+    biases = [int(m) * Fraction(2) ** -bias.frac_width for m in module.mantissa("bias").tolist()]
+    entered = [
+        [max(data.min_mantissa, min(data.max_mantissa, round(Fraction(v) * 2**data.frac_width))) for v in row]
+        for row in x.double().tolist()
+    ]
+    wanted = []
+    for row in entered:
+        values = [Fraction(m, 2**data.frac_width) for m in row]
+        sums = [sum((w * v for w, v in zip(of, values, strict=True)), b) for of, b in zip(weight, biases, strict=True)]
+        wanted.append(
+            [max(out.min_mantissa, min(out.max_mantissa, round(s * Fraction(2) ** out.frac_width))) for s in sums]
+        )
+    with torch.no_grad():
+        for given in (module(x), module.in_mantissas([x])):  # on values, and in mantissas
+            assert (given.double() * 2.0**out.frac_width).tolist() == wanted
+
+
+def test_the_exponent_of_a_block() -> None:
+    fmt = BlockFormat(8, 6)
+    assert [fmt.exponent(p) for p in (1.0, 1.999, 2.0, 0.75, 2.0**-140, 1e38, 0.0)] == [0, 0, 1, -1, -127, 126, None]
+    assert BlockFormat(8, 6, True, 32, 3).exponent(1e9) == 3
+    assert (fmt.min_mantissa, fmt.max_mantissa, BlockFormat(2, 0).max_mantissa) == (-127, 127, 1)
+    made, shifts = BlockFormat.shared([1.0, 0.0, 2.0**-20, 0.3], 8, 32, 8)
+    assert (made.frac_width, shifts) == (6 + SPAN, (SPAN, 0, 0, SPAN - 2))
+    for peak in (float("inf"), float("nan")):
+        with pytest.raises(FormatError, match="not finite"):
+            fmt.exponent(peak)
+
+
+@pytest.mark.parametrize("wrong", [(1, 0), (13, 0), (8, 0, False), (8, 0, True, 0), (8, 0, True, 4, 1), (8, 0, True, 4, 9)])
+def test_formats_that_do_not_exist(wrong: tuple[Any, ...]) -> None:
+    with pytest.raises(FormatError, match="block floating point"):
+        BlockFormat(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"weight_width": 13}, "2 to 12"),
+        ({"weight_frac_width": 4}, "weight_frac_width"),
+        ({"weight_signed": False}, "weight_signed"),
+        ({"weight_granularity": "channel"}, "weight_granularity"),
+    ],
+)
+def test_keys_that_such_weights_cannot_have(keys: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        quantised(seeded(MLP), inputs(32, 6), config=blocks(**keys))
+
+
+def test_other_ops_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="relu.*cannot have mxint weights"):
+        quantised(seeded(MLP), inputs(32, 6), config=blocks("linear", "relu"))
+    fmt = FixedFormat(8, 4)
+    graph, _ = quantised(seeded(MLP), inputs(32, 6), config=blocks(weight_block_size=4))
+    module = layer(graph, "fc1")
+    formats = {**module.arithmetic.formats, "data_in_0": BlockFormat(8, 4), "data_out_0": fmt}
+    with pytest.raises(UnsupportedError, match="data_in_0 in block floating point"):
+        Quantized(module.op, type(module.arithmetic)(formats), {"weight": module.get_parameter("weight")})
