@@ -52,7 +52,7 @@ def plan(name: str) -> dict[str, Any]:
     overlapping = dict.fromkeys(("out", "down") if lanes else (), "inputs_first")
     return {
         "parallelism": {**lanes, **{row: {"data_in_0": most} for row in rows}},
-        "max_parallelism": most if lanes else None,
+        "max_parallelism": most if lanes else CONTEXT,
         "order": overlapping,
         "family": "ecp5",
     }
