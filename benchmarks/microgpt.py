@@ -30,10 +30,12 @@ ATTENTION = "scaled_dot_product_attention_matmul"
 LAYERS = ("qkv", ATTENTION, f"{ATTENTION}_1", "out", "up", "down", "scores")
 PLANS: dict[str, dict[str, tuple[int, int]]] = {
     "small": dict(zip(LAYERS, [(1, 5), (2, 1), (1, 2), (2, 1), (1, 8), (1, 8), (8, 1)], strict=True)),
-    "middle": dict(zip(LAYERS, [(1, 8), (4, 1), (1, 4), (4, 1), (2, 5), (3, 4), (4, 2)], strict=True)),
+    "chosen": {},
     "fast": dict.fromkeys(LAYERS, (4, 4)),
 }
 """Lanes of inputs and outputs by node; ``small`` has 48 multiplier blocks with those of norms and softmax."""
+TARGET = {"dsp": 60, "interval": 120 * CONTEXT, "minimise": "latency", "unrolled": 0}
+"""What those of ``chosen`` are to reach."""
 EXPONENT = 4
 """Blocks of an ECP5 of the product of an exponential, of 29 bits each: a masked softmax is not estimated."""
 CONFIG: dict[str, Any] = {
@@ -47,10 +49,10 @@ def plan(name: str) -> dict[str, Any]:
     lanes = {node: {"data_in_0": i, "data_out_0": o} for node, (i, o) in PLANS[name].items()}
     most = 4 if name == "fast" else 1
     rows = (*(f"norm{n}" for n in range(3)), "scaled_dot_product_attention")
-    overlapping = dict.fromkeys(("out", "down"), "inputs_first")
+    overlapping = dict.fromkeys(("out", "down") if lanes else (), "inputs_first")
     return {
         "parallelism": {**lanes, **{row: {"data_in_0": most} for row in rows}},
-        "max_parallelism": most,
+        "max_parallelism": most if lanes else CONTEXT,
         "order": overlapping,
         "family": "ecp5",
     }
@@ -112,6 +114,7 @@ def main() -> int:
     wrong = 0
     for name in asked.plan or PLANS:
         config = {**CONFIG, "decode": {"context": CONTEXT, "slots": SLOTS}, "hardware": plan(name)}
+        config |= {} if PLANS[name] else {"target": TARGET}
         data = [rows[:256, :-1]]
         design = mase_hw.compile(net, rows[:1, :-1], config, out=asked.out / name, calibration=data)
         found = design.generate([[0, n] for n in range(1, 13)], CONTEXT - 2)

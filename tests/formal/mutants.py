@@ -26,6 +26,7 @@ from .proofs import (
     TURNS,
     WRITER,
     WRITERS,
+    block_product,
     cast,
     divide,
     fetch,
@@ -421,6 +422,9 @@ MUTANTS: dict[str, Mutant] = {
     "loop_goes_on_after_reset": of(
         Proof(LOOP, {"MAX": 3}), "p_last", "if (rst) begin\n        left_q <= LeftW'(COUNT - 2);", "if (1'b0) begin"
     ),
+    # fixed_block_product
+    "block_leaves_the_low_bits_of_a_out": of(block_product(6, 5, 4), "p_product", "(a[k] ?", "(1'b0 ?"),
+    "block_counts_a_low_bit_twice": of(block_product(6, 5, 4), "p_product", "LowW'(a_high) <<<", "LowW'(a) <<<"),
     # fixed_logic_product
     "logic_subtracts_nothing": of(BOTH, "p_dot", "{!minus}}, !minus}", "{1'b0}}, 1'b0}"),
     "logic_counts_nothing_twice": of(BOTH, "p_dot", "one ? once : two ?", "one ? once : (two && 1'b0) ?"),

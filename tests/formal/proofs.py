@@ -40,6 +40,7 @@ RECORDS = Harness("system_records")
 CAST = Harness("fixed_cast_unit")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 LOGIC = Harness("fixed_logic_product", needs=("fixed_adder_tree",))
+BLOCK = Harness("fixed_block_product")
 MAC = Harness(
     "fixed_mac_array",
     needs=(
@@ -104,6 +105,11 @@ def logic(n: int, group: int, a: tuple[int, int], b: tuple[int, int]) -> Proof:
     latency = 1 + -(-logic_rows((a[0], bool(a[1])), (b[0], bool(b[1]))) // 2) + (-(-n // group) - 1).bit_length()
     operands = {"A_WIDTH": a[0], "A_SIGNED": a[1], "B_WIDTH": b[0], "B_SIGNED": b[1]}
     return Proof(LOGIC, {"N": n, "GROUP": group, **operands, "LATENCY": latency}, k=latency + 1)
+
+
+def block_product(a: int, b: int, block: int) -> Proof:
+    """A product of operands of those widths by a block of so many bits."""
+    return Proof(BLOCK, {"A_WIDTH": a, "B_WIDTH": b, "BLOCK": block}, k=0)
 
 
 def rows(depth: int, length: int) -> Proof:
@@ -219,6 +225,10 @@ PROOFS = [
     *(logic(2, 2, (3, s), (3, t)) for s in (0, 1) for t in (0, 1)),
     *(logic(1, 1, (1, s), (1, t)) for s in (0, 1) for t in (0, 1)),
     *(logic(3, group, (2, 1), (2, 1)) for group in (1, 2)),
+    block_product(4, 4, 0),
+    block_product(3, 6, 4),
+    block_product(5, 3, 3),
+    block_product(6, 5, 4),
     cast(12, 1, 8, 1, every_shift(12)),
     cast(12, 0, 5, 0, every_shift(12)),
     cast(8, 0, 12, 1, every_shift(8)),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.emit.constants import stored_values
-from mase_hw.emit.netlist import CONNECTORS, LOOP_ENTRY, LOOP_EXIT, TOP, Net, Netlist
+from mase_hw.emit.netlist import CONNECTORS, LOOP_ENTRY, LOOP_EXIT, TOP, Net, Netlist, Pin
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.render import unused_name
 from mase_hw.errors import ConfigError, MaseHwError, ResultsError
@@ -323,6 +323,8 @@ def find_edges(graph: MaseGraph) -> list[Edge]:
         origin = root
         while origin.source.instance != TOP and netlist.instance(origin.source.instance).op == LOOP_ENTRY:
             origin = _root(netlist, netlist.net_into(origin.source.instance, "in_data"))
+        if netlist.slot is not None and origin.source == Pin(TOP, netlist.slot.name):
+            continue  # whose token it is, which no node gives
         if origin.source.instance == TOP:
             node = entries[[s.name for s in netlist.inputs].index(origin.source.port)]
         else:
