@@ -78,8 +78,12 @@ def transformer(images: int, bits: int, pixels: int) -> Made:
         "external_buffer": images * width * 1000 * bits - 1,
         # Where words decide they come all the time; where multipliers do, there is time to wait for a set.
         "ahead": {f"{n}.weight": 0 for n in weights} if pixels == 224 else {},
-        # Patches of the next frame wait while this one passes through the blocks.
-        "fifo_depth": {"add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks},
+        # Patches of the next frame wait while this one passes through the blocks, and results of the attention while
+        # layers behind it wait for their sets: 256 words per bit are what comes in that time.
+        "fifo_depth": {
+            "add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks,
+            "blocks.0.attn.proj.data_in_0": 256 * bits,
+        },
     }
     widths = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
     config = {"hardware": hardware, "quantize": {"default": {"config": widths}}}
