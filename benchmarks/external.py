@@ -3,7 +3,7 @@
     python -m benchmarks.external resnet [--width 64] [--frames 3]
     python -m benchmarks.external deit [--bits 8] [--frames 3] [--images 2] [--pixels 224]
 
-The memory has 8 bytes per cycle and a latency of 40 cycles. ResNet-18 at 64x64 reads layers of at least 32,768 weights;
+The memory has 8 bytes per cycle and a latency of 40 cycles. ResNet-18 at 64x64 reads layers of at least 65,536 weights;
 convolutions among them take the whole frame for one tile of their output channels after the other. timm's
 deit_tiny_patch16_224, with random weights, has one block of hardware for its twelve; its frames are of several images.
 Exit code 0 only if no bit and no cycle differs, and if the interval is within 1 % of the larger of the words and the
@@ -27,7 +27,7 @@ import mase_hw
 from benchmarks.large_networks import resnet
 from mase_hw.emit.estimate import estimate
 
-LARGE, PIXELS, LANES = 32_768, 64, 4
+LARGE, PIXELS, LANES = 65_536, 64, 4
 Made = tuple[nn.Module, torch.Tensor, dict[str, Any]]
 """A model, one frame, and its configuration."""
 
@@ -38,19 +38,13 @@ def residual(width: int) -> Made:
     with torch.no_grad():  # norms have the statistics of pictures
         model.train()(torch.randn(8, 3, PIXELS, PIXELS))
     layers = {n: m for n, m in model.eval().named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
-    large = LARGE * width**2 // 64**2
-    outside = sorted(n for n, m in layers.items() if m.weight.numel() >= large and len(m.weight) > width)
-    tiled = [n for n in outside if isinstance(layers[n], nn.Conv2d)]
-    held = {f"{name}.{port}": 0.0 for name in tiled for port in ("data_in_0", "data_out_0")}
-    # Of sets of 576 words as much more as a block RAM of 1,024 has.
-    held |= {f"{name}.weight": 0.77 for name in tiled if layers[name].weight[0].numel() > 4096}
+    outside = sorted(n for n, m in layers.items() if m.weight.numel() >= LARGE * width**2 // 64**2)
     hardware = {
         "max_parallelism": LANES,
         "parallelism": {n: {"data_in_0": 8, "data_out_0": 1} for n, m in layers.items() if isinstance(m, nn.Conv2d)}
         | {next(iter(layers)): {"data_in_0": 3, "data_out_0": LANES}},
         "parameters_at": {f"{name}.weight": "external" for name in outside},
-        "order": dict.fromkeys(tiled, "weights_first"),
-        "ahead": held,
+        "order": {n: "weights_first" for n in outside if isinstance(layers[n], nn.Conv2d)},
         "memory": {f"{name}.bias": "lut" for name in layers},
         "external_burst": 8,
     }
@@ -78,8 +72,12 @@ def transformer(images: int, bits: int, pixels: int) -> Made:
         "external_buffer": images * width * 1000 * bits - 1,
         # Where words decide they come all the time; where multipliers do, there is time to wait for a set.
         "ahead": {f"{n}.weight": 0 for n in weights} if pixels == 224 else {},
-        # Patches of the next frame wait while this one passes through the blocks.
-        "fifo_depth": {"add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks},
+        # Patches of the next frame wait while this one passes through the blocks, and results of the attention while
+        # layers behind it wait for their sets: 256 words per bit are what comes in that time.
+        "fifo_depth": {
+            "add.data_in_0": images * tokens * width // 4 * (blocks - 1) // blocks,
+            "blocks.0.attn.proj.data_in_0": 256 * bits,
+        },
     }
     widths = {"name": "fixed", "data_in_width": bits, "weight_width": bits, "data_out_width": bits}
     config = {"hardware": hardware, "quantize": {"default": {"config": widths}}}

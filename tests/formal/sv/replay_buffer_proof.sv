@@ -67,7 +67,7 @@ module replay_buffer_proof #(
       to.index = '0;
       to.pass  = (at.pass == PassLast) ? '0 : at.pass + PassW'(1);
       if (at.pass == PassLast) to.base = BaseW'(place_of(int'(at.base) + LEN));
-      to.gap   = at.gap - 2'(at.pass == PassLast);
+      to.gap = at.gap - 2'(at.pass == PassLast);
     end
     return to;
   endfunction
@@ -170,11 +170,13 @@ module replay_buffer_proof #(
       assert (!armed || (in_index_q < IndexW'(LEN) && out_q.index < IndexW'(LEN) &&
                          out_q.pass < PassW'(REPEATS)));
       inv_writer :
-      assert (!armed || int'(dut.g_replay.wr_ptr_q) ==
-              place_of(int'(out_q.base) + LEN * int'(out_q.gap) + int'(in_index_q)));
+      assert (!armed || int'(dut.g_replay.wr_ptr_q) == place_of(
+          int'(out_q.base) + LEN * int'(out_q.gap) + int'(in_index_q)
+      ));
       inv_reader :
-      assert (!armed || (int'(dut.g_replay.rd_ptr_q) == place_of(int'(reader.base) + int'(reader.index))
-                         && int'(dut.g_replay.pass_q) == int'(reader.pass)));
+      assert (!armed || (int'(dut.g_replay.rd_ptr_q) == place_of(
+          int'(reader.base) + int'(reader.index)
+      ) && int'(dut.g_replay.pass_q) == int'(reader.pass)));
       inv_base : assert (!armed || int'(out_q.base) < DEPTH);
       inv_used : assert (!armed || (held >= 0 && held <= DEPTH && int'(dut.used_q) == held));
       inv_unread : assert (!armed || unread >= 0);
@@ -194,8 +196,7 @@ module replay_buffer_proof #(
 
     if (DEPTH == 2 * LEN) begin : g_halves
       always_comb begin
-        inv_half :
-        assert (!armed || int'(reader.base) == (dut.g_replay.g_halves.high_q ? LEN : 0));
+        inv_half : assert (!armed || int'(reader.base) == (dut.g_replay.g_halves.high_q ? LEN : 0));
         inv_halves : assert (!armed || int'(out_q.base) == 0 || int'(out_q.base) == LEN);
       end
     end else begin : g_ring
@@ -205,8 +206,9 @@ module replay_buffer_proof #(
       if (LEN > 1) begin : g_index
         always_comb begin
           inv_index :
-          assert (!armed ||
-                  int'($signed(dut.g_replay.g_ring.u_place.g_count.left_q)) == LEN - 2 - int'(reader.index));
+          assert (!armed || int'($signed(
+              dut.g_replay.g_ring.u_place.g_count.left_q
+          )) == LEN - 2 - int'(reader.index));
         end
       end
     end
