@@ -21,12 +21,12 @@ from mase_hw.simulate.build.tools import find_build_tools, run_tool
 BENCH = Path(__file__).with_name("swaps.cpp")
 
 
-def shrunk(model: nn.Module, seed: int = 1) -> nn.Module:
-    """A model with other parameters, each nearer to zero, so that no format is too small."""
+def shrunk(model: nn.Module, seed: int = 1, kinds: tuple[type[nn.Module], ...] = (nn.Module,)) -> nn.Module:
+    """A model with other parameters of such layers, each nearer to zero, so that no format is too small."""
     made = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in (p for m in made.modules() if isinstance(m, kinds) for p in m.parameters(recurse=False)):
             parameter.mul_(torch.rand(parameter.shape, generator=generator))
     return made
 
@@ -36,8 +36,10 @@ def loaded(
 ) -> tuple[mase_hw.Design, list[Weights]]:
     """A design, and both sets: its own, and that of another model."""
     design = mase_hw.compile(model, example, config, out=out, **given)
+    kinds = (nn.Linear, nn.Conv2d) if design.record.image is None else (nn.Module,)
     return design, [
-        weights_of(design, each, example, config, given.get("calibration")) for each in (model, shrunk(model))
+        weights_of(design, each, example, config, given.get("calibration"))
+        for each in (model, shrunk(model, kinds=kinds))
     ]
 
 
@@ -69,12 +71,12 @@ def build_bench(design: mase_hw.Design, sets: Sequence[Weights], folder: Path, m
             (folder / kind).write_bytes(raw)
     for number, each in enumerate(sets):
         (folder / f"image.{number}.bin").write_bytes(each.image or each.outside)
+    words: dict[str, str | int] = {"LOADER": "<images.h>" if design.record.image is None else "<packets.h>"}
     if design.record.image is not None:
-        lines = ["#define LOADER <packets.h>", f"static constexpr unsigned BANKS = {design.record.image.banks};"]
-    else:
-        assert design.record.external is not None
-        words = {"LOADER": "<images.h>", "EXTERNAL": design.record.external.bits // 8}
-        lines = [f"#define {k} {v}" for k, v in {**words, "PRIMED": f"{design.record.external.primed}u"}.items()]
+        words["BANKS"] = design.record.image.banks
+    if design.record.external is not None:
+        words |= {"EXTERNAL": design.record.external.bits // 8, "PRIMED": f"{design.record.external.primed}u"}
+    lines = [f"#define {name} {value}" for name, value in words.items()]
     for way, name in (("in", "input_ports"), ("out", "output_ports")):
         lines.append(f"static std::vector<Port> {name}() {{ return {{{', '.join(ports[way])}}}; }}")
     (folder / "ports.h").write_text("\n".join(lines) + "\n")

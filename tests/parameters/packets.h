@@ -19,6 +19,9 @@ struct Loader {
     Loader(const std::string &kind, unsigned stalls) : kind_(kind), stalls_(stalls)
     {
         for (unsigned set = 0; set < SETS; set++) images_[set] = words(file("image." + std::to_string(set) + ".bin"));
+#ifdef EXTERNAL
+        dut->parameters_image_valid = 0;
+#endif
     }
 
     void restart()

@@ -49,7 +49,7 @@ def test_every_frame_is_of_one_set(way: str, tmp_path: Path, tiny: str) -> None:
     swapped(design, sets, tmp_path / "bench", tiny)
 
 
-@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("size", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 16))])
 def test_images_in_memory(size: int, tmp_path: Path, tiny: str) -> None:
     """As above, where the design reads its parameters from memory, whose words and requests wait at random."""
     config = in_ram(CONFIG, parameters="external", external_bytes=size)
