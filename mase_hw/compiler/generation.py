@@ -58,7 +58,7 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
         )
     width, core = (fmt.width for fmt in formats)
     largest = 1 << width
-    if core > width or (options.stop is not None and options.stop >= largest):
+    if core > width or options.stop >= largest:
         raise UnsupportedError(
             "a token that is chosen, or the one that ends a sequence, is no token that enters",
             field="decode.stop",
@@ -80,10 +80,9 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
     taken = Stream("data_in_0", "in", (1, context), token)
     given = Stream("data_out_0", "out", (1, length), token)
     flight = context * ceil_div(design.timing.last, design.timing.interval)
-    stop = -1 if options.stop is None else options.stop
     parameters: dict[str, object] = {
-        "ID_WIDTH": width, "CORE_WIDTH": core, "CONTEXT": context, "LENGTH": length, "STOP": stop, "SLOTS": slots,
-        "FLIGHT": flight, "RESTART": RESTART,
+        "ID_WIDTH": width, "CORE_WIDTH": core, "CONTEXT": context, "LENGTH": length, "STOP": options.stop,
+        "SLOTS": slots, "FLIGHT": flight, "RESTART": RESTART,
     }  # fmt: skip
     parameters |= {
         f"{way}_{key}": f"data_{way}_0{end}"
@@ -121,7 +120,7 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
         rtl=(*(f"rtl/{file}" for file in files), f"rtl/{name}.sv"),
         ports=(port_record(taken, ids.tensor), port_record(given, chosen.tensor)),
         length=length,
-        stop=stop,
+        stop=options.stop,
         restart=RESTART + 2 if slots == 1 else 0,
     )
     if slots == 1:
