@@ -58,7 +58,7 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
         )
     width, core = (fmt.width for fmt in formats)
     largest = 1 << width
-    if core > width or (options.stop is not None and options.stop >= largest):
+    if core > width or options.stop >= largest:
         raise UnsupportedError(
             "a token that is chosen, or the one that ends a sequence, is no token that enters",
             field="decode.stop",
@@ -80,16 +80,18 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
     taken = Stream("data_in_0", "in", (1, context), token)
     given = Stream("data_out_0", "out", (1, length), token)
     flight = context * ceil_div(design.timing.last, design.timing.interval)
-    stop = -1 if options.stop is None else options.stop
-    parameters = {
-        "ID_WIDTH": width, "CORE_WIDTH": core, "CONTEXT": context, "LENGTH": length, "STOP": stop, "SLOTS": slots,
-        "FLIGHT": flight, "RESTART": RESTART,
+    parameters: dict[str, object] = {
+        "ID_WIDTH": width, "CORE_WIDTH": core, "CONTEXT": context, "LENGTH": length, "STOP": options.stop,
+        "SLOTS": slots, "FLIGHT": flight, "RESTART": RESTART,
     }  # fmt: skip
-    ports = {"in_data": "data_in_0", "in_valid": "data_in_0_valid", "in_ready": "data_in_0_ready"}
-    ports |= {key.replace("in_", "out_"): value.replace("_in_", "_out_") for key, value in ports.items()}
-    signals = {ids.name: "core_in", chosen.name: "core_out"} | (
-        {design.decode.slot_port: "core_slot"} if slots > 1 else {}
-    )
+    parameters |= {
+        f"{way}_{key}": f"data_{way}_0{end}"
+        for way in ("in", "out")
+        for key, end in (("data", ""), ("valid", "_valid"), ("ready", "_ready"))
+    }
+    signals = {ids.name: "core_in", chosen.name: "core_out"}
+    if slots > 1 and design.decode is not None:
+        signals[design.decode.slot_port] = "core_slot"
     text = (
         environment()
         .get_template("top/generate.sv.j2")
@@ -103,7 +105,7 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
             core_width=core,
             slot_width=max(1, (slots - 1).bit_length()),
             slotted=slots > 1,
-            loop=instance(source(rtl_root() / LOOP), "token_loop", "u_loop", parameters | ports),
+            loop=instance(source(rtl_root() / LOOP), "token_loop", "u_loop", parameters),
             connected=[
                 (f"{port}{end}", f"{to}{end}") for port, to in signals.items() for end in ("", "_valid", "_ready")
             ],
@@ -118,7 +120,7 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
         rtl=(*(f"rtl/{file}" for file in files), f"rtl/{name}.sv"),
         ports=(port_record(taken, ids.tensor), port_record(given, chosen.tensor)),
         length=length,
-        stop=stop,
+        stop=options.stop,
         restart=RESTART + 2 if slots == 1 else 0,
     )
     if slots == 1:

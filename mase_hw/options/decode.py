@@ -36,8 +36,8 @@ class DecodeOptions(BaseModel):
         default=1, ge=1, lt=1 << 31, description="of ``top_k``: what random numbers of every sequence begin with"
     )
 
-    stop: NonNegativeInt | None = Field(
-        default=None, description="the token that ends a sequence, of a design that generates by itself"
+    stop: int = Field(
+        default=-1, ge=-1, description="the token that ends a sequence, of a design that generates by itself; -1: none"
     )
     length: NonNegativeInt = Field(
         default=0,
@@ -48,7 +48,7 @@ class DecodeOptions(BaseModel):
     @property
     def by_itself(self) -> bool:
         """Whether chosen tokens enter the design again without a host."""
-        return self.stop is not None or self.length > 0
+        return self.stop >= 0 or self.length > 0
 
     @model_validator(mode="after")
     def _of_tokens(self) -> DecodeOptions:

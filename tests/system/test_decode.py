@@ -67,7 +67,8 @@ def test_a_token_in_other_cycles_is_seen(design: mase_hw.Design, system: Path, t
 @pytest.fixture(scope="module")
 def by_itself(tmp_path_factory: pytest.TempPathFactory) -> tuple[mase_hw.Design, Path]:
     folder = tmp_path_factory.mktemp("itself")
-    made = compiled(folder / "design", decode={"context": CONTEXT, "sample": "greedy", "length": 4})
+    settings = {"decode": {"context": CONTEXT, "sample": "greedy", "length": 4}, "vectors": {"faults": 4, "frames": 8}}
+    made = compiled(folder / "design", **settings)
     make_system(made.path, folder / "system", SystemOptions(letters=LETTERS))
     return made, folder / "system"
 
