@@ -99,8 +99,11 @@ def document(program: Program) -> dict[str, object]:
 def plain_verilog(design: Design, out: Path, slang: str) -> None:
     """Our design as Verilog that any Yosys reads."""
     files = " ".join(f"{design.path.name}/{file}" for file in design.manifest["rtl"])  # it sees its folder only
-    script = f"read_slang -j 1 --ignore-assertions -DSYNTHESIS --top top {files}; hierarchy -top top; proc; flatten; opt_clean"
-    run([slang, "-q", "-p", f"{script}; write_verilog -noattr {out.name}"], out.parent)
+    read = f"read_slang -j 1 --ignore-assertions -DSYNTHESIS --top top {files}"
+    run(
+        [slang, "-q", "-p", f"{read}; hierarchy -top top; proc; flatten; opt_clean; write_verilog -noattr {out.name}"],
+        out.parent,
+    )
 
 
 def run(command: list[str], folder: Path | None = None) -> str:

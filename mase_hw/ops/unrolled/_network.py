@@ -108,6 +108,7 @@ class Rounded:
         rounding: How bits are dropped.
         overflow: What happens beyond the range.
         half: Half an output LSB is in the sum already, so that rounding drops bits.
+        element: The value is an element, without the constant that flips its sign bit.
     """
 
     value: int
@@ -117,6 +118,7 @@ class Rounded:
     rounding: Rounding
     overflow: Overflow
     half: bool
+    element: bool
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class Network:
         for number in self.live():
             value, made = self.graph.values[number], self.made.get(number)
             if made is not None or number in given:
-                exact = given[number] if made is None else self._made(made, element)
+                exact = given[number] if made is None else self._made(made, element, found)
                 found[number] = exact + value.constant
             elif value.a < 0:
                 found[number] = value.low
@@ -233,10 +235,11 @@ class Network:
                 found[number] = (found[value.a] << value.a_shift) + second
         return [element(output[0]) for output in self.graph.outputs if output is not None]
 
-    def _made(self, made: Made, element: Callable[[int], int]) -> int:
+    def _made(self, made: Made, element: Callable[[int], int], found: Mapping[int, int]) -> int:
         if isinstance(made, Rounded):
             half = 1 << (made.frac - made.fmt.frac_width - 1) if made.half else 0
-            exact = (element(made.value) << made.shift) - half
+            value = element(made.value) if made.element else found[made.value]
+            exact = (value << made.shift) - half
             return _cast_int(exact, made.frac, made.fmt, made.rounding, made.overflow)
         if isinstance(made, Positive):
             return max(element(made.value), 0)
@@ -409,7 +412,6 @@ class _Lowering:
             matrix = weights.flatten(1).tolist()
             planned = self._checked(matrix, ends, tuple(taps), len(x) * rows * columns)
             for image in range(len(x)):
-
                 element = functools.partial(_pixel, own[image], phases, g.stride)
                 repeated = _Repeated(self.network, planned, element)
                 for y, z in np.ndindex(rows, columns):
@@ -462,7 +464,7 @@ class _Lowering:
             number, shift = (self.graph.constant(0), 0) if output is None else output
             value = self.graph.values[number]
             less = 1 << (drop - 1) if half else 0
-            found.append(self._rounded(number, shift, (value.low, value.high), less, frac))
+            found.append(self._rounded((number, shift), (value.low, value.high), less, frac, False))
         return np.array(found, dtype=np.int64)
 
     def _ends(self, term: Signed | None) -> tuple[int, int]:
@@ -474,8 +476,9 @@ class _Lowering:
         ends = [sign * (end - value.constant) << shift for end in (value.low, value.high)]
         return min(ends), max(ends)
 
-    def _rounded(self, number: int, shift: int, ends: tuple[int, int], less: int, frac: int) -> int:
-        """The cast of a value in a range, in which so much of half an LSB is that is to be taken off."""
+    def _rounded(self, term: tuple[int, int], ends: tuple[int, int], less: int, frac: int, element: bool) -> int:
+        """The cast of a shifted value in a range, in which so much of half an LSB is that is to be taken off."""
+        number, shift = term
         a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
         exact = [(end << shift) - less for end in ends]
         low, high = (_cast_int(end, frac, out, a.rounding, a.overflow) for end in exact)
@@ -484,7 +487,7 @@ class _Lowering:
             low, high = out.min_mantissa, out.max_mantissa
         drop = frac - out.frac_width
         wires = drop <= 0 and [low, high] == [end << -drop for end in exact]
-        made = Rounded(number, shift, frac, out, a.rounding, a.overflow, bool(less))
+        made = Rounded(number, shift, frac, out, a.rounding, a.overflow, bool(less), element)
         return self.network.enter(made, (low, high), 0 if wires else 1)
 
     # ---- Single elements
@@ -499,7 +502,7 @@ class _Lowering:
                 number = self.network.enter(Positive(number), (0, max(high, 0)), 0)
                 low, high = self.network.ends(number)
             if frac != out.frac_width or low < out.min_mantissa or high > out.max_mantissa:
-                number = self._rounded(number, 0, (low, high), 0, frac)
+                number = self._rounded((number, 0), (low, high), 0, frac, True)
             found.append(number)
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
