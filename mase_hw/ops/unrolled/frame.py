@@ -14,7 +14,7 @@ from torch import Tensor
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, OpDef, Request, verilog_params
-from mase_hw.ops import conv, linear, max_pool, relu
+from mase_hw.ops import cast, conv, linear, max_pool, relu
 from mase_hw.ops.unrolled._graph import Sum
 from mase_hw.ops.unrolled._network import Larger, Looked, Positive, Program, Rounded, Step
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
@@ -80,16 +80,16 @@ class _NetworkText(Text):
     def _rounded(self, number: int, made: Rounded, stage: int) -> dict[str, object]:
         value, out = self.graph.values[number], made.fmt
         raw = f"c{number}"
-        cast = self.cast((made.value, made.shift), made.frac, out, made.half, made.rounding, stage)
+        entered = self.cast((made.value, made.shift), made.frac, out, made.half, made.rounding, stage)
         if made.element:
             given = self.graph.values[made.value]
-            width = given.width + (0 if given.constant else 1)
-            cast |= {"width": width, "in_width": width, "value": self.element(made.value, stage, width)}
+            width = max(given.width, given.constant.bit_length()) if given.constant else given.width + 1
+            entered |= {"width": width, "in_width": width, "value": self.element(made.value, stage, width)}
         named = {"name": number, "sum": f"y{number}", "target": raw, "high": out.width - 1, "frac": out.frac_width}
         modes = {"signed": int(out.signed), "rounding": int(made.rounding), "overflow": int(made.overflow)}
         flipped = _flipped(value)
         narrower = {"wider": [raw]} if out.width > value.width else {}
-        return {"casts": [{**cast, **named, **modes}], "value": f"{value.width}'({raw}){flipped}", **narrower}
+        return {"casts": [{**entered, **named, **modes}], "value": f"{value.width}'({raw}){flipped}", **narrower}
 
     def _looked(self, made: Looked, width: int, flipped: int, stage: int) -> str:
         given, lowest = self.graph.values[made.value], self.network.ends(made.value)[0]
@@ -215,7 +215,8 @@ def _cases() -> tuple[Case, ...]:
     less, offsets = -random(4, 3).abs(), -random(4).abs() - 1
     below = (
         _step(linear.OPS, "linear", "u3.0 s4.0 s9.0 s7.0", 0, (1, 2, 4), weight=less, bias=offsets),
-        _step(max_pool.OPS, "max_pool1d", "s7.0 s7.0", 1, (1, 2, 2), kernel_size=2),
+        _step(cast.OPS, "cast", "s7.0 s6.-1", 1, (1, 2, 4)),
+        _step(max_pool.OPS, "max_pool1d", "s6.-1 s6.-1", 2, (1, 2, 2), kernel_size=2),
     )
     plain, bias = torch.tensor([[1.0, 0], [0, 1], [4, 0]]), torch.tensor([8.0, 7, 32])
     alone = (_step(linear.OPS, "linear", "s4.0 s4.0 s7.0 s7.0", 0, (1, 3), weight=plain, bias=bias),)
@@ -223,7 +224,7 @@ def _cases() -> tuple[Case, ...]:
     return (
         _case("image", Program(pixels, fmt, image, 2), image[-1].arithmetic.formats["data_out_0"]),
         _case("image_at_once", Program(pixels, fmt, image, 0), image[-1].arithmetic.formats["data_out_0"]),
-        _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(7, 0)),
+        _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(6, -1)),
         _case("terms_alone", Program((1, 2), FixedFormat(4, 0), alone, 2), FixedFormat(7, 0)),
         _case("groups", Program((1, 2, 3, 4), fmt, strided, 3), strided[-1].arithmetic.formats["data_out_0"]),
     )
