@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.design.design import Design
+from mase_hw.nn import Quantized
 from mase_hw.ops.unrolled._network import Program, Step
 
 SYNTHESIS = "hierarchy -top {top}; synth_xilinx -family xc7 -flatten -noiopad -top {top}; stat"
@@ -65,11 +66,9 @@ def ours(name: str, out: Path, levels: int) -> tuple[Design, Program, float]:
     begin = time.process_time()
     design = mase_hw.compile(model.eval(), data[:1], config, out=out, calibration=[data], vectors=data)
     spent = time.process_time() - begin
-    (program,) = (
-        module.arithmetic.attributes["program"]
-        for module in design.graph.model.modules()
-        if "program" in getattr(getattr(module, "arithmetic", None), "attributes", {})
-    )
+    assert design.graph is not None  # it was made here
+    modules = (module for module in design.graph.model.modules() if isinstance(module, Quantized))
+    program: Program = next(module.arithmetic.attributes["program"] for module in modules)
     return design, program, spent
 
 

@@ -14,8 +14,9 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops.unrolled import _network
-from mase_hw.ops.unrolled._network import Program, Step, network_of
+from mase_hw.ops.unrolled import _lowering
+from mase_hw.ops.unrolled._lowering import network_of
+from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
 
 WIDE = "s40.0"
@@ -85,9 +86,9 @@ def test_what_positions_share() -> None:
 
 def test_the_solver_runs_once_for_equal_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
-    inner = _network.plan
-    monkeypatch.setattr(_network, "plan", lambda *given: ran.append(given) or inner(*given))
-    _network._plan.cache_clear()
+    inner = _lowering.plan
+    monkeypatch.setattr(_lowering, "plan", lambda *given: ran.append(given) or inner(*given))
+    _lowering._plan.cache_clear()
     weight = integers(5, 3, seed=9)
     layers = (
         step("linear", f"s4.0 s4.0 {WIDE}", (1, 32, 5), weight=weight),

@@ -11,7 +11,8 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mase_hw.ops.unrolled._network import Network, Program, network_of
+from mase_hw.ops.unrolled._lowering import network_of
+from mase_hw.ops.unrolled._network import Network, Program
 from mase_hw.ops.unrolled.unrolled import Stages
 from mase_hw.streams import ceil_div
 

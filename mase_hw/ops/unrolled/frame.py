@@ -1,7 +1,7 @@
 """A whole network of constants as one pipelined expression: a frame per beat, without buffers or multipliers.
 
 Its steps are ops of the catalogue, whose goldens, one after the other, are its golden. What they compute is written as
-one graph (:mod:`mase_hw.ops.unrolled._network`), and registers are placed over all of it, wherever layers meet.
+one graph (:mod:`mase_hw.ops.unrolled._lowering`), and registers are placed over all of it, wherever layers meet.
 """
 
 from __future__ import annotations
