@@ -57,7 +57,8 @@ class _Lowering:
         step = self.step
         if step.op is None:
             assert step.order is not None
-            return given[0].reshape(-1)[step.order.numpy().reshape(-1)].reshape(step.shape)
+            named: Elements = given[0].reshape(-1)[step.order.numpy().reshape(-1)].reshape(step.shape)
+            return named
         if any(isinstance(fmt, ScaledFormat) for fmt in step.arithmetic.formats.values()):
             raise self._refused("scaled integers", "fixed-point formats")
         name = step.op.name
