@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.design.design import Design
+from mase_hw.nn import Quantized
 from mase_hw.ops.unrolled._network import Program, Step
 
 SYNTHESIS = "hierarchy -top {top}; synth_xilinx -family xc7 -flatten -noiopad -top {top}; stat"
@@ -65,11 +66,9 @@ def ours(name: str, out: Path, levels: int) -> tuple[Design, Program, float]:
     begin = time.process_time()
     design = mase_hw.compile(model.eval(), data[:1], config, out=out, calibration=[data], vectors=data)
     spent = time.process_time() - begin
-    (program,) = (
-        module.arithmetic.attributes["program"]
-        for module in design.graph.model.modules()
-        if "program" in getattr(getattr(module, "arithmetic", None), "attributes", {})
-    )
+    assert design.graph is not None  # it was made here
+    modules = (module for module in design.graph.model.modules() if isinstance(module, Quantized))
+    program: Program = next(module.arithmetic.attributes["program"] for module in modules)
     return design, program, spent
 
 
@@ -99,8 +98,11 @@ def document(program: Program) -> dict[str, object]:
 def plain_verilog(design: Design, out: Path, slang: str) -> None:
     """Our design as Verilog that any Yosys reads."""
     files = " ".join(f"{design.path.name}/{file}" for file in design.manifest["rtl"])  # it sees its folder only
-    script = f"read_slang -j 1 --ignore-assertions -DSYNTHESIS --top top {files}; hierarchy -top top; proc; flatten; opt_clean"
-    run([slang, "-q", "-p", f"{script}; write_verilog -noattr {out.name}"], out.parent)
+    read = f"read_slang -j 1 --ignore-assertions -DSYNTHESIS --top top {files}"
+    run(
+        [slang, "-q", "-p", f"{read}; hierarchy -top top; proc; flatten; opt_clean; write_verilog -noattr {out.name}"],
+        out.parent,
+    )
 
 
 def run(command: list[str], folder: Path | None = None) -> str:

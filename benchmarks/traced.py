@@ -58,6 +58,8 @@ def result(step: dict[str, Any], given: list[Any]) -> Any:
         pad = step["attributes"]["padding"]
         found = convolution(x, parameters["weight"], tuple(pad) if isinstance(pad, list) else (pad, pad))
         return cast(found + parameters["bias"].reshape(1, -1, 1, 1), formats["data_out_0"])
+    if op == "cast":
+        return cast(x, formats["data_out_0"])
     if op == "relu":
         return cast(np.maximum(x, 0), formats["data_out_0"])
     if op == "max_pool2d":

@@ -42,12 +42,12 @@ from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transfor
 from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
 from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.transforms.lowering.unroll_frame import unroll_frame_transform_pass
 from mase_hw.passes.transforms.matrices import lower_products_transform_pass
 from mase_hw.passes.transforms.movement import lower_movement_transform_pass
 from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
 from mase_hw.passes.transforms.quantize import quantize_transform_pass
 from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
-from mase_hw.passes.transforms.unroll_frame import unroll_frame_transform_pass
 from mase_hw.plugins import plugin
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 

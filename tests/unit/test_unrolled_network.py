@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,8 +14,9 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops.unrolled import _network
-from mase_hw.ops.unrolled._network import Program, Step, network_of
+from mase_hw.ops.unrolled import _lowering
+from mase_hw.ops.unrolled._lowering import network_of
+from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
 
 WIDE = "s40.0"
@@ -86,11 +86,14 @@ def test_what_positions_share() -> None:
 
 def test_the_solver_runs_once_for_equal_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
-    inner = _network.plan
-    monkeypatch.setattr(_network, "plan", lambda *given: ran.append(given) or inner(*given))
-    _network._plan.cache_clear()
+    inner = _lowering.plan
+    monkeypatch.setattr(_lowering, "plan", lambda *given: ran.append(given) or inner(*given))
+    _lowering._plan.cache_clear()
     weight = integers(5, 3, seed=9)
-    layers = step("linear", f"s4.0 s4.0 {WIDE}", (1, 32, 5), weight=weight), step("sum", f"{WIDE} {WIDE}", (1, 5), 1, dim=1)
+    layers = (
+        step("linear", f"s4.0 s4.0 {WIDE}", (1, 32, 5), weight=weight),
+        step("sum", f"{WIDE} {WIDE}", (1, 5), 1, dim=1),
+    )
     program = Program((1, 32, 3), FixedFormat(4, 0), layers, 3)
     frames = corners((32, 3), FixedFormat(4, 0), 2)
     wanted = (frames @ weight.T).sum(1)
@@ -102,9 +105,9 @@ def test_the_solver_runs_once_for_equal_positions(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("overflow", ["saturate", "wrap"])
 def test_casts_between_layers(mode: str, overflow: str) -> None:
     """A layer, ReLU and another layer with narrow results: as the goldens have it, for every code of the input."""
-    first, second = integers(3, 2, seed=4), integers(2, 3, seed=5)
+    first, bias, second = integers(3, 2, seed=4), integers(3, bits=6, seed=6), integers(2, 3, seed=5)
     layers = (
-        step("linear", f"s4.2 s4.3 s6.5 s5.3 {mode} {overflow}", (1, 3), weight=first, bias=integers(3, bits=6, seed=6)),
+        step("linear", f"s4.2 s4.3 s6.5 s5.3 {mode} {overflow}", (1, 3), weight=first, bias=bias),
         step("relu", f"s5.3 u3.2 {mode} {overflow}", (1, 3), 1),
         step("linear", f"u3.2 s4.3 s4.1 {mode} {overflow}", (1, 2), 2, weight=second),
     )
@@ -185,4 +188,12 @@ def test_what_is_refused(layer: Step, got: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         network_of(program)
     assert got in str(caught.value) and caught.value.node == layer.node
-    assert np.isfinite(len(layer.shape))
+
+
+def test_a_sum_that_is_an_element_as_it_is_stored() -> None:
+    """Biases that equal what flips a sign bit leave the input itself; so does a weight of one without a bias."""
+    weight, bias = torch.tensor([[1, 0], [0, 1], [4, 0]]), torch.tensor([8, 7, 32])
+    layer = step("linear", "s4.0 s4.0 s7.0 s8.0", (1, 3), weight=weight, bias=bias)
+    codes = torch.cartesian_prod(torch.arange(-8, 8), torch.arange(-8, 8))
+    wanted = codes @ weight.T + bias
+    assert computed(Program((1, 2), FixedFormat(4, 0), (layer,), 1), codes) == wanted.tolist()

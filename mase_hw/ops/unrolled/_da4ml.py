@@ -64,4 +64,3 @@ def _outputs(graph: Graph, part: Any, given: Sequence[Signed | None]) -> list[Si
     for index, shift, negative in zip(part.out_idxs, part.out_shifts, part.out_negs, strict=True):
         found.append(None if index < 0 else moved(values[index], int(shift), bool(negative)))
     return found
-

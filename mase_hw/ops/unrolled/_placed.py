@@ -11,7 +11,8 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mase_hw.ops.unrolled._network import Network, Program, network_of
+from mase_hw.ops.unrolled._lowering import network_of
+from mase_hw.ops.unrolled._network import Network, Program
 from mase_hw.ops.unrolled.unrolled import Stages
 from mase_hw.streams import ceil_div
 
@@ -107,15 +108,13 @@ class _Places:
         latest = min([until, *(self.place[r] - self.delay[r] for r in self.readers[number])])
         here = self._stage(self.place[number])
         # Within a stage the earliest place leaves most room to the readers, the latest to nothing that is kept.
-        choices = {self._stage(first): first} | {
-            stage: max(first, stage * self.levels + 1) for stage in range(self._stage(first) + 1, self._stage(latest) + 1)
-        }
+        begin, end = self._stage(first), self._stage(latest)
+        choices = {stage: max(first, stage * self.levels + 1) for stage in range(begin, end + 1)}
         kept = {stage: self._bits(number, stage) for stage in choices}
         best = min(choices, key=lambda stage: (kept[stage], stage != here, stage))
-        place = choices[best] if best != here else min(max(self.place[number], first), latest)
-        changed = best != here
-        self.place[number] = place if changed else self.place[number]
-        return changed
+        if best != here:
+            self.place[number] = choices[best]
+        return best != here
 
     def _bits(self, number: int, stage: int) -> int:
         """Bits kept of a value and of its operands if it is computed in a stage."""

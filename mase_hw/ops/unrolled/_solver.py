@@ -48,9 +48,7 @@ the positions from one to the other, and whether their signs are equal."""
 class _Rows:
     """The sums that are still to be computed, and how often every pair of terms occurs in them."""
 
-    def __init__(
-        self, graph: Graph, matrix: Sequence[Sequence[int]], columns: Columns, score: tuple[int, int]
-    ) -> None:
+    def __init__(self, graph: Graph, matrix: Sequence[Sequence[int]], columns: Columns, score: tuple[int, int]) -> None:
         self.graph, self.score = graph, score
         self.rows: list[dict[Term, int]] = []
         self.count: dict[_Pair, int] = {}
@@ -190,9 +188,7 @@ def added(graph: Graph, row: Sequence[Signed]) -> Signed | None:
     return (value, shift, at), sign
 
 
-def finished(
-    graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int]
-) -> list[tuple[int, int] | None]:
+def finished(graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int]) -> list[tuple[int, int] | None]:
     """The outputs: each sum with the constant that is wanted in place of its own, each of them computed once."""
     found: dict[tuple[Signed | None, int], tuple[int, int] | None] = {}
     for term, wanted in zip(sums, constants, strict=True):

@@ -1,20 +1,23 @@
 """A whole network of constants as one pipelined expression: a frame per beat, without buffers or multipliers.
 
 Its steps are ops of the catalogue, whose goldens, one after the other, are its golden. What they compute is written as
-one graph (:mod:`mase_hw.ops.unrolled._network`), and registers are placed over all of it, wherever layers meet.
+one graph (:mod:`mase_hw.ops.unrolled._lowering`), and registers are placed over all of it, wherever layers meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, OpDef, Request, verilog_params
-from mase_hw.ops import conv, linear, max_pool, relu
+from mase_hw.ops import cast, conv, linear, max_pool, relu
+from mase_hw.ops.unrolled._graph import Sum
 from mase_hw.ops.unrolled._network import Larger, Looked, Positive, Program, Rounded, Step
+from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
     Text,
@@ -24,7 +27,11 @@ from mase_hw.ops.unrolled.unrolled import (
     latency,
     types_of,
 )
-from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
+
+
+def _flipped(value: Sum) -> str:
+    """What flips the sign bit of a number, if that is among the bits of the value; of a negative one it is not."""
+    return f" ^ {value.width}'d{value.constant}" if 0 < value.constant < 1 << value.width else ""
 
 
 class _NetworkText(Text):
@@ -44,8 +51,11 @@ class _NetworkText(Text):
         fixed = self.network.constant(number)
         if fixed is not None:
             return f"{width}'d{fixed & ((1 << width) - 1)}"
-        name = self.name(number, stage)
-        return f"{width}'(signed'({name} ^ {value.width}'d{value.constant}))" if value.constant else f"{width}'({name})"
+        name, bits = self.name(number, stage), max(value.width, value.constant.bit_length())
+        if not value.constant:
+            return f"{width}'({name})"
+        whole = name if bits == value.width else f"{bits}'({name})"
+        return f"{width}'(signed'({whole} ^ {bits}'d{value.constant}))"
 
     def item(self, number: int) -> dict[str, object]:
         """Declaration and assignment of a value."""
@@ -65,21 +75,21 @@ class _NetworkText(Text):
             return {**item, "value": f"{whole}[{top}] ? {value.width}'({whole}[{top - 1}:0]) : '0", **wider}
         if isinstance(made, Looked):
             return {**item, "value": self._looked(made, value.width, value.constant, stage)}
-        return {**item, "value": self._larger(made, value.width, value.constant, stage)}
+        return {**item, "value": self._larger(made, value, stage)}
 
     def _rounded(self, number: int, made: Rounded, stage: int) -> dict[str, object]:
         value, out = self.graph.values[number], made.fmt
         raw = f"c{number}"
-        cast = self.cast((made.value, made.shift), made.frac, out, made.half, made.rounding, stage)
-        if made.value in self.graph.ranges:
+        entered = self.cast((made.value, made.shift), made.frac, out, made.half, made.rounding, stage)
+        if made.element:
             given = self.graph.values[made.value]
-            width = given.width + (0 if given.constant else 1)
-            cast |= {"width": width, "in_width": width, "value": self.element(made.value, stage, width)}
+            width = max(given.width, given.constant.bit_length()) if given.constant else given.width + 1
+            entered |= {"width": width, "in_width": width, "value": self.element(made.value, stage, width)}
         named = {"name": number, "sum": f"y{number}", "target": raw, "high": out.width - 1, "frac": out.frac_width}
         modes = {"signed": int(out.signed), "rounding": int(made.rounding), "overflow": int(made.overflow)}
-        flipped = f" ^ {value.width}'d{value.constant}" if value.constant else ""
+        flipped = _flipped(value)
         narrower = {"wider": [raw]} if out.width > value.width else {}
-        return {"casts": [{**cast, **named, **modes}], "value": f"{value.width}'({raw}){flipped}", **narrower}
+        return {"casts": [{**entered, **named, **modes}], "value": f"{value.width}'({raw}){flipped}", **narrower}
 
     def _looked(self, made: Looked, width: int, flipped: int, stage: int) -> str:
         given, lowest = self.graph.values[made.value], self.network.ends(made.value)[0]
@@ -89,7 +99,8 @@ class _NetworkText(Text):
         name = self.tables.setdefault((tuple(words), width, len(words)), f"Table{len(self.tables)}")
         return f"{name}[{width}*32'({self.name(made.value, stage)})+:{width}]"
 
-    def _larger(self, made: Larger, width: int, flipped: int, stage: int) -> str:
+    def _larger(self, made: Larger, value: Sum, stage: int) -> str:
+        width, flipped = value.width, value.constant
         values = [self.graph.values[number] for number in (made.one, made.other)]
         ends = [self.network.ends(number) for number in (made.one, made.other)]
         if all(value.coefficients for value in values) and values[0].constant == values[1].constant:
@@ -100,8 +111,7 @@ class _NetworkText(Text):
                 return f"{one} > {other} ? {one} : {other}"
         bits = max(max(-low - 1, high, 0).bit_length() for low, high in ends) + 1
         one, other = (self.element(number, stage, bits) for number in (made.one, made.other))
-        flip = f" ^ {width}'d{flipped}" if flipped else ""
-        return f"{width}'((signed'({one}) > signed'({other})) ? {one} : {other}){flip}"
+        return f"{width}'((signed'({one}) > signed'({other})) ? {one} : {other}){_flipped(value)}"
 
     def table_lines(self) -> list[dict[str, object]]:
         """The tables, as numbers of all their words side by side."""
@@ -138,11 +148,12 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
     network, text, numbers = stages.network, _NetworkText(stages), stages.numbers
     live, values, out = set(numbers), stages.graph.values, p.data_out_0.fmt
     items = [text.item(n) for n in numbers if n not in network.inputs and values[n].coefficients]
-    last = stages.count - 1
+    last, most = stages.count - 1, len(str(len(stages.graph.outputs) - 1))
+    casts = {made.fmt.width for n in live if isinstance(made := network.made.get(n), Rounded)}
     context = {
         "what": "a network of constants, a whole frame per beat",
         "golden": "that of every op, one after the other",
-        "types": types_of(values[n] for n in numbers if values[n].coefficients),
+        "types": types_of((values[n] for n in numbers if values[n].coefficients), casts),
         "parameters": list(verilog_params(p).items()),
         "stages": stages.count,
         "elements": len(network.inputs),
@@ -155,7 +166,7 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
                 "declared": declared(values[n], text.name(n, 0)),
                 "name": text.name(n, 0),
                 "lane": lane,
-                "flipped": f" ^ {values[n].width}'d{values[n].constant}" if values[n].constant else "",
+                "flipped": _flipped(values[n]),
             }
             for lane, n in enumerate(network.inputs)
             if n in live
@@ -167,7 +178,7 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
         "levels": [items],
         "registers": [text.registers(stage) for stage in range(last)],
         "casts": [
-            {"lane": lane, "plain": text.element(output[0], last, out.width)}
+            {"lane": lane, "pad": " " * (most - len(str(lane))), "plain": text.element(output[0], last, out.width)}
             for lane, output in enumerate(stages.graph.outputs)
             if output is not None
         ],
@@ -190,21 +201,31 @@ def _cases() -> tuple[Case, ...]:
         draw = torch.Generator().manual_seed(seed)
         return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw).float()
 
+    kernel, narrow = random(3, 2, 3, 3), random(4, 1, 3, 2)
     order = torch.arange(24).reshape(1, 24)
     image = (
-        _step(conv.OPS, "conv2d", "s4.2 s4.3 s6.5 s6.3", 0, (1, 3, 4, 5), weight=random(3, 2, 3, 3), bias=random(3), padding=1),
+        _step(conv.OPS, "conv2d", "s4.2 s4.3 s6.5 s6.3", 0, (1, 3, 4, 5), weight=kernel, bias=random(3), padding=1),
         _step(relu.OPS, "relu", "s6.3 u5.3", 1, (1, 3, 4, 5)),
         _step(max_pool.OPS, "max_pool2d", "u5.3 u5.3", 2, (1, 3, 2, 4), kernel_size=2, stride=(2, 1)),
         Step("flatten", None, Arithmetic({}), {}, (3,), (1, 24), order),
         _step(linear.OPS, "linear", "u5.3 s4.3 s9.3 half_up wrap", 4, (1, 5), weight=random(5, 24, seed=1)),
     )
-    strided = (
-        _step(conv.OPS, "conv2d", "s4.2 s4.3 s6.2", 0, (1, 4, 3, 2), weight=random(4, 1, 3, 2), groups=2, stride=(1, 2), padding=(1, 0)),
+    how = {"groups": 2, "stride": (1, 2), "padding": (1, 0)}
+    strided = (_step(conv.OPS, "conv2d", "s4.2 s4.3 s6.2", 0, (1, 4, 3, 2), weight=narrow, **how),)
+    less, offsets = -random(4, 3).abs(), -random(4).abs() - 1
+    below = (
+        _step(linear.OPS, "linear", "u3.0 s4.0 s9.0 s7.0", 0, (1, 2, 4), weight=less, bias=offsets),
+        _step(cast.OPS, "cast", "s7.0 s6.-1", 1, (1, 2, 4)),
+        _step(max_pool.OPS, "max_pool1d", "s6.-1 s6.-1", 2, (1, 2, 2), kernel_size=2),
     )
+    plain, bias = torch.tensor([[1.0, 0], [0, 1], [4, 0]]), torch.tensor([8.0, 7, 32])
+    alone = (_step(linear.OPS, "linear", "s4.0 s4.0 s7.0 s7.0", 0, (1, 3), weight=plain, bias=bias),)
     pixels, fmt = (1, 2, 4, 5), FixedFormat(4, 2)
     return (
         _case("image", Program(pixels, fmt, image, 2), image[-1].arithmetic.formats["data_out_0"]),
         _case("image_at_once", Program(pixels, fmt, image, 0), image[-1].arithmetic.formats["data_out_0"]),
+        _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(6, -1)),
+        _case("terms_alone", Program((1, 2), FixedFormat(4, 0), alone, 2), FixedFormat(7, 0)),
         _case("groups", Program((1, 2, 3, 4), fmt, strided, 3), strided[-1].arithmetic.formats["data_out_0"]),
     )
 

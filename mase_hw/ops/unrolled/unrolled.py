@@ -245,9 +245,9 @@ def context_of(
     }
 
 
-def types_of(values: Iterable[Sum]) -> list[dict[str, object]]:
-    """The types of values, for :func:`declared`."""
-    types = {("s" if made.signed else "u", made.width) for made in values}
+def types_of(values: Iterable[Sum], widths: Iterable[int] = ()) -> list[dict[str, object]]:
+    """The types of values, for :func:`declared`, and of plain bits of some widths."""
+    types = {("s" if made.signed else "u", made.width) for made in values} | {("u", width) for width in widths}
     return [
         {"name": f"{kind}{width:03}_t", "sign": "signed " if kind == "s" else "", "high": width - 1}
         for kind, width in sorted(types)
@@ -365,7 +365,7 @@ def _cast(layer: Layer, text: Text, a: Arithmetic, lane: int) -> dict[str, objec
     """How a sum becomes an output."""
     output = layer.graph.outputs[lane]
     if output is None:
-        return {"lane": lane, "plain": "'0"}
+        return {"lane": lane, "pad": "", "plain": "'0"}
     named = {"name": lane, "sum": f"y{lane}", "target": f"result[{lane}]"}
     cast = text.cast(output, layer.frac, a.formats["data_out_0"], layer.halves[lane], a.rounding, text.stages.count - 1)
     return {"lane": lane, **named, **cast}
@@ -450,6 +450,7 @@ def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams
 
 
 def latency(p: UnrolledParams) -> Latency:
+    """One beat per cycle through all stages."""
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=p.stages))
 
 

@@ -59,12 +59,13 @@ def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[Mas
             numbers[node] = len(steps)
     if result is entry:
         raise UnsupportedError("the network computes nothing", node=result.name, field="hardware.unroll")
-    shape, formats = tuple(graph.tensor(entry, "data_out_0").shape), [graph.tensor(n, "data_out_0").fmt for n in (entry, result)]
-    fmt, out = formats
+    given, made = (graph.tensor(node, "data_out_0") for node in (entry, result))
+    fmt, out = given.fmt, made.fmt
     assert fmt is not None and out is not None  # both ends of a quantised graph have formats
-    program = Program(shape, fmt, tuple(steps[: numbers[result]]), args.levels)
+    program = Program(tuple(given.shape), fmt, tuple(steps[: numbers[result]]), args.levels)
     inside = [node for node in numbers if node is not entry]
-    _replace(graph, entry, result, program, Arithmetic({"data_in_0": fmt, "data_out_0": out}, attributes=attributes_of({"program": program})))
+    whole = Arithmetic({"data_in_0": fmt, "data_out_0": out}, attributes=attributes_of({"program": program}))
+    _replace(graph, entry, result, whole)
     return graph, {"modified": True, "unrolled": [node.name for node in inside]}
 
 
@@ -111,8 +112,8 @@ def _renamed(graph: MaseGraph, node: fx.Node, source: fx.Node, places: Tensor) -
     return found
 
 
-def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, program: Program, arithmetic: Arithmetic) -> None:
-    """Put the node of the program in place of those of its steps."""
+def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic) -> None:
+    """Put the node of a program in place of those of its steps."""
     module = Quantized(graph.catalogue[FRAME], arithmetic)
     name = FRAME
     while hasattr(graph.model, name):

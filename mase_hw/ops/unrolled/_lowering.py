@@ -1,0 +1,438 @@
+"""A whole network of constants as one graph of sums, casts, maxima and tables, of every element of a frame at once.
+
+What a linear op computes is found by its own golden: the results of unit vectors are the columns of its matrix. Rows
+that share no input are planned apart, and equal ones once. Of a convolution a plan is made for one position, whose
+pairs of terms are the same wherever the window moves them, and it is repeated at every position; a value that two
+positions need is computed once. A sum whose window is partly outside the image has fewer terms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mase_hw.errors import UnsupportedError
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.ops._conv import geometry_of
+from mase_hw.ops.unrolled._network import Larger, Looked, Network, Positive, Program, Rounded, Step, cast_int
+from mase_hw.ops.unrolled._solver import Plan, Signed, digits, finished, moved, plan, sum_of
+
+Elements = npt.NDArray[np.int64]
+"""Numbers of values of a graph, in the shape of a tensor."""
+MOST_DIGITS = 200_000
+"""Most non-zero digits of the weights that one layer has at all positions together."""
+MOST_CODES = 1 << 10
+"""Most input codes of a table."""
+_WIDE = 60
+"""Bits of a result that loses nothing."""
+_ROW = 1 << 16
+"""Distance of neighbouring rows among positions."""
+_LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", "avg_pool1d", "avg_pool2d"}
+"""Ops whose exact results are linear in the data."""
+_DIVIDING = {"mean", "mean_over", "avg_pool1d", "avg_pool2d"}
+"""Those that divide."""
+_CONVOLUTIONS = ("conv1d", "conv2d")
+_MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad"}
+"""Ops that put elements elsewhere, perhaps zeros between them, and cast them."""
+_FUNCTIONS = {"fixed_function", "fixed_unary"}
+"""Modules of functions of one value."""
+_MAXIMA = {"max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "amax"}
+
+
+class _Lowering:
+    """One step as values of the network's graph."""
+
+    def __init__(self, network: Network, step: Step) -> None:
+        self.network, self.graph, self.step = network, network.graph, step
+
+    def run(self, given: Sequence[Elements]) -> Elements:
+        """Elements of the result."""
+        step = self.step
+        if step.op is None:
+            assert step.order is not None
+            named: Elements = given[0].reshape(-1)[step.order.numpy().reshape(-1)].reshape(step.shape)
+            return named
+        if any(isinstance(fmt, ScaledFormat) for fmt in step.arithmetic.formats.values()):
+            raise self._refused("scaled integers", "fixed-point formats")
+        name = step.op.name
+        if name in _CONVOLUTIONS:
+            found = self._convolution(given[0])
+        elif name in _LINEAR:
+            found = self._linear(given)
+        elif name in _MOVES:
+            found = self._moved(given)
+        elif name in _MAXIMA:
+            found = self._maxima(given[0])
+        elif name in ("relu", "cast"):
+            found = self._cast(given[0], "data_in_0", positive=name == "relu")
+        elif self._of_one_value():
+            found = self._table(given[0])
+        else:
+            raise self._refused(f"op {name!r}", "linear layers, convolutions, sums, pooling and functions of one value")
+        shaped: Elements = found.reshape(step.shape)
+        return shaped
+
+    def _of_one_value(self) -> bool:
+        """Whether the op is a function of every element by itself."""
+        op = self.step.op
+        assert op is not None
+        one = len(self.step.inputs) == 1 and not self.step.parameters
+        return one and op.hardware is not None and op.hardware.module in _FUNCTIONS
+
+    def _refused(self, got: str, expected: str) -> UnsupportedError:
+        return UnsupportedError(
+            "this op cannot take a whole frame per beat",
+            node=self.step.node,
+            field="hardware.unroll",
+            got=got,
+            expected=expected,
+            remedy="leave hardware.unroll out, or compile the parts of the model before and after it",
+        )
+
+    # ---- Sums
+
+    def _linear(self, given: Sequence[Elements]) -> Elements:
+        """A linear op, from its results for unit vectors."""
+        matrix, biases, frac = self._probed(given)
+        inputs = np.concatenate([each.reshape(-1) for each in given])
+        fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
+        constants = (biases + matrix @ fixed).tolist()
+        moving = np.array([self.network.constant(int(number)) is None for number in inputs])
+        matrix = matrix * moving
+        terms: list[Signed | None] = [None] * len(matrix)
+        for rows in _apart(matrix):
+            columns = np.flatnonzero(matrix[rows].any(0))
+            numbers = [int(inputs[column]) for column in columns]
+            planned = self._planned(matrix[rows][:, columns].tolist(), numbers, None, 1)
+            repeated = _Repeated(self.network, planned, functools.partial(_of_vector, numbers))
+            for row, term in zip(rows, planned.sums, strict=True):
+                terms[row] = repeated.term(term, 0)
+        return self._finished(terms, constants, frac)
+
+    def _probed(self, given: Sequence[Elements]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """Matrix and constants of a linear op, and the fraction width of its sums."""
+        step, formats = self.step, self.step.arithmetic.formats
+        assert step.op is not None
+        frac = max(formats[f"data_in_{k}"].frac_width for k in range(len(given)))
+        if "weight" in step.parameters:
+            frac += formats["weight"].frac_width
+        if "bias" in step.parameters:
+            frac = max(frac, formats["bias"].frac_width)
+        frac += 16 if step.op.name in _DIVIDING else 0
+        total = sum(each.size for each in given)
+        wide = {**formats, "data_out_0": FixedFormat(_WIDE, frac)}
+        exact = dataclasses.replace(step.arithmetic, formats=wide, rounding=Rounding.FLOOR)
+        found = []
+        for sign in (1, -1):
+            units = torch.cat([torch.zeros(1, total), sign * torch.eye(total)])
+            parts = [
+                part.reshape(-1, *each.shape[1:])
+                for part, each in zip(torch.split(units, [each.size for each in given], 1), given, strict=True)
+            ]
+            run = dataclasses.replace(step, arithmetic=exact).run(parts)
+            found.append(run.to(torch.int64).reshape(total + 1, -1).numpy())
+        if (found[0] + found[1] != 2 * found[0][0]).any():  # what is rounded down is not symmetric
+            raise self._refused("a division that no power of two does", "divisors that are powers of two")
+        bits = int(np.bitwise_or.reduce(np.abs(found[0]).reshape(-1)))
+        spare = (bits & -bits).bit_length() - 1 if bits and step.op.name in _DIVIDING else 0
+        matrix = (found[0][1:] - found[0][0]).T >> spare
+        return matrix, found[0][0] >> spare, frac - spare
+
+    def _convolution(self, x: Elements) -> Elements:
+        """A convolution: a plan for each group, at every position."""
+        step, formats = self.step, self.step.arithmetic.formats
+        weight = step.parameters["weight"].to(torch.int64)
+        g = geometry_of(step.arithmetic.attributes, tuple(weight.shape[2:]))
+        weight = weight.reshape(*weight.shape[:2], -1, weight.shape[-1])
+        frac = product_frac = formats["data_in_0"].frac_width + formats["weight"].frac_width
+        biases = [0] * len(weight)
+        if "bias" in step.parameters:
+            frac = max(frac, formats["bias"].frac_width)
+            biases = [int(b) << (frac - formats["bias"].frac_width) for b in step.parameters["bias"]]
+        shifts = step.parameters.get("weight_shift", torch.zeros(len(weight)))
+        weight = weight << (shifts.to(torch.int64) + frac - product_frac).reshape(-1, 1, 1, 1)
+        pixels = x.reshape(x.shape[0], x.shape[1], -1, x.shape[-1])
+        size, kernel = pixels.shape[2:], weight.shape[2:]
+        rows, columns = g.out((size[0], size[1]), (kernel[0], kernel[1]))
+        terms = np.empty((len(x), len(weight), rows, columns), dtype=object)
+        for group, weights in enumerate(weight.chunk(g.groups)):
+            depth = weights.shape[1]
+            own = pixels[:, group * depth : (group + 1) * depth]
+            inputs: dict[tuple[int, int, int], int] = {}
+            taps: list[tuple[int, int]] = []
+            for channel, down, along in np.ndindex(*weights.shape[1:]):
+                places = (down * g.dilation[0] - g.before[0], along * g.dilation[1] - g.before[1])
+                (at_row, row), (at_column, column) = (divmod(p, s) for p, s in zip(places, g.stride, strict=True))
+                taps.append((inputs.setdefault((channel, row, column), len(inputs)), at_row * _ROW + at_column))
+            phases = list(inputs)
+            ends = []
+            for channel, row, column in phases:
+                each = own[:, channel, row :: g.stride[0], column :: g.stride[1]].reshape(-1)
+                found = [self.network.ends(int(number)) for number in each] or [(0, 0)]
+                ends.append((min(low for low, _ in found), max(high for _, high in found)))
+            matrix = weights.flatten(1).tolist()
+            planned = self._checked(matrix, ends, tuple(taps), len(x) * rows * columns)
+            for image in range(len(x)):
+                element = functools.partial(_pixel, own[image], phases, g.stride)
+                repeated = _Repeated(self.network, planned, element)
+                for y, z in np.ndindex(rows, columns):
+                    for channel, term in enumerate(planned.sums):
+                        place = image, group * len(weights) + channel, y, z
+                        terms[place] = repeated.term(term, y * _ROW + z)
+        each_bias = np.broadcast_to(np.array(biases, dtype=object).reshape(-1, 1, 1), terms.shape)
+        constants = each_bias + self._fixed(pixels, weight)
+        wanted = [int(constant) for constant in constants.reshape(-1)]
+        return self._finished(terms.reshape(-1).tolist(), wanted, frac)
+
+    def _fixed(self, pixels: Elements, weight: Tensor) -> npt.NDArray[np.int64] | int:
+        """What elements that are always the same number add to the sums of a convolution."""
+        fixed = np.array([self.network.constant(int(number)) or 0 for number in pixels.reshape(-1)])
+        if not fixed.any():
+            return 0
+        raise self._refused("constants other than 0 in the input of a convolution", "data")
+
+    def _planned(
+        self, matrix: list[list[int]], numbers: Sequence[int], columns: tuple[tuple[int, int], ...] | None, times: int
+    ) -> Plan:
+        return self._checked(matrix, [self.network.ends(number) for number in numbers], columns, times)
+
+    def _checked(
+        self,
+        matrix: list[list[int]],
+        ends: Sequence[tuple[int, int]],
+        columns: tuple[tuple[int, int], ...] | None,
+        times: int,
+    ) -> Plan:
+        count = times * sum(len(digits(w)) for row in matrix for w in row)
+        if count > MOST_DIGITS:
+            raise self._refused(
+                f"{count} non-zero digits of weights, over all positions", f"at most {MOST_DIGITS} digits"
+            )
+        return _plan(tuple(map(tuple, matrix)), tuple(ends), columns)
+
+    def _finished(self, terms: Sequence[Signed | None], constants: Sequence[int], frac: int) -> Elements:
+        """The elements that are the casts of sums with their constants."""
+        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
+        drop = frac - out.frac_width
+        rounded = drop > 0 and a.rounding in (Rounding.HALF_EVEN, Rounding.HALF_UP)
+        wanted, halves = [], []
+        for term, constant in zip(terms, constants, strict=True):
+            low, high = self._ends(term)
+            most = max(abs(low + constant), abs(high + constant)).bit_length()
+            halves.append(rounded and drop <= most and term is not None)
+            wanted.append(int(constant) + (1 << (drop - 1) if halves[-1] else 0))
+        found = []
+        for output, half in zip(finished(self.graph, terms, wanted), halves, strict=True):
+            number, shift = (self.graph.constant(0), 0) if output is None else output
+            value = self.graph.values[number]
+            less = 1 << (drop - 1) if half else 0
+            found.append(self._rounded((number, shift), (value.low, value.high), less, frac, False))
+        return np.array(found, dtype=np.int64)
+
+    def _ends(self, term: Signed | None) -> tuple[int, int]:
+        """The smallest and the largest number that a term is, without the constant of its value."""
+        if term is None:
+            return 0, 0
+        (number, shift, _), sign = term
+        value = self.graph.values[number]
+        ends = [sign * (end - value.constant) << shift for end in (value.low, value.high)]
+        return min(ends), max(ends)
+
+    def _rounded(self, term: tuple[int, int], ends: tuple[int, int], less: int, frac: int, element: bool) -> int:
+        """The cast of a shifted value in a range, in which so much of half an LSB is that is to be taken off."""
+        number, shift = term
+        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
+        exact = [(end << shift) - less for end in ends]
+        low, high = (cast_int(end, frac, out, a.rounding, a.overflow) for end in exact)
+        inside = [cast_int(end, frac, out, a.rounding, Overflow.SATURATE) for end in exact]
+        if a.overflow is Overflow.WRAP and [low, high] != inside:
+            low, high = out.min_mantissa, out.max_mantissa
+        drop = frac - out.frac_width
+        wires = drop <= 0 and [low, high] == [end << -drop for end in exact]
+        made = Rounded(number, shift, frac, out, a.rounding, a.overflow, bool(less), element)
+        return self.network.enter(made, (low, high), 0 if wires else 1)
+
+    # ---- Single elements
+
+    def _cast(self, x: Elements, name: str, positive: bool = False) -> Elements:
+        """Elements in the format of the result, perhaps without negative numbers."""
+        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
+        frac, found = a.formats[name].frac_width, []
+        for number in map(int, x.reshape(-1)):
+            low, high = self.network.ends(number)
+            if positive and low < 0:
+                number = self.network.enter(Positive(number), (0, max(high, 0)), 0)
+                low, high = self.network.ends(number)
+            if frac != out.frac_width or low < out.min_mantissa or high > out.max_mantissa:
+                number = self._rounded((number, 0), (low, high), 0, frac, True)
+            found.append(number)
+        return np.array(found, dtype=np.int64).reshape(x.shape)
+
+    def _table(self, x: Elements) -> Elements:
+        """A function of one value, from its golden for every number."""
+        assert self.step.op is not None
+        found, tables = [], dict[tuple[int, int], tuple[int, ...]]()
+        for number in map(int, x.reshape(-1)):
+            ends = low, high = self.network.ends(number)
+            if high - low >= MOST_CODES:
+                raise self._refused(f"a function of {high - low + 1} numbers", f"at most {MOST_CODES}")
+            if ends not in tables:
+                codes = torch.arange(low, high + 1, dtype=torch.float32).reshape(1, -1)
+                tables[ends] = tuple(int(v) for v in self.step.run([codes]).reshape(-1))
+            table = tables[ends]
+            found.append(self.network.enter(Looked(number, table), (min(table), max(table)), 1))
+        return np.array(found, dtype=np.int64)
+
+    # ---- Several elements
+
+    def _moved(self, given: Sequence[Elements]) -> Elements:
+        """Elements elsewhere: their numbers take their ways."""
+        cast_first = [self._cast(x, f"data_in_{k}") for k, x in enumerate(given)]
+        numbers = np.concatenate([np.zeros(1, np.int64), *[x.reshape(-1) for x in cast_first]])
+        places = self._alike()
+        ways = []
+        for first in (1, 1 + len(numbers)):
+            tensors, at = [], first
+            for x in given:
+                tensors.append(torch.arange(at, at + x.size, dtype=torch.float64).reshape(x.shape))
+                at += x.size
+            ways.append(places.run(tensors).to(torch.int64).numpy())
+        if (np.where(ways[0] == ways[1], ways[0], 0) != 0).any():
+            raise self._refused("elements that are no numbers of the input", "zeros between them")
+        numbers[0] = self.graph.constant(0)
+        found: Elements = numbers[ways[0]]
+        return found
+
+    def _maxima(self, x: Elements) -> Elements:
+        """The largest element of every window, whose members are found with unit vectors."""
+        units = torch.eye(x.size).reshape(-1, *x.shape[1:])
+        members = self._alike().run([units]).reshape(x.size, -1).numpy() > 0
+        numbers, frac, found = x.reshape(-1), self.step.arithmetic.formats["data_in_0"].frac_width, []
+        for window in members.T:
+            window_numbers = [int(number) for number in numbers[window]]
+            while len(window_numbers) > 1:
+                one, other, *window_numbers = window_numbers
+                window_numbers.append(self._larger(one, other))
+            found.append(window_numbers[0])
+        assert frac is not None
+        return self._cast(np.array(found, dtype=np.int64), "data_in_0")
+
+    def _larger(self, one: int, other: int) -> int:
+        ends = [self.network.ends(number) for number in (one, other)]
+        for mine, theirs, number in ((ends[0], ends[1], one), (ends[1], ends[0], other)):
+            if one == other or mine[0] >= theirs[1]:
+                return number
+        made = Larger(min(one, other), max(one, other))
+        return self.network.enter(made, (max(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])), 1)
+
+    def _alike(self) -> Step:
+        """The step with one format, of plain integers, for all data."""
+        a = self.step.arithmetic
+        formats = {n: FixedFormat(40, 0) if n.startswith("data_") else f for n, f in a.formats.items()}
+        return dataclasses.replace(self.step, arithmetic=dataclasses.replace(a, formats=formats))
+
+
+def _of_vector(numbers: Sequence[int], number: int, _: int) -> int:
+    return numbers[number]
+
+
+def _pixel(
+    image: Elements, inputs: Sequence[tuple[int, int, int]], stride: tuple[int, int], number: int, at: int
+) -> int | None:
+    """The element of an image that an input of a convolution is at a position; None outside it.
+
+    Args:
+        image: Elements by channel, row and column.
+        inputs: Channel, and row and column within a stride.
+        stride: Down and along.
+        number: Of the input.
+        at: The position.
+    """
+    channel, row, column = inputs[number]
+    at_row = (at + _ROW // 2) // _ROW
+    y, x = at_row * stride[0] + row, (at - at_row * _ROW) * stride[1] + column
+    inside = 0 <= y < image.shape[1] and 0 <= x < image.shape[2]
+    return int(image[channel, y, x]) if inside else None
+
+
+class _Repeated:
+    """A plan at any position.
+
+    Args:
+        network: Where its sums go.
+        planned: The plan.
+        element: The element of an input at a position; None outside the image.
+    """
+
+    def __init__(self, network: Network, planned: Plan, element: Callable[[int, int], int | None]) -> None:
+        self.network, self.planned, self.element = network, planned, element
+        self._known: dict[tuple[int, int], Signed | None] = {}
+
+    def term(self, term: Signed | None, at: int) -> Signed | None:
+        """A sum of the plan, there."""
+        if term is None:
+            return None
+        (value, shift, own), sign = term
+        return moved(self._value(value, at + own), shift, sign < 0)
+
+    def _value(self, number: int, at: int) -> Signed | None:
+        if (number, at) not in self._known:
+            value = self.planned.graph.values[number]
+            if number in self.planned.graph.ranges:
+                found = self.element(number, at)
+                varies = found is not None and self.network.constant(found) is None
+                self._known[number, at] = ((found, 0, 0), 1) if found is not None and varies else None
+            else:
+                one = moved(self._value(value.a, at + value.a_at), value.a_shift, False)
+                other = moved(self._value(value.b, at + value.b_at), value.b_shift, value.minus)
+                self._known[number, at] = sum_of(self.network.graph, one, other)
+        return self._known[number, at]
+
+
+@functools.lru_cache(maxsize=256)
+def _plan(
+    matrix: tuple[tuple[int, ...], ...],
+    ends: tuple[tuple[int, int], ...],
+    columns: tuple[tuple[int, int], ...] | None,
+) -> Plan:
+    return plan(matrix, [0] * len(matrix), ends, columns)
+
+
+def _apart(matrix: npt.NDArray[np.int64]) -> list[list[int]]:
+    """Rows that share a column, directly or through others, together; those without any are left out."""
+    group_of_column: dict[int, int] = {}
+    groups: dict[int, list[int]] = {}
+    for row, weights in enumerate(matrix):
+        columns = [int(column) for column in np.flatnonzero(weights)]
+        met = sorted({group_of_column[column] for column in columns if column in group_of_column})
+        joined = [row]
+        for group in met:
+            joined = groups.pop(group) + joined if group != row else joined
+        if columns:
+            groups[row] = joined
+            changed = {column for column, group in group_of_column.items() if group in met}
+            group_of_column |= dict.fromkeys((*changed, *columns), row)
+    return [sorted(rows) for rows in groups.values()]
+
+
+@functools.lru_cache(maxsize=8)
+def network_of(program: Program) -> Network:
+    """The network of a program.
+
+    Raises:
+        UnsupportedError: If a step is not one of constants, or has too many of them.
+    """
+    network, ends = Network(), (program.fmt.min_mantissa, program.fmt.max_mantissa)
+    network.inputs = [network.graph.enter(*ends, 0) for _ in range(math.prod(program.shape))]
+    found: list[Elements] = [np.array(network.inputs, dtype=np.int64).reshape(program.shape)]
+    for step in program.steps:
+        found.append(_Lowering(network, step).run([found[i] for i in step.inputs]))
+    network.graph.outputs = [(int(number), 0) for number in found[-1].reshape(-1)]
+    return network
