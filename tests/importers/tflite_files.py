@@ -144,6 +144,19 @@ class File:
         self.operation("CONV_2D", [x.index, weight, *stored], [y.index], options, 3)
         return y
 
+    def transposed(
+        self, x: Value, outputs: int, kernel: Pair, stride: Pair, same: bool = True, activation: str = "", **more: bool
+    ) -> Value:
+        """``TRANSPOSE_CONV``."""
+        shape, channels, bias = (outputs, *kernel, x.shape[3]), more.get("channels", True), more.get("bias", True)
+        weight, stored, scale = self._weights(shape, 0, x, int(np.prod(shape[1:])), channels, bias)
+        options = schema.TransposeConvOptionsT()
+        self._window(options, stride, same, activation, None)
+        size = [n * s if same else (n - 1) * s + k for n, s, k in zip(x.shape[1:3], stride, kernel, strict=True)]
+        y = self.result((x.shape[0], *size, outputs), scale)
+        self.operation("TRANSPOSE_CONV", [self.numbers(y.shape), weight, x.index, *stored], [y.index], options, 4)
+        return y
+
     def depthwise(
         self,
         x: Value,

@@ -336,6 +336,17 @@ def dead() -> File:
     return f
 
 
+def transposed() -> File:
+    """Kernels larger, smaller and of the size of the stride, that divide by it and do not."""
+    f = File(24)
+    x = f.input(1, 3, 4, 3, scale=0.03, zero=-9)
+    x = f.transposed(x, 4, (3, 3), (2, 2))
+    a = f.transposed(x, 3, (3, 5), (2, 3), same=False, activation="relu", channels=False)
+    b = f.transposed(x, 3, (4, 3), (2, 1), bias=False)
+    f.output(a, b, f.transposed(x, 5, (1, 1), (1, 2)), f.transposed(x, 2, (2, 2), (2, 2), same=False))
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -362,6 +373,7 @@ NETWORKS: dict[str, Callable[[], File]] = {
         slopes,
         matrices,
         dead,
+        transposed,
     )
 }
 """Networks by name."""

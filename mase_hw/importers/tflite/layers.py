@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import once, product_scale, twice
-from mase_hw.importers.tflite.step import Step, Value, stored_scales
+from mase_hw.importers.tflite.step import Step, Value, format_of, stored_scales
 from mase_hw.importers.tflite.windows import out_sizes, positive, window_pads
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
+from mase_hw.ops.movement.rearrange import Places
 from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
 
 SUM_BITS = 32
@@ -42,6 +43,51 @@ def depthwise(s: Step) -> Value:
     return _conv(s, weight.permute(3, 0, 1, 2), 3, channels)
 
 
+def transposed(s: Step) -> Value:
+    """``TRANSPOSE_CONV``: weights ``(out, height, width, in)``.
+
+    The result ``o`` with ``o + p = stride * q + c`` reads the elements ``c + stride * j`` of the kernel at ``q - j``: a
+    convolution of stride 1 whose channels are those of every ``c``, and an order of its results.
+    """
+    x, weight, (height, width) = s.data(2), _weight(s, 4, 2), s.out.shape[1:3]
+    outputs, *kernel, inner = weight.shape
+    if inner != x.shape[-1]:
+        raise Refused(f"weights of {inner} inputs for {x.shape[-1]} channels")
+    stride = positive(s, "StrideH"), positive(s, "StrideW")
+    taps = [-(-k // step) for k, step in zip(kernel, stride, strict=True)]
+    before = [a for a, _ in window_pads(s, (height, width), kernel, stride, (1, 1))]
+    whole = torch.nn.functional.pad(
+        weight, (0, 0, 0, taps[1] * stride[1] - kernel[1], 0, taps[0] * stride[0] - kernel[0])
+    )
+    phases = whole.reshape(outputs, taps[0], stride[0], taps[1], stride[1], inner).permute(2, 4, 0, 5, 1, 3).flip(4, 5)
+    sizes = [n + t - 1 for n, t in zip(x.shape[1:3], taps, strict=True)]
+    (rows, row_phases), (columns, column_phases) = (
+        divmod(np.arange(n) + a, step) for n, a, step in zip((height, width), before, stride, strict=True)
+    )
+    if rows[-1] >= sizes[0] or columns[-1] >= sizes[1]:
+        raise Refused(f"a result of {height} by {width} of data {list(x.shape)}", "give it the size of its windows")
+    scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs, 3)
+    times = stride[0] * stride[1]
+    stored = _Weights(
+        phases.reshape(-1, inner, *taps),
+        scales * times if len(scales) > 1 else scales,
+        None if bias is None else bias.repeat(times),
+    )
+    want = s.out_format() if "FusedActivationFunction" in (s.op.options or {}) else format_of(s.out)
+    shape = (1, times * outputs, *sizes)
+    made, have = _sums(s, "conv2d", x, s.channels_first(x), stored, shape, padding=(taps[0] - 1, taps[1] - 1))
+    bounds = _largest_sums(x.fmt, stored.values, stored.bias)
+    found, first = twice([x.fmt.scale * scale / want.scale for scale in stored.scales], max(bounds))
+    node = s.requantised(made, have, want, found, Rounding.HALF_AWAY, first, "phases")
+    at = np.arange(int(np.prod(shape))).reshape(*stride, outputs, *sizes)
+    places = at[row_phases[:, None], column_phases[None], :, rows[:, None], columns[None]].transpose(2, 0, 1)
+    formats: dict[str, FixedFormat] = {"data_in_0": want, "data_out_0": want}
+    result = (1, outputs, height, width)
+    taken = Places.of(places.reshape(-1), at.size).to_dict()
+    moved = Quantized(s.catalogue["rearrange"], Arithmetic(formats, attributes={"shape": result, **taken}))
+    return s.result(s.put(moved, [node], result), want, first=True)
+
+
 def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     x = s.data()
     want, outputs = s.out_format(), weight.shape[0]
@@ -58,7 +104,7 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     bounds = _largest_sums(x.fmt, weight, bias)
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
     geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    made, have = _sums(s, "conv2d", given, _Weights(weight, scales, bias), shape, **geometry)
+    made, have = _sums(s, "conv2d", x, given, _Weights(weight, scales, bias), shape, **geometry)
     unsigned = s.info(0).unsigned  # whose kernel multiplies the scales in float32
     products = [product_scale(x.fmt, scale) if unsigned else x.fmt.scale * scale for scale in scales]
     found, first = twice([product / want.scale for product in products], max(bounds))
@@ -80,7 +126,7 @@ def dense(s: Step) -> Value:
     given = s.rows(x, (*rows, inner))
     scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs)
     bounds = _largest_sums(x.fmt, weight, bias)
-    made, have = _sums(s, "linear", given, _Weights(weight, scales, bias), (*rows, outputs))
+    made, have = _sums(s, "linear", x, given, _Weights(weight, scales, bias), (*rows, outputs))
     found = once(
         [x.fmt.scale * scale / want.scale for scale in scales], bounds if len(scales) > 1 else [max(bounds)], want
     )
@@ -111,10 +157,10 @@ class _Weights:
 
 
 def _sums(
-    s: Step, op: str, given: fx.Node, stored: _Weights, shape: Sequence[int], **attributes: object
+    s: Step, op: str, data: Value, given: fx.Node, stored: _Weights, shape: Sequence[int], **attributes: object
 ) -> tuple[fx.Node, ScaledFormat]:
     """The exact sums of integers as the file stores them, at the scale of the products, and their format."""
-    x, values = s.data().fmt, stored.values
+    x, values = data.fmt, stored.values
     bits = 8 + bool((values.abs() > 128).any() | (values > 127).any())
     narrow = bool((values > -(1 << (bits - 1))).all())  # narrow weights can be packed
     fmt = ScaledFormat.make(bits, stored.scales, narrow=narrow)
@@ -128,26 +174,26 @@ def _sums(
     return s.put(layer, [given], shape, "sums"), have
 
 
-def _weight(s: Step, dims: int) -> Tensor:
-    weight = s.known(1, "the weight", "int8")
-    if weight.dim() != dims or s.data().fmt is None:
+def _weight(s: Step, dims: int, data: int = 0) -> Tensor:
+    weight, shape = s.known(1, "the weight", "int8"), s.data(data).shape
+    if weight.dim() != dims:
         raise Refused(f"weights of the shape {list(weight.shape)}")
-    if dims == 4 and len(s.data().shape) != 4:
-        raise Refused(f"data of the shape {list(s.data().shape)}, which is no image")
+    if dims == 4 and len(shape) != 4:
+        raise Refused(f"data of the shape {list(shape)}, which is no image")
     zeros = s.info(1).zeros
     return weight - zeros[0] if s.info(1).unsigned and zeros else weight
 
 
-def _bias(s: Step, outputs: int) -> Tensor | None:
-    if not s.has(2):
+def _bias(s: Step, outputs: int, index: int = 2) -> Tensor | None:
+    if not s.has(index):
         return None
-    bias = s.known(2, "the bias", "int32")
+    bias = s.known(index, "the bias", "int32")
     if bias.numel() != outputs:
         raise Refused(f"a bias of the shape {list(bias.shape)} for {outputs} outputs")
-    if any(s.info(2).zeros):
+    if any(s.info(index).zeros):
         raise Refused("a bias with a zero point")
     return bias.reshape(-1)
 
 
-RULES = {"CONV_2D": conv, "DEPTHWISE_CONV_2D": depthwise, "FULLY_CONNECTED": dense}
+RULES = {"TRANSPOSE_CONV": transposed, "CONV_2D": conv, "DEPTHWISE_CONV_2D": depthwise, "FULLY_CONNECTED": dense}
 """Operation -> what writes it."""

@@ -38,6 +38,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "Padding", "StrideW", "StrideH", "DepthMultiplier", "FusedActivationFunction", "DilationWFactor",
         "DilationHFactor",
     ),
+    "TransposeConvOptions": ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
     "FullyConnectedOptions": ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
     "Pool2DOptions": ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
     "AddOptions": ("FusedActivationFunction",),
@@ -57,6 +58,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "SpaceToDepthOptions": ("BlockSize",),
     "DepthToSpaceOptions": ("BlockSize",),
     "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
+    "ResizeBilinearOptions": ("AlignCorners", "HalfPixelCenters"),
+    "DivOptions": ("FusedActivationFunction",),
 }  # fmt: skip
 """Settings of operations that are read, by table of the schema."""
 _DAMAGED = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)

@@ -165,11 +165,12 @@ class Step:
         found: Multipliers,
         rounding: Rounding,
         first_rounding: int = 0,
+        part: str = "",
     ) -> fx.Node:
-        """Integers at the scale of the result."""
+        """Integers at the scale of the result; ``part`` as of :meth:`put`."""
         arithmetic, parameters = requantization_by(have, want, found, rounding, first_rounding)
         module = Quantized(self.catalogue["requantize"], arithmetic, parameters)
-        return self.put(module, [node], self.writer.shape(node))
+        return self.put(module, [node], self.writer.shape(node), part)
 
     def result(self, node: fx.Node, fmt: ScaledFormat, *, first: bool) -> Value:
         """The value that the operation gives.
