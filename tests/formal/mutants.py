@@ -8,9 +8,9 @@ from __future__ import annotations
 from .proofs import (
     CROSS,
     FORK,
+    HOLD,
     JOIN,
     LINES,
-    HOLD,
     LOOP,
     PIPELINE,
     READER,
@@ -437,10 +437,16 @@ MUTANTS: dict[str, Mutant] = {
         "mac_control",
     ),
     "mac_uses_the_shift_of_the_run": of(
-        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1), "p_result", "assign now = shift;", "assign now = '0;", 10,
+        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1),
+        "p_result",
+        "assign now = shift;",
+        "assign now = '0;",
+        10,
         "fixed_mac_sides",
     ),
-    "hold_ends_the_row_late": of(Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"),
+    "hold_ends_the_row_late": of(
+        Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"
+    ),
     "hold_counts_what_is_not_used": of(
         Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "else if (in_valid && out_ready)", "else if (out_ready)"
     ),
