@@ -148,7 +148,7 @@ def test_keys_that_such_weights_cannot_have(keys: dict[str, Any], what: str) -> 
 
 
 def test_other_ops_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="relu.*cannot have mxint weights"):
+    with pytest.raises(UnsupportedError, match=r"relu.*cannot have mxint weights"):
         quantised(seeded(MLP), inputs(32, 6), config=blocks("linear", "relu"))
     fmt = FixedFormat(8, 4)
     graph, _ = quantised(seeded(MLP), inputs(32, 6), config=blocks(weight_block_size=4))
