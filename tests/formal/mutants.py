@@ -41,7 +41,7 @@ from .proofs import (
 )
 from .runner import Mutant, Proof
 
-HELD = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
+STAYING = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
 FETCHED = fetch(1, 1, 4, 2, 2)
@@ -445,8 +445,8 @@ MUTANTS: dict[str, Mutant] = {
         10,
         "fixed_mac_sides",
     ),
-    "hold_ends_the_row_late": of(HELD, "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"),
-    "hold_counts_what_is_not_used": of(HELD, "p_ready", "else if (in_valid && out_ready)", "else if (out_ready)"),
+    "hold_ends_the_row_late": of(STAYING, "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"),
+    "hold_counts_what_is_not_used": of(STAYING, "p_ready", "else if (in_valid && out_ready)", "else if (out_ready)"),
     "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credits != '0)", "(credits > CreditW'(1))", 14, "mac_control"),
     "mac_takes_no_credit": of(
         PLAIN, "p_space", "credits <= credits - CreditW'(1);", "credits <= credits;", 16, "mac_control"

@@ -54,7 +54,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("blocks_fast", (1, 10), 6, (2, 2), "s8.4 x8.9.4 s8.5 s10.3 weight_shift=u3.0", fast=True),
         case("blocks_one_tile", (1, 4), 9, (4, 2), "s8.4 x3.2.4 s8.5 s8.3 weight_shift=u2.0", 8),
         case("blocks_fast_unbiased", (2, 12), 4, (2, 4), "s8.4 x8.9.4 - s10.3 weight_shift=u3.0", fast=True),
-        case("blocks_serial", (1, 9), 3, (1, 1), "s4.2 x4.2.3 s4.2 s8.2 weight_shift=u4.0"),
+        case("blocks_serial", (1, 9), 3, (1, 1), "s4.2 x4.2.3 s4.2 s12.-6 weight_shift=u4.0"),
         case("chain", (1, 12), 6, (6, 3), s8, implementation="chain"),
         # Two bits are dropped: a quarter of all sums lies on a tie, and a start that is off by one moves each.
         case("chain_ties", (1, 4), 3, (2, 3), ties, frames=12, implementation="chain"),
