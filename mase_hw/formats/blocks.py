@@ -27,7 +27,7 @@ class BlockFormat(FixedFormat):
     """The numbers ``m * 2**(shift - frac_width)``, where a block of them along the last dimension shares a ``shift``.
 
     Mantissas are symmetric, ``-(2**(width - 1) - 1)`` to ``2**(width - 1) - 1``. A block whose largest magnitude has
-    the exponent ``e`` (``2**e <= max < 2**(e + 1)``) has mantissas with ``width - 2`` fraction bits below ``2**e``: what
+    the exponent ``e`` (``2**e <= max < 2**(e + 1)``) has the step ``2**(e - (width - 2))``: what
     rounds to ``2**(e + 1)`` saturates. See :meth:`shared`.
 
     Args:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from .proofs import (
     CROSS,
     FORK,
+    HOLD,
     JOIN,
     LINES,
-    HOLD,
     LOOP,
     PIPELINE,
     READER,
@@ -44,6 +44,7 @@ from .proofs import (
 )
 from .runner import Mutant, Proof
 
+STAYING = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
 FETCHED = fetch(1, 1, 4, 2, 2)
@@ -478,13 +479,15 @@ MUTANTS: dict[str, Mutant] = {
         "mac_control",
     ),
     "mac_uses_the_shift_of_the_run": of(
-        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1), "p_result", "assign now = shift;", "assign now = '0;", 10,
+        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1),
+        "p_result",
+        "assign now = shift;",
+        "assign now = '0;",
+        10,
         "fixed_mac_sides",
     ),
-    "hold_ends_the_row_late": of(Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"),
-    "hold_counts_what_is_not_used": of(
-        Proof(HOLD, {"ROW": 5, "BLOCK": 2}), "p_ready", "else if (in_valid && out_ready)", "else if (out_ready)"
-    ),
+    "hold_ends_the_row_late": of(STAYING, "p_ready", "CountW'(Rest - 1)", "CountW'(BLOCK - 1)"),
+    "hold_counts_what_is_not_used": of(STAYING, "p_ready", "else if (in_valid && out_ready)", "else if (out_ready)"),
     "mac_keeps_a_place_free": of(PLAIN, "p_issue", "(credits != '0)", "(credits > CreditW'(1))", 14, "mac_control"),
     "mac_takes_no_credit": of(
         PLAIN, "p_space", "credits <= credits - CreditW'(1);", "credits <= credits;", 16, "mac_control"

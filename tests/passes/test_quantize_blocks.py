@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mase_hw import compile
-from mase_hw.errors import ConfigError, FormatError, MaseHwError, UnsupportedError
+from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import BlockFormat, FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import verify_analysis_pass
-from mase_hw.training import prepare
-from tests.passes.digits import accuracy, digits
 from tests.unit.pipeline import EIGHT, MLP, inputs, quantised, seeded
 
 SPAN = 15
@@ -83,7 +81,9 @@ def spread_weights(out: int, features: int, seed: int, octaves: int) -> nn.Linea
     return layer
 
 
-@pytest.mark.parametrize(("width", "block", "bits"), [(8, 4, 8), (4, 4, 8), (2, 8, 8), (12, 16, 8), (8, 32, 8), (5, 4, 3)])
+@pytest.mark.parametrize(
+    ("width", "block", "bits"), [(8, 4, 8), (4, 4, 8), (2, 8, 8), (12, 16, 8), (8, 32, 8), (5, 4, 3)]
+)
 @pytest.mark.parametrize("octaves", [0, 6, 24])
 def test_layers_against_fractions(width: int, block: int, bits: int, octaves: int) -> None:
     net = nn.Sequential(spread_weights(6, 22, width + octaves, octaves))
@@ -91,7 +91,7 @@ def test_layers_against_fractions(width: int, block: int, bits: int, octaves: in
     config = blocks(weight_width=width, weight_block_size=block, weight_exponent_width=bits)
     graph, _ = quantised(net, x, config=config)
     verify_analysis_pass(graph)
-    module = layer(graph, "_0") if "_0" in {n.name for n in graph.nodes} else layer(graph, "0")
+    module = layer(graph, "_0")
     weight = by_hand(net[0].weight.double().tolist(), width, block, bits)
     assert stored(module) == weight
     formats = module.arithmetic.formats
@@ -125,7 +125,9 @@ def test_the_exponent_of_a_block() -> None:
             fmt.exponent(peak)
 
 
-@pytest.mark.parametrize("wrong", [(1, 0), (13, 0), (8, 0, False), (8, 0, True, 0), (8, 0, True, 4, 1), (8, 0, True, 4, 9)])
+@pytest.mark.parametrize(
+    "wrong", [(1, 0), (13, 0), (8, 0, False), (8, 0, True, 0), (8, 0, True, 4, 1), (8, 0, True, 4, 9)]
+)
 def test_formats_that_do_not_exist(wrong: tuple[Any, ...]) -> None:
     with pytest.raises(FormatError, match="block floating point"):
         BlockFormat(*wrong)
@@ -146,7 +148,7 @@ def test_keys_that_such_weights_cannot_have(keys: dict[str, Any], what: str) -> 
 
 
 def test_other_ops_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="relu.*cannot have mxint weights"):
+    with pytest.raises(UnsupportedError, match=r"relu.*cannot have mxint weights"):
         quantised(seeded(MLP), inputs(32, 6), config=blocks("linear", "relu"))
     fmt = FixedFormat(8, 4)
     graph, _ = quantised(seeded(MLP), inputs(32, 6), config=blocks(weight_block_size=4))
@@ -154,3 +156,51 @@ def test_other_ops_are_refused() -> None:
     formats = {**module.arithmetic.formats, "data_in_0": BlockFormat(8, 4), "data_out_0": fmt}
     with pytest.raises(UnsupportedError, match="data_in_0 in block floating point"):
         Quantized(module.op, type(module.arithmetic)(formats), {"weight": module.get_parameter("weight")})
+
+
+def test_a_network(tmp_path: Path) -> None:
+    """Blocks beside fixed point, in hardware with stalls; the weights in memory; kept, and trained."""
+    torch.manual_seed(3)
+    net = nn.Sequential(spread_weights(9, 22, 5, 9), nn.ReLU(), nn.Linear(9, 6), nn.ReLU(), spread_weights(4, 6, 7, 3))
+    x = inputs(24, 22)
+    config: dict[str, Any] = {"quantize": blocks(weight_block_size=4, weight_width=5)}
+    config["quantize"]["overrides"] = {"_2": {"config": {"name": "fixed"}}}
+    lanes = {"_0": {"data_in_0": 2, "data_out_0": 4}, "_4": {"data_in_0": 2, "data_out_0": 3}}
+    config["hardware"] = {"parallelism": lanes}
+    design = compile(net, x[:1], config, out=tmp_path / "design", calibration=[x], vectors=x)
+    for stalls in (0.0, 0.4):
+        assert design.simulate(engine="batch", stalls=stalls).passed
+    instances = {i["node"]: i["parameters"] for i in design.manifest["instances"] if "WEIGHT_BLOCK" in i["parameters"]}
+    assert [p["WEIGHT_BLOCK"] for p in instances.values()] == [4, 0, 4]
+    files = {m["file"]: m for m in design.manifest["memories"]}
+    # Three output tiles of six blocks; a word has the shifts of four lanes.
+    assert files["mem/_0_weight_shift.mem"]["words"] == 3 * 6
+
+
+def test_kept_and_trained(tmp_path: Path) -> None:
+    x = inputs(32, 6)
+    graph, info = quantised(seeded(MLP), x, config=blocks(weight_block_size=2, weight_width=4))
+    assert info["nodes"]["fc1"]["formats"]["weight"].startswith("mxint4 in blocks of 2")
+    tensor = graph.tensor(graph.node("fc1"), "weight")
+    assert (tensor.type, tensor.block_size, tensor.exponent_width) == ("mxint", 2, 8)
+    graph.export(tmp_path / "kept")
+    again = MaseGraph.from_checkpoint(tmp_path / "kept")
+    assert torch.equal(again.model(x), graph.model(x))
+    assert layer(again, "fc1").arithmetic == layer(graph, "fc1").arithmetic
+    module = layer(graph, "fc1")
+    weight = module.get_parameter("weight").requires_grad_()
+    module(x).sum().backward()
+    assert weight.grad is not None and bool(weight.grad.any())
+
+
+@pytest.mark.parametrize(
+    ("lanes", "order", "what"),
+    [(4, "outputs_first", "weights of two blocks"), (2, "inputs_first", "one output tile after the other")],
+)
+def test_mappings_that_are_refused(lanes: int, order: str, what: str, tmp_path: Path) -> None:
+    x = inputs(24, 22)
+    hardware = {"parallelism": {"_0": {"data_in_0": lanes, "data_out_0": 2}}, "order": {"_0": order}}
+    config = {"quantize": blocks(weight_block_size=6), "hardware": hardware}
+    net = nn.Sequential(spread_weights(9, 22, 5, 9))
+    with pytest.raises(UnsupportedError, match=what):
+        compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])

@@ -56,10 +56,12 @@ def by_element(exact: Callable[..., Fraction]) -> Callable[[Arithmetic, Inputs],
 
 
 def linear(a: Arithmetic, t: Inputs) -> Values:
-    """Weights have one power of two for every output, if they have shifts."""
+    """Weights have one power of two for every output, or every block of an output, if they have shifts."""
     weight = t["weight"]
     if "weight_shift" in t:
-        weight = weight * (2 ** t["weight_shift"].astype(int)).astype(object)[:, None]
+        shift = t["weight_shift"].astype(int).reshape(len(weight), -1)
+        block = getattr(a.formats["weight"], "block", weight.shape[1])
+        weight = weight * (2**shift).astype(object)[:, np.arange(weight.shape[1]) // block]
     sums = np.tensordot(t["data_in_0"], weight, axes=([-1], [1]))
     return cast(sums + t.get("bias", Fraction(0)), a)
 

@@ -49,11 +49,12 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("blocks_uneven", (2, 22), 5, (2, 3), "u6.4 x5.6.8 s8.9 s8.1 weight_shift=u2.0 floor wrap", 3),
         case("block_of_a_row", (1, 10), 4, (4, 4), "s8.4 x12.9.32 s8.5 s10.3 weight_shift=u3.0", 8),
         case("blocks_chain", (1, 18), 4, (3, 2), "s8.4 x8.9.6 s8.5 s10.3 weight_shift=u3.0", implementation="chain"),
+        case("blocks_packed", (1, 24), 4, (4, 4), "s8.4 x8.9.8 s8.5 s10.3 weight_shift=u3.0", implementation="packed"),
         case("blocks_logic", (1, 12), 4, (2, 2), "s8.4 x2.1.4 - s7.0 weight_shift=u1.0", implementation="logic"),
         case("blocks_fast", (1, 10), 6, (2, 2), "s8.4 x8.9.4 s8.5 s10.3 weight_shift=u3.0", fast=True),
         case("blocks_one_tile", (1, 4), 9, (4, 2), "s8.4 x3.2.4 s8.5 s8.3 weight_shift=u2.0", 8),
         case("blocks_fast_unbiased", (2, 12), 4, (2, 4), "s8.4 x8.9.4 - s10.3 weight_shift=u3.0", fast=True),
-        case("blocks_serial", (1, 9), 3, (1, 1), "s4.2 x4.2.3 s4.2 s8.2 weight_shift=u6.0"),
+        case("blocks_serial", (1, 9), 3, (1, 1), "s4.2 x4.2.3 s4.2 s12.-6 weight_shift=u4.0"),
         case("chain", (1, 12), 6, (6, 3), s8, implementation="chain"),
         # Two bits are dropped: a quarter of all sums lies on a tie, and a start that is off by one moves each.
         case("chain_ties", (1, 4), 3, (2, 3), ties, frames=12, implementation="chain"),

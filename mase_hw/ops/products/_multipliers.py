@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.formats import FixedFormat, SignFormat
+from mase_hw.formats import BlockFormat, FixedFormat, SignFormat
 from mase_hw.hardware.params import Multiplication, Params
 from mase_hw.opdef import Request
 from mase_hw.streams import Stream, ceil_div
@@ -295,6 +295,8 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
             expected="tree",
             remedy="ask for 'tree' or 'unrolled', or leave the choice to the cost",
         )
+    if isinstance(formats["weight"], BlockFormat):
+        r = dataclasses.replace(r, narrow=True)  # its mantissas are symmetric
     if formats["weight"].width == 1:
         r = dataclasses.replace(r, narrow=False)  # one bit has no code to leave out
     layer = _Layer(formats["data_in_0"], formats["weight"], r.narrow, lanes, products, "weight_shift" in r.shapes)

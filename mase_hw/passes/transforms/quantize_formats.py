@@ -151,7 +151,7 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
                 remedy=f"leave {key} out",
             )
     block = config.weight_block_size
-    sizes = [part.abs().amax(1) for part in weight.detach().double().cpu().split(block, 1)]
+    sizes = [part.abs().amax(1) for part in torch.split(weight.detach().double().cpu(), block, 1)]
     peaks = torch.stack(sizes, 1)
     fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width)
     return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)

@@ -328,11 +328,11 @@ class Planner:
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         if config.blocks:
             given = signs.given(self.args, node.name, op.name)
-            fmt, shift = block_weights(node.name, parameters["weight"], config, given)
+            fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
             found = {"weight": Decision(fmt, "an exponent by block")}
-            if shift.any():
-                found["weight_shift"] = shift_decision(shift)
-                parameters["weight_shift"] = shift.to(parameters["weight"].device)
+            if exponents.any():
+                found["weight_shift"] = shift_decision(exponents)
+                parameters["weight_shift"] = exponents.to(parameters["weight"].device)
             self.decisions.setdefault(node.name, {}).update(found)
             return {name: (each.fmt, each.reason) for name, each in found.items()}
         asked = "weight_granularity" in specific
