@@ -43,10 +43,7 @@ SOURCE_FILES = {
     ROM: ("lib/rom_source.sv",),
     OF_POSITIONS: ("lib/slot_rom.sv",),
     LOADED: ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv"),
-    FETCHED: (
-        *("lib/external_source.sv", "lib/external_reader.sv", "lib/external_image.sv", "lib/external_memory.sv"),
-        "lib/frame_gate.sv",
-    ),
+    FETCHED: (*(f"lib/external_{part}.sv" for part in ("source", "reader", "image", "memory")), "lib/frame_gate.sv"),
 }
 """What a design has with parameters from such a source."""
 
