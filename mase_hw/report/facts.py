@@ -222,9 +222,10 @@ def _vectors(known: Vectors | None) -> Json | None:
 def _decode(manifest: Manifest, catalogue: Catalogue) -> Json | None:
     """What tokens cost, at some positions; None of a design that does not generate."""
     costs = token_costs(manifest, catalogue)
-    if costs is None or manifest.decode is None:
+    if manifest.decode is None:
         return None
-    return {"weight_bytes": costs.weight_bytes, "tokens": costs.rows(), "paces": list(map(list, manifest.decode.paces))}
+    known = {"tokens": []} if costs is None else {"weight_bytes": costs.weight_bytes, "tokens": costs.rows()}
+    return {**known, "paces": list(map(list, manifest.decode.paces))}
 
 
 def _stages(manifest: Manifest, graph: MaseGraph | None, missing: list[str]) -> list[Json] | None:

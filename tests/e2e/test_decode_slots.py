@@ -109,7 +109,9 @@ def test_how_fast_tokens_follow(design: mase_hw.Design) -> None:
     paces = dict(map(tuple, decoding["paces"]))
     assert paces[1] == decoding["cycles"][-1] and list(paces) == [1, 2, 3, 4]
     assert paces[4] < paces[2] < paces[1] and 3 * paces[4] < paces[1]
-    assert f" {paces[3]:,} with 3, {paces[4]:,} with 4." in page(bundle_facts(design.path), None)
+    shown = page(bundle_facts(design.path), None)
+    said = shown[shown.index("with sequences in turn") :].split("</p>")[0]
+    assert f"{paces[3]} with 3, {paces[4]} with 4." in said, said
     assert design.timing["interval"] / CONTEXT <= paces[4]
     for slots in (1, SLOTS):
         with_slots = bench(design)
