@@ -46,6 +46,7 @@ def test_every_integer_of_the_reference_kernel(classes: int, scale: float, beta:
     assert len(np.unique(wanted)) > (60 if 1 < classes < 20 and 0.02 < scale < 0.2 else 0)
 
 
+@pytest.mark.slow
 def test_rows_in_hardware(tmp_path: Path) -> None:
     """Of a matrix; and a single element that has all, whose reciprocal saturates."""
     f = File(3)
