@@ -95,8 +95,10 @@ module causal_fill_proof #(
     assert (!armed || (int'(tile_q) < Tiles && int'(head_q) < HEADS && int'(token_q) < TOKENS));
     inv_tile : assert (!armed || int'(dut.tile_q) == int'(tile_q));
     inv_limit :
-    assert (!armed || (int'(dut.g_counted.u_limit.rows) == sees && int'(dut.g_counted.u_limit.bank) < BANKS &&
-                       int'(dut.g_counted.u_limit.tile) * BANKS + int'(dut.g_counted.u_limit.bank) == sees - 1));
+    assert (!armed || (int'(dut.g_counted.u_limit.rows) == sees &&
+                       int'(dut.g_counted.u_limit.bank) < BANKS &&
+                       sees - 1 == int'(dut.g_counted.u_limit.tile) * BANKS +
+                                   int'(dut.g_counted.u_limit.bank)));
   end
   // A loop counter counts what is left down to -1.
   if (HEADS > 1) begin : g_heads
