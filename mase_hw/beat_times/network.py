@@ -20,6 +20,7 @@ from mase_hw.beat_times.patterns import (
     Waits,
     any_later,
     most_between,
+    most_forever,
     waits,
 )
 from mase_hw.beat_times.solver import Solver
@@ -63,6 +64,7 @@ class BeatNetwork:
     def __init__(self, solved: Solved | None = None) -> None:
         self.edges: list[Edge] = []
         self.frames = 0
+        self._settled = False
         self._solved = solved or Solved()
         self._stages: list[_Stage] = []
         self._sources: dict[int, Given] = {}
@@ -214,7 +216,10 @@ class BeatNetwork:
         return came is not None and went is not None and any_later(went, came, cycles)
 
     def most_held(self, offered: int, taken: int) -> int:
-        """The most beats that were offered and not yet taken, when another one is, in the frames solved so far.
+        """The most beats that were offered and not yet taken, when another one is.
+
+        In the frames solved so far, and in all that follow if the network has settled: beats may pile up for many more
+        frames than it takes to see that every event repeats itself.
 
         Args:
             offered: The edge on which they are offered.
@@ -222,7 +227,11 @@ class BeatNetwork:
         """
         came, went = self.edges[offered].offers, self.edges[taken].takes
         assert came is not None and went is not None, "no frame is solved, or nothing takes it"
-        return most_between(came, went)
+        most, distance = most_between(came, went), came.distance() if self._settled else None
+        if distance is None:
+            return most
+        beats = self.edges[offered].beats
+        return max(most, most_forever(came.array()[-beats:], went.array()[-beats:], distance))
 
     def waits(self, number: int) -> Waits:
         """When a module worked and what it waited for, in all frames solved so far.
@@ -266,6 +275,7 @@ class BeatNetwork:
             alike = alike + 1 if intervals is not None and intervals == before else 0
             before = intervals
             if alike >= wanted and intervals is not None:
+                self._settled = True
                 return max(intervals.values())
         return None
 

@@ -314,6 +314,20 @@ def most_between(times: Times, others: Times) -> int:
     return most
 
 
+def most_forever(came: Cycles, gone: Cycles, interval: int) -> int:
+    """The most beats that have come and not gone, when another one comes, of frames that repeat themselves for ever.
+
+    Args:
+        came: When the beats of a frame come, in order.
+        gone: When they go, in order; none before it came.
+        interval: Cycles from every event of a frame to the same one of the next.
+    """
+    # So many frames before this one had gone as a whole when a beat came, and of the next one some beats.
+    frames = (came - 1 - gone[0]) // interval
+    left = np.searchsorted(gone, came - 1 - frames * interval, "right")
+    return int((np.arange(len(came)) - frames * len(came) - left).max()) + 1
+
+
 def _absolute(chunk: Chunk) -> Cycles:
     pattern, at = chunk
     if pattern.low > REAL:

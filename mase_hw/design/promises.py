@@ -86,12 +86,12 @@ def missed(result: SimResult, manifest: Manifest, frames: int) -> Iterator[Misse
     yield from _stages(result, manifest)
     outputs = [name for name in result.outputs if result.ports[name].beats]
     last = max(_last(result, name) for name in outputs)
-    interval = measured_interval(result, manifest)
-    steady = timing.steady
-    for name, value in (("fill", measured.fill), ("last", last), ("interval", interval)):
-        if value is None or (name == "interval" and (steady is None or frames <= steady)):
-            continue
-        promised = getattr(timing, name)
+    found = {"fill": (timing.fill, measured.fill), "last": (timing.last, last)}
+    if timing.steady is not None and frames > timing.steady:
+        # Beats that pile up stop a design for the first time after many frames, and then again and again.
+        since = steady_intervals(result, manifest)[timing.steady - frames :]
+        found["interval"] = (timing.interval, next((n for n in since if n != timing.interval), timing.interval))
+    for name, (promised, value) in found.items():
         if value != promised:
             yield Missed(f"timing.{name}", promised, value)
 
@@ -103,11 +103,11 @@ def timings(result: SimResult, manifest: Manifest) -> tuple[dict[str, Timing], d
     return outputs, {name: t for name in unread if (t := result.timing(name, name)) is not None}
 
 
-def measured_interval(result: SimResult, manifest: Manifest) -> int | None:
-    """Cycles between the last two frames at the slowest of these ports; None if no port had two."""
+def steady_intervals(result: SimResult, manifest: Manifest) -> list[int]:
+    """Cycles between every two frames, at the slowest of these ports; none if no port had two."""
     outputs, unread = timings(result, manifest)
-    found = [t.interval for t in (*outputs.values(), *unread.values()) if t.interval is not None]
-    return max(found) if found else None
+    found = [t.output_intervals for t in (*outputs.values(), *unread.values()) if t.output_intervals]
+    return [max(each) for each in zip(*found, strict=False)]
 
 
 def _last(result: SimResult, name: str) -> int:

@@ -210,3 +210,27 @@ def test_every_bit(name: str, tmp_path: Path) -> None:
     found = [i["module"] for i in design.manifest["instances"]]
     assert {module: found.count(module) for module in model.modules} == model.modules
     as_predicted(design, net, x, fidelity=model.fidelity)
+
+
+class Deep(nn.Module):
+    """A frame of one beat, and a way of many cycles beside one of none."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for _ in range(6):
+            y = torch.sigmoid(y * y)
+        return y + x
+
+
+def test_a_frame_per_cycle_beside_a_long_way(tmp_path: Path) -> None:
+    """The short way holds a frame for every cycle of the long one, which is more than it takes to see a steady state.
+
+    With fewer, the design stops again and again, and every frame is held to the interval.
+    """
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    design = mase_hw.compile(Deep(), x[:1], {"hardware": {"max_parallelism": 3}}, out=tmp_path / "d", calibration=[x])
+    (fifo,) = design.record.fifos
+    assert (design.timing["interval"], fifo.depth) == (1, design.timing["fill"])
+    found = design.simulate(x, engine="batch")
+    assert found.passed and found.fill == design.timing["fill"]
+    assert found.timings["data_out_0"].output_intervals == (1,) * 59

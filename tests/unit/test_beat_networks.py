@@ -487,3 +487,26 @@ def test_the_most_beats_between() -> None:
         assert most_between(*times) == most
         seen.add(most)
     assert len(seen) > 3
+
+
+@pytest.mark.parametrize(("beats", "interval", "latency"), [(1, 1, 25), (1, 3, 100), (3, 5, 61), (4, 4, 40)])
+def test_beats_pile_up_for_longer_than_it_takes_to_settle(beats: int, interval: int, latency: int) -> None:
+    """A short way waits for a long one: as many beats as in frames that were followed until the first one had left."""
+
+    def network() -> tuple[BeatNetwork, int, int]:
+        made = BeatNetwork()
+        short = long = made.source(beats, Evenly(beats, interval))
+        for _ in range(latency):
+            (long,) = made.stage(Steps.registered(beats), [long])
+        (there,) = made.stage(Steps.queued(beats, UNLIMITED), [short])
+        (joined,) = made.stage(Steps.registered(beats, 2), [long, there])
+        made.sink(joined)
+        return made, short, there
+
+    settled, *edges = network()
+    assert settled.settle() == interval
+    followed, _, _ = network()
+    for _ in range(latency // interval + 8):
+        followed.advance()
+    assert settled.frames < followed.frames
+    assert settled.most_held(*edges) == followed.most_held(*edges) > latency * beats // interval - 2
