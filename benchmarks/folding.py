@@ -22,7 +22,7 @@ from mase_hw.compiler.config import CompileConfig
 from mase_hw.fit import cp_sat
 from mase_hw.fit.choose import Chooser
 from mase_hw.fit.target import goal
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.preflight.mapped import mapped_graph
 
 LAYERS = 60

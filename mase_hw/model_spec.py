@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.user_code import user_code
 from mase_hw.importers import file_of_model, import_model
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import is_program
 from mase_hw.ir.inputs import as_tensor, frame_tensor
 from mase_hw.ir.trace.nested import Nested
-from mase_hw.user_code import user_code
 
 MOST_NUMBERS = 1 << 28
 """Random numbers of test inputs: a gigabyte of float32."""

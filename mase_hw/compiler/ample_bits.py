@@ -23,7 +23,7 @@ from mase_hw.ops._functions import CODES
 from mase_hw.ops.arithmetic.where import beyond, some_beyond
 from mase_hw.ops.rows.norms import GROUP, LAYER, epsilon, rows_of
 from mase_hw.passes.evaluation.criteria import decibels
-from mase_hw.passes.transforms.integers.sums import Stored, sums_of
+from mase_hw.passes.quantize.integers.sums import Stored, sums_of
 
 WEIGHT_BITS = (24, 16)
 """Bits of every parameter; fewer where the exact sums would not fit otherwise."""

@@ -29,9 +29,9 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import OF_SOURCE
 from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.faithful.surroundings import ordinary
-from mase_hw.passes.analysis.calibration import CalibrationState
-from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
-from mase_hw.passes.transforms.close_graph import UNREAD
+from mase_hw.passes.lower.close_graph import UNREAD
+from mase_hw.passes.quantize.calibration import CalibrationState
+from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 from mase_hw.vectors.casts import fault_coverage
 
 

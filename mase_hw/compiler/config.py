@@ -13,12 +13,12 @@ from mase_hw.fit.target import Target, TargetLike
 from mase_hw.host.documents import Json, parse_toml
 from mase_hw.options import commented_toml
 from mase_hw.options.decode import DecodeOptions
-from mase_hw.passes.analysis.calibrate import CalibrateOptions
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.base import validate
-from mase_hw.passes.rounding import RoundingOptions
-from mase_hw.passes.transforms.equalization import EqualizationOptions
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
+from mase_hw.passes.mapping.args import HardwareArgs
+from mase_hw.passes.quantize.calibrate import CalibrateOptions
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, Rule
+from mase_hw.passes.quantize.equalization import EqualizationOptions
+from mase_hw.passes.quantize.rounding import RoundingOptions
 from mase_hw.vectors.passes import VectorOptions
 
 LEAVING = 16

@@ -19,12 +19,12 @@ from mase_hw.compiler.ample_bits import Kept, compare, known
 from mase_hw.compiler.float_nodes import FloatNode, first_tensor
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
+from mase_hw.host.user_code import user_code
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import Values, evaluate, has_rows
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
-from mase_hw.passes.analysis.quantisation_summary import Seen
-from mase_hw.user_code import user_code
+from mase_hw.passes.quantize.quantisation_summary import Seen
 
 MOST_ELEMENTS = 1 << 24
 MOST_FRAMES = 8

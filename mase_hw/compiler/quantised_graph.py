@@ -32,10 +32,10 @@ from mase_hw.ir.faithful.state import with_random
 from mase_hw.ir.faithful.surroundings import ordinary
 from mase_hw.ir.inputs import as_tensor, frame_tensor, unknown_error, unknown_nodes
 from mase_hw.ir.trace.nested import Nested, flat_model
-from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step
-from mase_hw.passes.transforms.quantize import DECISIONS
+from mase_hw.passes.quantize.calibration import CalibrationState
+from mase_hw.passes.quantize.quantize import DECISIONS
 
 Tell = Callable[[str], object]
 

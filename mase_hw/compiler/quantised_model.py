@@ -18,14 +18,14 @@ from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
-from mase_hw.passes.analysis.calibration import CalibrationState
-from mase_hw.passes.analysis.calibration.observers import KEPT, FrameSample
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.statistics.base import batches
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.pipeline import Pipeline, Step
-from mase_hw.passes.transforms.quantize import DECISIONS
-from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.passes.quantize.calibration import CalibrationState
+from mase_hw.passes.quantize.calibration.observers import KEPT, FrameSample
+from mase_hw.passes.quantize.formats import Decision
+from mase_hw.passes.quantize.quantize import DECISIONS
 
 TAKEN = "quantised"
 """Step that takes the model as it is."""

@@ -13,7 +13,7 @@ from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import run
-from mase_hw.passes.transforms.streaming import STREAMING
+from mase_hw.passes.lower.streaming import STREAMING
 
 HOPS = 6
 """Random hops that are compared at least; more where convolutions reach further back."""

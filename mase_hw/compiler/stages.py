@@ -25,29 +25,29 @@ from mase_hw.errors import ConfigError
 from mase_hw.fit.choose import fit_hardware_analysis_pass
 from mase_hw.ir.evaluate import Values
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
-from mase_hw.passes.analysis.calibration import CalibrationState
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
-from mase_hw.passes.analysis.shared_blocks import unite_ranges
-from mase_hw.passes.analysis.verify import verify_analysis_pass
+from mase_hw.passes.lower.attention import lower_attention_transform_pass
+from mase_hw.passes.lower.close_graph import close_graph_transform_pass
+from mase_hw.passes.lower.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.lower.fold_constants import fold_constants_transform_pass
+from mase_hw.passes.lower.layers.unroll_frame import unroll_frame_transform_pass
+from mase_hw.passes.lower.lower_arithmetic import lower_arithmetic_transform_pass
+from mase_hw.passes.lower.lower_layers import lower_layers_transform_pass
+from mase_hw.passes.lower.lower_rows import lower_rows_transform_pass
+from mase_hw.passes.lower.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.lower.matrices import lower_products_transform_pass
+from mase_hw.passes.lower.movement import lower_movement_transform_pass
+from mase_hw.passes.lower.patterns import lower_patterns_transform_pass
+from mase_hw.passes.lower.streaming import lower_streaming_transform_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.mapping.shared_blocks import unite_ranges
 from mase_hw.passes.pipeline import Pipeline, Step
-from mase_hw.passes.rounding import keep_float_analysis_pass, round_weights_transform_pass
-from mase_hw.passes.transforms.attention import lower_attention_transform_pass
-from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
-from mase_hw.passes.transforms.equalization import equalization_transform_pass
-from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
-from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass
-from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
-from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
-from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
-from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
-from mase_hw.passes.transforms.lowering.unroll_frame import unroll_frame_transform_pass
-from mase_hw.passes.transforms.matrices import lower_products_transform_pass
-from mase_hw.passes.transforms.movement import lower_movement_transform_pass
-from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
-from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
+from mase_hw.passes.quantize.calibrate import calibrate_analysis_pass
+from mase_hw.passes.quantize.calibration import CalibrationState
+from mase_hw.passes.quantize.equalization import equalization_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.rounding import keep_float_analysis_pass, round_weights_transform_pass
+from mase_hw.passes.verify import verify_analysis_pass
 from mase_hw.plugins import plugin
 from mase_hw.vectors.passes import choose_vectors_analysis_pass
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from mase_hw.design.evaluate import Evaluated
     from mase_hw.emit.reference import Inputs
     from mase_hw.ir import MaseGraph
-    from mase_hw.passes.analysis.quantisation_summary import Summary
     from mase_hw.passes.evaluation import CriterionLike
+    from mase_hw.passes.quantize.quantisation_summary import Summary
 
 
 __all__ = ["HARDWARE", "Design", "Progress", "load_design"]
@@ -101,7 +101,7 @@ class Design:
         """What the quantisation cost: noise, clipped values and zeros; None if the design was loaded from disk."""
         if self.graph is None:
             return None
-        from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
+        from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 
         return self.graph.note(SUMMARY, Summary)
 

@@ -28,10 +28,10 @@ from mase_hw.layouts import Layout
 from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
-from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
-from mase_hw.passes.analysis.hardware_choices import OUTSIDE, tiled
-from mase_hw.passes.analysis.shared_blocks import Shared, shared_blocks
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.mapping.args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
+from mase_hw.passes.mapping.choices import OUTSIDE, tiled
+from mase_hw.passes.mapping.shared_blocks import Shared, shared_blocks
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")

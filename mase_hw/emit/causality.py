@@ -17,8 +17,8 @@ from mase_hw.emit.schedule import Part, Timeline
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph, TensorMetadata
 from mase_hw.ops._slots import not_in_turn
-from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
 

@@ -33,8 +33,8 @@ from mase_hw.emit.schedule import FRAMES, Followed, Timeline
 from mase_hw.errors import CatalogueError, ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.steps import Steps
 from mase_hw.streams import Direction, Stream
 

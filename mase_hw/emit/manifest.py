@@ -19,8 +19,8 @@ from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware.external import IMAGE, primed
 from mase_hw.host.documents import Json
 from mase_hw.nn.streaming import streaming
-from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.mapping.args import HardwareArgs
 
 CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
 """Monitors of the top level, in simulation only."""

@@ -35,8 +35,8 @@ from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.ops._slots import slots_of
-from mase_hw.passes.analysis.add_hardware_metadata import map_what_was_set
 from mase_hw.passes.base import Info, PassArgs, graph_pass
+from mase_hw.passes.mapping.add_hardware_metadata import map_what_was_set
 from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"

@@ -23,8 +23,8 @@ from mase_hw.nn.change_detector import forget
 from mase_hw.nn.streaming import continuing, streaming
 from mase_hw.numerics import quantize
 from mase_hw.ops._slots import SLOT, sequences, slot_format, slots_of
-from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.streams import IntArray
 
 Array = Tensor | NDArray[Any]

@@ -22,9 +22,9 @@ from mase_hw.fit.problem import Use, module_price
 from mase_hw.hardware.latency import timing_of
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.add_hardware_metadata import Wanted
-from mase_hw.passes.analysis.hardware_args import KERNEL, UNROLLED, HardwareArgs, lane_dims
-from mase_hw.passes.analysis.hardware_choices import asked_of, interface
+from mase_hw.passes.mapping.add_hardware_metadata import Wanted
+from mase_hw.passes.mapping.args import KERNEL, UNROLLED, HardwareArgs, lane_dims
+from mase_hw.passes.mapping.choices import asked_of, interface
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream, ceil_div
 

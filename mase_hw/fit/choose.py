@@ -25,9 +25,9 @@ from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal, Target, goal
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.analysis.hardware_args import KERNEL, HardwareArgs, Lanes
 from mase_hw.passes.base import Info, PassArgs, graph_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.mapping.args import KERNEL, HardwareArgs, Lanes
 
 SPREAD = 4.0
 """Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""

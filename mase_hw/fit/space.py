@@ -17,8 +17,8 @@ from mase_hw.cost.devices import RESOURCES
 from mase_hw.fit.candidates import Candidate, Made, Options, Tried
 from mase_hw.fit.problem import Edge, Numbers, Problem, Use, connector
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.add_hardware_metadata import Wanted, wanted
-from mase_hw.passes.analysis.hardware_args import UNROLLED, HardwareArgs, with_node_names
+from mase_hw.passes.mapping.add_hardware_metadata import Wanted, wanted
+from mase_hw.passes.mapping.args import UNROLLED, HardwareArgs, with_node_names
 from mase_hw.streams import Stream
 
 

@@ -27,7 +27,7 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import frames
 from mase_hw.opdef import OpDef
-from mase_hw.passes.transforms.integers.thresholds import Requantizing
+from mase_hw.passes.quantize.integers.thresholds import Requantizing
 
 LONGEST_NAME = 60
 """Characters of the name of a node."""

@@ -48,10 +48,10 @@ from mase_hw.opdef import OpDef
 from mase_hw.ops._binary import covering_both
 from mase_hw.ops.cast import passed_on
 from mase_hw.ops.concat import holding_all
-from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
-from mase_hw.passes.transforms.quantize_operands import operands_of, parameters_of
+from mase_hw.passes.lower import _edit as edit
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, Rule
+from mase_hw.passes.quantize.operands import operands_of, parameters_of
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 
 _WINDOWS = (F.avg_pool1d, F.avg_pool2d)
 _MEANS = ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")

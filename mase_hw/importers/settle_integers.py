@@ -1,7 +1,7 @@
 """From a graph whose file says scales and zero points to a graph of scaled integers with exactly these formats.
 
 As :mod:`mase_hw.importers.settle`, for files whose scales are any positive numbers. The modules are made by
-:class:`~mase_hw.passes.transforms.integers.given.GivenIntegers`.
+:class:`~mase_hw.passes.quantize.integers.given.GivenIntegers`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded
 from mase_hw.opdef import OpDef
 from mase_hw.ops._functions import TABLE_BITS, codes
-from mase_hw.passes.transforms import _edit as edit
-from mase_hw.passes.transforms.integers.given import GivenIntegers
-from mase_hw.passes.transforms.integers.sums import MEANS, Stored
-from mase_hw.passes.transforms.integers.thresholds import Requantizing
-from mase_hw.passes.transforms.quantize_operands import Operands, data_inputs, operands_of, parameters_of, stored
+from mase_hw.passes.lower import _edit as edit
+from mase_hw.passes.quantize.integers.given import GivenIntegers
+from mase_hw.passes.quantize.integers.sums import MEANS, Stored
+from mase_hw.passes.quantize.integers.thresholds import Requantizing
+from mase_hw.passes.quantize.operands import Operands, data_inputs, operands_of, parameters_of, stored
 
 _BEHIND = f"quantise its result, so that the file says its scale, or {ON_HOST}"
 _ROUNDED = 2.0**-22

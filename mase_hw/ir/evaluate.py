@@ -13,8 +13,8 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError, MaseHwError
+from mase_hw.host.user_code import first_line, place, reason
 from mase_hw.ir.paths import module_at
-from mase_hw.user_code import first_line, place, reason
 
 OnNode = Callable[[fx.Node, Any], None]
 Values = Mapping[str, object]

@@ -6,41 +6,41 @@ precision, pipelines and ``explain``. The packages ``evaluation`` and ``mixed_pr
 """
 
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.analysis.add_software_metadata import add_software_metadata_analysis_pass
-from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
-from mase_hw.passes.analysis.calibration import CalibrationState, choose_format
 from mase_hw.passes.analysis.count import count_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
-from mase_hw.passes.analysis.noise import analyse_noise, noise_analysis_pass
 from mase_hw.passes.analysis.profile_statistics import profile_statistics_analysis_pass
 from mase_hw.passes.analysis.report_graph import report_graph_analysis_pass
 from mase_hw.passes.analysis.report_node_hardware_type import report_node_hardware_type_analysis_pass
 from mase_hw.passes.analysis.report_node_meta_param import report_node_meta_param_analysis_pass
 from mase_hw.passes.analysis.report_node_shape import report_node_shape_analysis_pass
 from mase_hw.passes.analysis.report_node_type import report_node_type_analysis_pass
-from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
-from mase_hw.passes.transforms.absorb_bias import absorb_bias_transform_pass
-from mase_hw.passes.transforms.attention import lower_attention_transform_pass
-from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
-from mase_hw.passes.transforms.equalization import equalization_transform_pass
-from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
-from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
-from mase_hw.passes.transforms.fold_constants import fold_constants_transform_pass, simplify_graph_transform_pass
-from mase_hw.passes.transforms.lower_arithmetic import lower_arithmetic_transform_pass
-from mase_hw.passes.transforms.lower_layers import lower_layers_transform_pass
-from mase_hw.passes.transforms.lower_rows import lower_rows_transform_pass
-from mase_hw.passes.transforms.lower_slices import lower_slices_transform_pass
-from mase_hw.passes.transforms.matrices import lower_products_transform_pass
-from mase_hw.passes.transforms.movement import lower_movement_transform_pass
-from mase_hw.passes.transforms.patterns import lower_patterns_transform_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
-from mase_hw.passes.transforms.quantize_config import QuantizeArgs
-from mase_hw.passes.transforms.quantize_modules import quantize_module_transform_pass
-from mase_hw.passes.transforms.quantize_record import update_quantization_configs
-from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
-from mase_hw.passes.transforms.streaming import lower_streaming_transform_pass
+from mase_hw.passes.lower.attention import lower_attention_transform_pass
+from mase_hw.passes.lower.close_graph import close_graph_transform_pass
+from mase_hw.passes.lower.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.lower.fold_constants import fold_constants_transform_pass, simplify_graph_transform_pass
+from mase_hw.passes.lower.lower_arithmetic import lower_arithmetic_transform_pass
+from mase_hw.passes.lower.lower_layers import lower_layers_transform_pass
+from mase_hw.passes.lower.lower_rows import lower_rows_transform_pass
+from mase_hw.passes.lower.lower_slices import lower_slices_transform_pass
+from mase_hw.passes.lower.matrices import lower_products_transform_pass
+from mase_hw.passes.lower.movement import lower_movement_transform_pass
+from mase_hw.passes.lower.patterns import lower_patterns_transform_pass
+from mase_hw.passes.lower.streaming import lower_streaming_transform_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.quantize.absorb_bias import absorb_bias_transform_pass
+from mase_hw.passes.quantize.calibrate import calibrate_analysis_pass
+from mase_hw.passes.quantize.calibration import CalibrationState, choose_format
+from mase_hw.passes.quantize.config import QuantizeArgs
+from mase_hw.passes.quantize.equalization import equalization_transform_pass
+from mase_hw.passes.quantize.equalize_cross_layer import cross_layer_equalization_transform_pass
+from mase_hw.passes.quantize.modules import quantize_module_transform_pass
+from mase_hw.passes.quantize.noise import analyse_noise, noise_analysis_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.record import update_quantization_configs
+from mase_hw.passes.quantize.smooth_quant import smooth_quant_transform_pass
+from mase_hw.passes.verify import verify_analysis_pass
 
 # Above analyses and transforms: built of both.
 from mase_hw.passes.explanation import Explanation, explain  # isort: skip
@@ -54,12 +54,12 @@ from mase_hw.passes.mixed_precision import (  # isort: skip
     noise_based_mixed_precision_quantization,
     search_widths,
 )
-from mase_hw.passes.rounding import (  # isort: skip
+from mase_hw.passes.quantize.rounding import (  # isort: skip
     correct_bias_transform_pass,
     keep_float_analysis_pass,
     round_weights_transform_pass,
 )
-from mase_hw.passes.calibration_quantization import calibration_quantization_transform_pass  # isort: skip
+from mase_hw.passes.quantize.calibration_quantization import calibration_quantization_transform_pass  # isort: skip
 from mase_hw.passes.pipeline import Pipeline, Step  # isort: skip
 
 __all__ = [

@@ -13,9 +13,9 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import nodes_at
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
-from mase_hw.passes.transforms.quantize_config import group_of
-from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.passes.quantize.config import group_of
+from mase_hw.passes.quantize.formats import Decision
+from mase_hw.passes.quantize.quantize import DECISIONS, Decisions
 
 _PRODUCT, _SOFTMAX = "grouped_matmul", frozenset({"softmax", "masked_softmax", "softmax_where"})
 

@@ -14,8 +14,8 @@ from torch import fx, nn
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.passes.base import validate
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, Rule
-from mase_hw.passes.transforms.quantize_modules import LAYER, quantised_layer
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, Rule
+from mase_hw.passes.quantize.modules import LAYER, quantised_layer
 
 
 def get_mase_op(node: fx.Node) -> str:

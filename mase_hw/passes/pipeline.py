@@ -15,10 +15,10 @@ from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.report_tables import Table
-from mase_hw.passes.analysis.verify import verify_analysis_pass
 from mase_hw.passes.base import GraphPass, Info, changed, validate
 from mase_hw.passes.diagnostics import Place
 from mase_hw.passes.reproduce import Reproducer
+from mase_hw.passes.verify import verify_analysis_pass
 
 PlainStep = Callable[[Any, Any], Any]
 Arguments = Any

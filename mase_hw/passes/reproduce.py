@@ -16,9 +16,9 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.host.documents import Json
 from mase_hw.host.reproducible import SCRIPT, NotData, as_data, reproducible, script
+from mase_hw.host.user_code import user_code
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import GraphPass
-from mase_hw.user_code import user_code
 
 
 class Reproducer:

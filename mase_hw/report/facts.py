@@ -27,9 +27,9 @@ from mase_hw.ir.draw import render
 from mase_hw.ir.draw.cards import make_card
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.calibration.observers import KEPT
-from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
 from mase_hw.passes.explanation import explain
+from mase_hw.passes.quantize.calibration.observers import KEPT
+from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 from mase_hw.report.limits import limits
 from mase_hw.report.proof import buffers, not_checked, simulations, syntheses
 from mase_hw.report.stages import agrees, rebuilt, stages, timeline_of

@@ -13,13 +13,13 @@ from mase_hw.emit.schedule import Schedule, predict
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
-from mase_hw.passes.analysis.add_hardware_metadata import (
+from mase_hw.passes.mapping.add_hardware_metadata import (
     HARDWARE_ARGS,
     HardwareArgs,
     add_hardware_metadata_analysis_pass,
     mapped,
 )
-from mase_hw.passes.analysis.hardware_args import KERNEL
+from mase_hw.passes.mapping.args import KERNEL
 
 Lanes = dict[str, Any]
 MOST_BUILT = 16

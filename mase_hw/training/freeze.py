@@ -11,11 +11,11 @@ from mase_hw.formats import FixedFormat, ScaledFormat, steps_of
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.passes.transforms.integers.combine import product_of, sum_of, total_of
-from mase_hw.passes.transforms.integers.pieces import in_pieces
-from mase_hw.passes.transforms.integers.sums import Stored, sums_of
-from mase_hw.passes.transforms.integers.thresholds import Requantizing
-from mase_hw.passes.transforms.quantize import configured_for
+from mase_hw.passes.quantize.integers.combine import product_of, sum_of, total_of
+from mase_hw.passes.quantize.integers.pieces import in_pieces
+from mase_hw.passes.quantize.integers.sums import Stored, sums_of
+from mase_hw.passes.quantize.integers.thresholds import Requantizing
+from mase_hw.passes.quantize.quantize import configured_for
 from mase_hw.training.integers import LearnedIntegers
 
 Parameters = dict[str, Tensor]

@@ -38,8 +38,8 @@ from mase_hw.formats import BlockFormat, FixedFormat, Overflow, Rounding, Scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import along, rounded, signs
-from mase_hw.passes.transforms.integers.formats import of_range
-from mase_hw.passes.transforms.sign_weights import means
+from mase_hw.passes.quantize.integers.formats import of_range
+from mase_hw.passes.quantize.sign_weights import means
 from mase_hw.training.float_op import FloatOp, Trained
 
 Limits = tuple[Tensor, Tensor]

@@ -17,8 +17,8 @@ from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import Values
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.transforms.quantize import DECISIONS, Decisions
-from mase_hw.passes.transforms.quantize_formats import Decision
+from mase_hw.passes.quantize.formats import Decision
+from mase_hw.passes.quantize.quantize import DECISIONS, Decisions
 from mase_hw.training.float_op import Trained
 from mase_hw.training.freeze import frozen_integers
 from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of

@@ -91,7 +91,7 @@ def real_frames(graph: MaseGraph, kept: Mapping[str, Tensor], example: Mapping[s
 
     Args:
         graph: A quantised graph.
-        kept: From :class:`mase_hw.passes.analysis.calibration.observers.FrameSample`.
+        kept: From :class:`mase_hw.passes.quantize.calibration.observers.FrameSample`.
         example: The inputs with which the graph was traced.
     """
     ports = Reference(graph).inputs

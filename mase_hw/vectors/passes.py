@@ -9,8 +9,8 @@ from pydantic import Field
 from mase_hw.emit.passes import TOP, VECTORS, Vectors
 from mase_hw.emit.reference import Reference
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.calibration.observers import KEPT
 from mase_hw.passes.base import Info, PassArgs, graph_pass
+from mase_hw.passes.quantize.calibration.observers import KEPT
 from mase_hw.vectors.choose import choose, frames_to_try, measure, stacked
 from mase_hw.vectors.playback import Playback, cut, frames_of
 from mase_hw.vectors.watch import count_casts

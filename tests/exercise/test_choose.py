@@ -17,8 +17,8 @@ from mase_hw.design.vectors import read_vectors
 from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
-from mase_hw.passes.analysis.calibration.observers import MOST, FrameSample
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
+from mase_hw.passes.quantize.calibration.observers import MOST, FrameSample
 from mase_hw.vectors import choose as choosing
 from mase_hw.vectors.choose import cover, extreme_frames, measure, random_frames
 from mase_hw.vectors.faults import Memories, detected

@@ -18,7 +18,7 @@ from mase_hw.compiler.exact import Exact
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.e2e.designs import DESIGNS
 from tests.e2e_cnn.nets import MobileNetV2, ResNet, ready
 from tests.e2e_cnn.random_nets import random_case

@@ -18,8 +18,8 @@ from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.fit.candidates import Options, Tried
 from mase_hw.fit.frame import Frame
 from mase_hw.fit.result import Fit, picture
-from mase_hw.passes.analysis.add_hardware_metadata import wanted
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.add_hardware_metadata import wanted
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.preflight.fit import fit
 from mase_hw.preflight.mapped import mapped_graph
 

@@ -18,7 +18,7 @@ from mase_hw.fit.choose import Chooser
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import Goal
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.preflight.mapped import mapped_graph
 
 

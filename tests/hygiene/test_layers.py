@@ -22,7 +22,6 @@ LAYERS = (
     "errors",
     "plugins",
     "options",
-    "user_code",
     "host",
     "formats",
     "numerics",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.checkpoint.document import Document
 from mase_hw.passes import calibrate_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 
 EIGHT = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
 

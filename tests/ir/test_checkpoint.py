@@ -14,8 +14,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.records import same
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes import calibrate_analysis_pass, verify_analysis_pass
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from mase_hw.streams import Stream
 from tests.ir.checkpoints import Small, batch, document_of, files_of, graph, quantised
 from tests.ir.networks import VGG, LeNet5, MobileNetV2, ResNet18

@@ -18,14 +18,14 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.passes import calibrate_analysis_pass, update_quantization_configs
-from mase_hw.passes.analysis.add_hardware_metadata import HARDWARE_ARGS, add_hardware_metadata_analysis_pass
-from mase_hw.passes.analysis.calibration.observers import KEPT
-from mase_hw.passes.analysis.hardware_args import HardwareArgs
 from mase_hw.passes.explanation import explain, explained
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS, add_hardware_metadata_analysis_pass
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.passes.pipeline import Pipeline
-from mase_hw.passes.rounding.layers import FLOAT
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
-from mase_hw.passes.transforms.quantize_record import recorded_quantization
+from mase_hw.passes.quantize.calibration.observers import KEPT
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.record import recorded_quantization
+from mase_hw.passes.quantize.rounding.layers import FLOAT
 from tests.ir.checkpoints import EIGHT, batch, files_of, graph, quantised
 from tests.passes.digits import example_module
 

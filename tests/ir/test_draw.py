@@ -18,7 +18,7 @@ from mase_hw.ir.draw import render
 from mase_hw.ir.draw.cards import KINDS, make_card
 from mase_hw.ir.draw.layout import GAP_X, Box, lay_out
 from mase_hw.ir.draw.order import Key, count_crossings, fewest_crossings
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from tests.ir.checkpoints import Small, graph, quantised
 from tests.ir.networks import ResNet18
 

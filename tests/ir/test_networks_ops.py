@@ -14,8 +14,8 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops import software
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.ir.nets import annotated, snapshot
 
 OF_MASE = {

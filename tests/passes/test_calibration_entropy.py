@@ -10,8 +10,8 @@ import torch
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from mase_hw.formats import FixedFormat
-from mase_hw.passes.analysis.calibration import Histogram, choose_format
-from mase_hw.passes.analysis.calibration.choose import BINS, Symmetric
+from mase_hw.passes.quantize.calibration import Histogram, choose_format
+from mase_hw.passes.quantize.calibration.choose import BINS, Symmetric
 
 COUNT = 20_000
 

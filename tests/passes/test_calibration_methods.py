@@ -15,8 +15,8 @@ from torch import nn
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.passes import calibrate_analysis_pass
-from mase_hw.passes.analysis.calibration import BINS, CalibrationState, Histogram, Points, choose_format
-from mase_hw.passes.analysis.calibration.choose import mean_squared_error
+from mase_hw.passes.quantize.calibration import BINS, CalibrationState, Histogram, Points, choose_format
+from mase_hw.passes.quantize.calibration.choose import mean_squared_error
 from tests.ir.nets import annotated
 
 METHODS = ("min_max", "moving_average", "percentile", "entropy", "mse")

@@ -22,9 +22,9 @@ from mase_hw.passes import (
     quantize_transform_pass,
     smooth_quant_transform_pass,
 )
-from mase_hw.passes.analysis.noise import noise_analysis_pass
 from mase_hw.passes.explanation import explain, explained
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization
+from mase_hw.passes.quantize.noise import noise_analysis_pass
 from tests.passes.digits import ROOT, Digits, accuracy, digits_vit
 from tests.unit.pipeline import OWN_FRAMES, WIDTHS, rule
 

@@ -15,7 +15,7 @@ from mase_hw.errors import ConfigError, GraphError, PassOrderError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.evaluation import against, evaluate_statistic
-from mase_hw.passes.transforms.equalize_cross_layer import cross_layer_equalization_transform_pass
+from mase_hw.passes.quantize.equalize_cross_layer import cross_layer_equalization_transform_pass
 from tests.ir.nets import assert_json
 from tests.unit.pipeline import EIGHT, annotated, inputs, quantised, seeded, sequence
 

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from mase_hw.errors import GraphError, PassOrderError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
-from mase_hw.passes.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from mase_hw.passes.lower.fold_batch_norm import fold_batch_norm_transform_pass
 from tests.ir.nets import ConvNet, assert_json
 from tests.unit.pipeline import EIGHT, annotated, inputs, quantised, seeded, sequence
 

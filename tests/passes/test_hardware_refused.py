@@ -9,8 +9,8 @@ import pytest
 from mase_hw.errors import ConfigError, MaseHwError, PassOrderError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.ir.nets import snapshot
 from tests.unit.pipeline import (
     EIGHT,

@@ -21,10 +21,10 @@ from mase_hw.passes import (
     quantize_transform_pass,
     round_weights_transform_pass,
 )
-from mase_hw.passes.analysis.noise.network import network_noise
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths, uniform
 from mase_hw.passes.mixed_precision.plan import complete, compose, settings_of
-from mase_hw.passes.rounding.layers import Layer
+from mase_hw.passes.quantize.noise.network import network_noise
+from mase_hw.passes.quantize.rounding.layers import Layer
 from tests.unit.pipeline import MLP, annotated, calibrated, inputs, seeded
 
 Array = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ from mase_hw.passes import (
     lower_slices_transform_pass,
     quantize_transform_pass,
 )
-from mase_hw.passes.transforms.lower_slices import steps_of
+from mase_hw.passes.lower.lower_slices import steps_of
 
 CONFIG = {
     "name": "fixed",

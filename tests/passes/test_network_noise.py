@@ -15,8 +15,8 @@ from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import fold_batch_norm_transform_pass, noise_analysis_pass, quantize_transform_pass
-from mase_hw.passes.analysis.calibrate import calibrate_analysis_pass
-from mase_hw.passes.analysis.noise.network import network_noise
+from mase_hw.passes.quantize.calibrate import calibrate_analysis_pass
+from mase_hw.passes.quantize.noise.network import network_noise
 from tests.unit.pipeline import WIDTHS, annotated, inputs, rule
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from mase_hw.errors import ConfigError, FormatError, GraphError, PassOrderError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import analyse_noise, noise_analysis_pass
-from mase_hw.passes.analysis.noise.report import Noise, NoiseReport
+from mase_hw.passes.quantize.noise.report import Noise, NoiseReport
 from tests.ir.nets import snapshot
 from tests.unit.pipeline import EIGHT, MLP, WIDTHS, Functional, Twice, annotated, inputs, quantised, rule, seeded
 
@@ -225,7 +225,7 @@ def test_json_and_table(net: tuple[Any, MaseGraph, list[torch.Tensor]], tmp_path
 
 
 def _node(sqnr: float) -> Any:
-    from mase_hw.passes.analysis.noise.report import NodeNoise
+    from mase_hw.passes.quantize.noise.report import NodeNoise
 
     noise = Noise(sqnr, 1.0, 0.0, 0.0, 0.0, 3)
     return NodeNoise("linear", "s8.4", 8, noise, noise)

@@ -19,7 +19,7 @@ from mase_hw.nn import Quantized
 from mase_hw.nn.recurrence import linear_recurrence
 from mase_hw.numerics.observing import observing
 from mase_hw.ops._functions import NAMES
-from mase_hw.passes.analysis.calibrate import CALIBRATED
+from mase_hw.passes.quantize.calibrate import CALIBRATED
 from tests.passes.test_coverage import COVERED as LAYERS
 from tests.passes.test_coverage import GROUPS, Net
 from tests.passes.test_coverage_functions import CALLS, IDS, Calls

@@ -17,9 +17,9 @@ NAMES = {
     "mase_hw.passes.mixed_precision": ["binary_search", "noise_based_mixed_precision_quantization", "search_widths"],
     "mase_hw.passes.pipeline": ["Pipeline", "Step", "failure_of"],
     "mase_hw.passes.diagnostics": ["dump_diagnostic_files"],
-    "mase_hw.passes.transforms.quantize_record": ["update_quantization_configs"],
+    "mase_hw.passes.quantize.record": ["update_quantization_configs"],
     "mase_hw.passes.explanation": ["explain"],
-    "mase_hw.passes.analysis.calibration": ["CalibrationState", "choose_format"],
+    "mase_hw.passes.quantize.calibration": ["CalibrationState", "choose_format"],
     "mase_hw.compiler.stages": ["compile_pipeline"],
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import calibrate_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.ir.nets import annotated
 
 

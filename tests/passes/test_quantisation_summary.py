@@ -15,7 +15,7 @@ from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
+from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 from tests.unit.pipeline import MLP, rule
 
 FRACTIONS = {"data_in_frac_width": 5, "weight_frac_width": 6, "bias_frac_width": 6, "data_out_frac_width": 6}

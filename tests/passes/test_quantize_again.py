@@ -8,7 +8,7 @@ import torch
 from mase_hw.errors import MaseHwError
 from mase_hw.nn import Quantized
 from mase_hw.passes import verify_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.unit.pipeline import (
     EIGHT,
     FIXED,

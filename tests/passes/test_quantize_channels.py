@@ -16,7 +16,7 @@ from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.nn import Quantized
-from mase_hw.passes.transforms.quantize_formats import MAX_SHIFT
+from mase_hw.passes.quantize.formats import MAX_SHIFT
 from tests.unit.pipeline import EIGHT, MLP, formats, inputs, quantised, rule, seeded
 
 CHANNEL = {"default": {"config": {**EIGHT["default"]["config"], "weight_granularity": "channel"}}}

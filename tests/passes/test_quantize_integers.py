@@ -12,8 +12,8 @@ from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.passes import calibrate_analysis_pass, explain, quantize_transform_pass
-from mase_hw.passes.analysis.calibration.observers import Points
-from mase_hw.passes.transforms.integers.formats import from_statistics, of_range, of_weights, squared_error
+from mase_hw.passes.quantize.calibration.observers import Points
+from mase_hw.passes.quantize.integers.formats import from_statistics, of_range, of_weights, squared_error
 from tests.passes.digits import accuracy, digits, digits_cnn
 from tests.unit.pipeline import MLP, annotated, inputs, quantised, seeded
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass, quantize_transform_pass
-from mase_hw.passes.transforms.quantize_operands import exact_format
+from mase_hw.passes.quantize.operands import exact_format
 
 CONFIG = {
     "name": "fixed",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError, FormatError, MaseHwError, PassOrderError, UnsupportedError
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.ir.nets import snapshot
 from tests.unit.pipeline import (
     EIGHT,

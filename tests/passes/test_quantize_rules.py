@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from mase_hw.formats import Overflow, Rounding
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.unit.pipeline import (
     FIXED,
     FRACS,

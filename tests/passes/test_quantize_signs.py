@@ -17,7 +17,7 @@ from mase_hw.formats import FixedFormat, SignFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import explain, quantize_transform_pass, verify_analysis_pass
-from mase_hw.passes.transforms.sign_weights import means, weight_format
+from mase_hw.passes.quantize.sign_weights import means, weight_format
 from mase_hw.training import prepare
 from mase_hw.training.learned_step import LearnedStep
 from tests.passes.digits import Digits, accuracy, digits, digits_cnn

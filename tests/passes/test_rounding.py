@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat
-from mase_hw.passes.rounding.adaround import adaround, rectified_sigmoid
-from mase_hw.passes.rounding.gptq import gptq
-from mase_hw.passes.rounding.layers import Problem
+from mase_hw.passes.quantize.rounding.adaround import adaround, rectified_sigmoid
+from mase_hw.passes.quantize.rounding.gptq import gptq
+from mase_hw.passes.quantize.rounding.layers import Problem
 
 FMT = FixedFormat(3, 2)
 

@@ -25,8 +25,8 @@ from mase_hw.passes import (
     quantize_transform_pass,
     round_weights_transform_pass,
 )
-from mase_hw.passes.rounding.bias import relu_mean
-from mase_hw.passes.rounding.layers import Layer
+from mase_hw.passes.quantize.rounding.bias import relu_mean
+from mase_hw.passes.quantize.rounding.layers import Layer
 from tests.ir.nets import annotated
 from tests.passes.digits import Digits, accuracy, digits, digits_cnn
 from tests.unit.pipeline import WIDTHS, rule
@@ -217,7 +217,7 @@ def test_analytic_correction_by_the_formula() -> None:
 
 def test_what_does_not_help_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rounding that is off by a step everywhere: undone, unless it is to be kept whatever it does."""
-    monkeypatch.setattr("mase_hw.passes.rounding.passes.gptq", lambda p, *_: p.clipped(p.nearest() + 1))
+    monkeypatch.setattr("mase_hw.passes.quantize.rounding.passes.gptq", lambda p, *_: p.clipped(p.nearest() + 1))
     for keep in ("better", "always"):
         exact, graph, data = graphs(8)
         before = {n: (m.mantissa("weight").clone(), m.weight) for n, m in layers(graph).items()}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mase_hw.hardware.latency import Latency
-from mase_hw.passes.analysis.hardware_lanes import fewer_lanes
+from mase_hw.passes.mapping.lanes import fewer_lanes
 from mase_hw.steps import Steps
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
-from mase_hw.passes.transforms.close_graph import close_graph_transform_pass
-from mase_hw.passes.transforms.fold_constants import simplify_graph_transform_pass
+from mase_hw.passes.lower.close_graph import close_graph_transform_pass
+from mase_hw.passes.lower.fold_constants import simplify_graph_transform_pass
 from tests.ir.nets import ConvNet, assert_json
 from tests.unit.pipeline import EIGHT, MLP, annotated, inputs, quantised, seeded
 

@@ -16,7 +16,7 @@ from mase_hw.errors import ConfigError, FormatError, GraphError, UnsupportedErro
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.evaluation import against, evaluate_statistic
-from mase_hw.passes.transforms.smooth_quant import smooth_quant_transform_pass
+from mase_hw.passes.quantize.smooth_quant import smooth_quant_transform_pass
 from tests.ir.nets import assert_json
 from tests.unit.pipeline import WIDTHS, annotated, inputs, quantised, rule, seeded, sequence
 

@@ -15,7 +15,7 @@ import mase_hw
 from mase_hw.emit.build import build_netlist
 from mase_hw.errors import ConfigError, EmitError, MaseHwError, ToolError, UnsupportedError
 from mase_hw.ops.unrolled import unrolled as layers
-from mase_hw.passes.analysis import hardware_args
+from mase_hw.passes.mapping import args as hardware_args
 
 UNROLLED = hardware_args.UNROLLED
 

@@ -18,8 +18,8 @@ from mase_hw.passes import (
     init_metadata_analysis_pass,
     verify_analysis_pass,
 )
-from mase_hw.passes.analysis.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.ir.nets import assert_json
 
 WIDTHS = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}

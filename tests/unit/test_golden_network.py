@@ -16,7 +16,7 @@ from torch import nn
 
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass, verify_analysis_pass
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 
 ROUNDINGS = ("half_even", "half_up", "floor", "trunc", "half_away")
 OVERFLOWS = ("saturate", "wrap")

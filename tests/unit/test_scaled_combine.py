@@ -16,7 +16,7 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.opdef import Request
-from mase_hw.passes.transforms.integers.combine import (
+from mase_hw.passes.quantize.integers.combine import (
     Requantised,
     RoundedSum,
     common_scale,

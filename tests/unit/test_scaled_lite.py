@@ -19,8 +19,8 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops._functions import codes
 from mase_hw.ops.requantize import requantization
-from mase_hw.passes.transforms.integers.combine import Requantised, RoundedSum, product_of, total_of
-from mase_hw.passes.transforms.integers.pieces import hard_swish_codes
+from mase_hw.passes.quantize.integers.combine import Requantised, RoundedSum, product_of, total_of
+from mase_hw.passes.quantize.integers.pieces import hard_swish_codes
 from tests.importers.tflite_files import File, executed, schema
 from tests.unit.lite import reference
 

@@ -18,7 +18,7 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, steps_of
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops.requantize import requantization
-from mase_hw.passes.transforms.integers.pieces import in_pieces, slopes_of, steps_format
+from mase_hw.passes.quantize.integers.pieces import in_pieces, slopes_of, steps_format
 
 OPS = default_catalogue()
 Real = Fraction

@@ -17,7 +17,7 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops.requantize import requantization
 from mase_hw.ops.rows.softmax import GUARD
-from mase_hw.passes.transforms.integers.sums import shares_for, shares_of
+from mase_hw.passes.quantize.integers.sums import shares_for, shares_of
 
 OPS = default_catalogue()
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mase_hw.formats import Rounding, ScaledFormat
-from mase_hw.passes.transforms.integers.sums import Stored
-from mase_hw.passes.transforms.integers.thresholds import Requantizing, exact_requantization
+from mase_hw.passes.quantize.integers.sums import Stored
+from mase_hw.passes.quantize.integers.thresholds import Requantizing, exact_requantization
 
 CHANNELS, INPUTS = 4, 16
 ZERO = {1: 0, 4: 3, 12: -3, 13: 0}

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mase_hw.compiler.quantised_graph import quantised_graph
     from mase_hw.compiler.quantised_model import refuse_quantised
     from mase_hw.model_spec import load_model
-    from mase_hw.passes.analysis.quantisation_summary import SUMMARY, Summary
+    from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 
     settle(arguments)
     settings, spec = load_config(arguments.config), load_model(arguments.model)

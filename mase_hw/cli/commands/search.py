@@ -103,7 +103,7 @@ Found = tuple[Any, Json, str]
 def _uniform(settings: CompileConfig, bits: int) -> Json:
     """Everything at so many bits; the family, and what else is no width, are those of the default rule."""
     from mase_hw.passes.mixed_precision import uniform
-    from mase_hw.passes.transforms.quantize_config import given_keys
+    from mase_hw.passes.quantize.config import given_keys
 
     default = settings.quantize.default
     given = {} if default is None else given_keys(default.config)

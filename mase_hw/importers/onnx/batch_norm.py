@@ -4,7 +4,7 @@ Between quantisers ``y = s x + t`` with ``s = scale / sqrt(var + epsilon)`` and 
 float64, changes what the integers of a layer's weights stand for: ``s`` times the scale of every output, and what they
 are added to. So it becomes the scales and the bias of the layer right before it, else those of a layer that multiplies
 every channel by 1 or -1. These scales and biases are rounded to float64 as well; for them, the integer of every sum is
-the right one (:mod:`mase_hw.passes.transforms.integers.thresholds`).
+the right one (:mod:`mase_hw.passes.quantize.integers.thresholds`).
 """
 
 from __future__ import annotations

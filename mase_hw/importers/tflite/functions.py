@@ -20,7 +20,7 @@ from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.importers.tflite.sums import sloped
 from mase_hw.nn import Quantized
 from mase_hw.ops._functions import CODES, codes
-from mase_hw.passes.transforms.integers.pieces import hard_swish_codes
+from mase_hw.passes.quantize.integers.pieces import hard_swish_codes
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 _ONE, _BEYOND = np.float32(1), np.float32(1 << 20)

@@ -19,7 +19,7 @@ from mase_hw.importers.tflite.windows import out_sizes, positive, window_pads
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
 from mase_hw.ops.movement.rearrange import Places
-from mase_hw.passes.transforms.integers.sums import Stored, products_of, sums_of
+from mase_hw.passes.quantize.integers.sums import Stored, products_of, sums_of
 
 SUM_BITS = 32
 """Bits of the sums of the kernels."""

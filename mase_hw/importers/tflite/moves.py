@@ -15,7 +15,7 @@ from mase_hw.importers.tflite.kernels import ACTIVATIONS, averaging, clamped, tw
 from mase_hw.importers.tflite.step import TO_FIRST, TO_LAST, Step, Value, format_of
 from mase_hw.importers.tflite.windows import MOST_SIDE
 from mase_hw.nn import Quantized
-from mase_hw.passes.transforms.integers.combine import total_of
+from mase_hw.passes.quantize.integers.combine import total_of
 
 
 def reshape(s: Step) -> Value:

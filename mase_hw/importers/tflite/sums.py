@@ -21,7 +21,7 @@ from mase_hw.ops._binary import CONSTANT
 from mase_hw.ops.concat import MOST
 from mase_hw.ops.movement.rearrange import Places
 from mase_hw.ops.requantize import requantization_by
-from mase_hw.passes.transforms.integers.combine import RoundedSum, product_of
+from mase_hw.passes.quantize.integers.combine import RoundedSum, product_of
 
 
 def added(*, subtract: bool) -> Callable[[Step], Value]:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mase_hw.errors import ConfigError, suggest
+from mase_hw.host.user_code import user_code
 from mase_hw.opdef import OpDef
-from mase_hw.user_code import user_code
 
 Facet = Callable[..., Any] | None
 CustomOps = Mapping[str, Mapping[Any, "OpDef | Mapping[str, object]"]]

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import GraphError, UnsupportedError
+from mase_hw.host.user_code import user_code
 from mase_hw.ir.export import frames
 from mase_hw.ir.export.apart import SQUEEZED, frames_apart
 from mase_hw.ir.export.aten import BITS, MULTIPLE, NOTHING, REFUSED, SAME, SHAPED, NotTaken, call_of, packet
@@ -27,7 +28,6 @@ from mase_hw.ir.export.layers import Layers
 from mase_hw.ir.export.program import program_of
 from mase_hw.ir.export.recurrent import RECURRENT, write_recurrent
 from mase_hw.ir.faithful.same_function import describe, equal
-from mase_hw.user_code import user_code
 
 MOST_PAIRS = 1 << 20
 """Elements, times those that are added to them, beyond which a sum of slices is no matrix any more."""

@@ -15,8 +15,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError, UnsupportedError
+from mase_hw.host.user_code import first_line, place
 from mase_hw.ir.evaluate import Values
-from mase_hw.user_code import first_line, place
 
 
 def is_program(model: object) -> TypeGuard[ExportedProgram | fx.GraphModule]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.user_code import is_users
+from mase_hw.host.user_code import is_users
 
 _MOST = 100_000
 """Objects that are looked at; a model has some thousands."""

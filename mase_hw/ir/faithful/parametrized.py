@@ -11,9 +11,9 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from mase_hw.host.user_code import user_code
 from mase_hw.ir.faithful.same_function import in_evaluation
 from mase_hw.ir.trace.tracer import private_copy
-from mase_hw.user_code import user_code
 
 _MAKING_WEIGHTS = (WeightNorm, SpectralNorm, BasePruningMethod)
 """Hooks of ``torch.nn.utils`` that compute a weight before every call."""

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from mase_hw.host.user_code import place_of_call
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import call
-from mase_hw.user_code import place_of_call
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
 _DRAWN = frozenset(

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import GraphError
+from mase_hw.host.user_code import user_code
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.models import refuse_own_arithmetic
 from mase_hw.ir.trace import huggingface
 from mase_hw.ir.trace.containers import contents
-from mase_hw.user_code import user_code
 
 
 def fixed_arguments(model: nn.Module, given: int | set[str]) -> dict[str, object]:

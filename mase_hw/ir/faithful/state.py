@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
+from mase_hw.host.user_code import user_code
 from mase_hw.ir.evaluate import Values, has_rows
 from mase_hw.ir.faithful.fingerprint import fingerprint
 from mase_hw.ir.faithful.randomness import random_calls
@@ -24,7 +25,6 @@ from mase_hw.ir.faithful.same_function import call, describe, equal
 from mase_hw.ir.faithful.surroundings import settings
 from mase_hw.ir.trace.containers import contents
 from mase_hw.ir.trace.tracer import private_copy
-from mase_hw.user_code import user_code
 
 _SHOWN = 3
 _LEFT_ON = (

@@ -12,7 +12,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from mase_hw.errors import ConfigError, GraphError
-from mase_hw.user_code import place, reason
+from mase_hw.host.user_code import place, reason
 
 
 @contextmanager

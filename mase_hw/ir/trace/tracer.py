@@ -16,6 +16,8 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
+from mase_hw.host.user_code import first_line, place, user_code
+from mase_hw.host.user_code import reason as reason_of
 from mase_hw.ir.custom.ops import custom_targets
 from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.evaluate import Values
@@ -26,8 +28,6 @@ from mase_hw.ir.trace.inplace import follow_writes
 from mase_hw.ir.trace.nested import NAMES
 from mase_hw.ir.trace.root import as_call, is_opaque
 from mase_hw.ir.trace.shapes import SPECIALISED, ShapeAware, drop_questions, recorded, stem
-from mase_hw.user_code import first_line, place, user_code
-from mase_hw.user_code import reason as reason_of
 
 
 class MaseTracer(fx.Tracer):

@@ -6,8 +6,8 @@ from typing import Any
 
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.passes.analysis.report_tables import ReportArgs, Table, jsonable, publish
-from mase_hw.passes.analysis.verify import HARDWARE_PASS
 from mase_hw.passes.base import Info, graph_pass
+from mase_hw.passes.verify import HARDWARE_PASS
 
 
 @graph_pass("report_node_hardware_type_analysis_pass", args=ReportArgs, needs=(HARDWARE_PASS,))

@@ -16,9 +16,9 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.passes.analysis.calibration.state import weights_digest
 from mase_hw.passes.evaluation import CriterionLike, evaluate_statistic, make_criterion
-from mase_hw.passes.transforms.quantize import quantize_transform_pass
+from mase_hw.passes.quantize.calibration.state import weights_digest
+from mase_hw.passes.quantize.quantize import quantize_transform_pass
 
 
 class CandidateScorer:

@@ -9,7 +9,7 @@ from torch import fx
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mixed_precision.plan import Settings, has_tensor
-from mase_hw.passes.transforms.quantize_config import NodeConfig
+from mase_hw.passes.quantize.config import NodeConfig
 
 
 def groups_of(graph: MaseGraph, settings: dict[str, Settings], fixed: Iterable[str] = ()) -> dict[str, list[str]]:

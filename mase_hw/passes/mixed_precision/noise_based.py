@@ -19,7 +19,6 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
-from mase_hw.passes.analysis.calibrate import CALIBRATE_PASS, calibrate_analysis_pass
 from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
 from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph, check_repeatable, inputs_of
@@ -30,8 +29,9 @@ from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, 
 from mase_hw.passes.mixed_precision.prune import Pruned, Trials, lower_again
 from mase_hw.passes.mixed_precision.rank import Ranked, rank
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, Tell, binary_search
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs, known_tensors
-from mase_hw.passes.transforms.quantize_paths import with_node_names
+from mase_hw.passes.quantize.calibrate import CALIBRATE_PASS, calibrate_analysis_pass
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, known_tensors
+from mase_hw.passes.quantize.paths import with_node_names
 
 
 class MixedPrecisionConfig(BaseModel):

@@ -16,7 +16,7 @@ from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import validate
-from mase_hw.passes.transforms.quantize_config import NodeConfig, QuantizeArgs
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
 
 WIDTHS = ("data_in_width", "weight_width", "bias_width", "data_out_width")
 """What a plan always says, so that no default of ``compile`` can change it."""

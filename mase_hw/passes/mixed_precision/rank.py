@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.analysis.noise.network import Method, network_noise
-from mase_hw.passes.analysis.noise.noise import analyse_noise
 from mase_hw.passes.mixed_precision.cost import CostModel
+from mase_hw.passes.quantize.noise.network import Method, network_noise
+from mase_hw.passes.quantize.noise.noise import analyse_noise
 
 MOST_MEASURED = 32
 """Groups up to which the loss of each is measured in a run of its own, and above which all are estimated at once."""

@@ -13,7 +13,7 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mixed_precision.groups import groups_of
 from mase_hw.passes.mixed_precision.plan import compose, settings_of
-from mase_hw.passes.transforms.quantize_config import QuantizeArgs
+from mase_hw.passes.quantize.config import QuantizeArgs
 
 Widths = Sequence[int] | Mapping[str, Sequence[int]]
 

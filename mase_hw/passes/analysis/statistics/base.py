@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, FormatError
+from mase_hw.host.user_code import user_code
 from mase_hw.ir.graph import MaseGraph
 from mase_hw.ir.inputs import as_tensor, check_inputs, input_dtype
-from mase_hw.user_code import user_code
 
 
 def batches(

@@ -1,0 +1,1 @@
+"""Passes that choose formats: statistics, calibration, equalization, noise, rounding and quantisation."""

@@ -1,0 +1,157 @@
+"""The formats of binary and ternary weights, by the rules of the publications that introduced them.
+
+Binary: the sign, times the mean magnitude, which has the least squared error (Rastegari et al., "XNOR-Net",
+arXiv:1603.05279, formula 6). Ternary: 0 up to the threshold ``0.7 * mean|w|``, beyond it the sign times the mean of the
+magnitudes beyond it (Li et al., "Ternary Weight Networks", arXiv:1605.04711, formulas 5 and 6). The scale is then
+rounded to the power of two that is nearest in the logarithm, so that it is the binary point of fixed point. The
+threshold stays: it is below 0.7 times the scale, which is below the rounded one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from mase_hw.errors import ConfigError, FormatError, UnsupportedError
+from mase_hw.formats import SignFormat
+from mase_hw.host.documents import Json
+from mase_hw.ir import MaseGraph
+from mase_hw.passes.quantize.config import QuantizeArgs
+
+SHARE = 0.7
+"""Threshold of ternary weights, as a share of their mean magnitude."""
+
+
+def means(weight: Tensor, kind: str) -> tuple[float, float]:
+    """The scale before it is rounded, and the threshold.
+
+    Args:
+        weight: Any shape, finite.
+        kind: ``"binary"`` or ``"ternary"``.
+
+    Returns:
+        Scale and threshold; both 0 of weights that are all 0.
+    """
+    sizes = weight.detach().abs().double().flatten().cpu()
+    mean = _mean(sizes)
+    if kind == "binary":
+        return mean, 0.0
+    threshold = SHARE * mean
+    return _mean(sizes[sizes > threshold]), threshold
+
+
+def _mean(values: Tensor) -> float:
+    """Rounded once, so that it is the same on every machine."""
+    return math.fsum(values.tolist()) / values.numel() if values.numel() else 0.0
+
+
+def rounded(scale: float) -> int:
+    """The fraction width whose step is nearest to a scale, in the logarithm."""
+    return -round(math.log2(scale))
+
+
+def weight_format(node: str, weight: Tensor, kind: str, frac: int | None) -> tuple[SignFormat, str]:
+    """The format of the weights of a layer, and why.
+
+    Args:
+        node: For errors.
+        weight: Any shape.
+        kind: ``"binary"`` or ``"ternary"``.
+        frac: Fraction width that was configured; None to take the scale from the weights.
+
+    Raises:
+        FormatError: A weight that is not finite.
+        ConfigError: Weights that are all 0 and to be binary; a configured step below the threshold.
+    """
+    scale, threshold = means(weight, kind)
+    if not math.isfinite(scale):
+        raise FormatError("a weight is not finite", node=f"{node}.weight", expected="finite numbers")
+    if scale == 0.0 and kind == "binary" and frac is None:
+        raise ConfigError(
+            "weights that are all 0 have no binary scale",
+            node=node,
+            field="quantize.*.config.weight_frac_width",
+            expected="a fraction width, or weights other than 0",
+            remedy="set weight_frac_width, train the layer first, or make it ternary",
+        )
+    if frac is None:
+        frac = rounded(scale) if scale else 0
+        reason = f"mean magnitude {scale:.6g}" + (f" above {threshold:.6g}" if kind == "ternary" else "")
+    else:
+        reason = "configured"
+    if kind == "binary":
+        return SignFormat.binary(frac), reason
+    steps = math.ldexp(threshold, frac)
+    if steps >= 1.0:
+        raise ConfigError(
+            "the configured step of ternary weights is below their threshold, so that it would become 0 itself",
+            node=node,
+            field="quantize.*.config.weight_frac_width",
+            got=frac,
+            expected=f"at most {rounded(scale)}, threshold {threshold:.6g}",
+            remedy="leave weight_frac_width out, so that it is chosen",
+        )
+    return SignFormat.ternary(frac, steps), reason
+
+
+def given(args: QuantizeArgs, node: str, op: str) -> Json:
+    """What is configured of a node where it is said to be binary or ternary, and by stronger rules.
+
+    Weaker ones speak of weights of another kind.
+    """
+    layers = [keys for _, keys in args.layers(node, op)]
+    first = max(index for index, keys in enumerate(layers) if keys.get("name") is not None)
+    return {key: value for keys in layers[first:] for key, value in keys.items()}
+
+
+def checked(node: str, keys: Json, kind: str) -> int | None:
+    """The configured fraction width of binary or ternary weights, None if there is none.
+
+    Raises:
+        ConfigError: Keys that such weights cannot have.
+    """
+    width = 1 if kind == "binary" else 2
+    wanted = {"weight_width": width, "weight_signed": True, "weight_granularity": "tensor", "weight_affine": False}
+    for key, value in wanted.items():
+        if keys.get(key) not in (None, value):
+            raise ConfigError(
+                f"{kind} weights are signs times one power of two, with {width} bit{'s' if width > 1 else ''}",
+                node=node,
+                field=f"quantize.*.config.{key}",
+                got=keys[key],
+                expected=value,
+                remedy=f"leave {key} out",
+            )
+    found: int | None = keys.get("weight_frac_width")
+    return found
+
+
+def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
+    """Refuse, all at once, the nodes that are to have binary, ternary or mxint weights and cannot.
+
+    Raises:
+        UnsupportedError: Naming every one, by op.
+    """
+    found: dict[str, list[str]] = {}
+    kinds: set[str] = set()
+    for node in graph.nodes:
+        op = graph.op_of(node)
+        if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
+            continue
+        config = args.config_for(node.name, op.name)[0]
+        taken, kind = (op.blocks, "mxint") if config.blocks else (op.ternary, config.signs)
+        if kind and "weight" not in taken:
+            found.setdefault(op.name, []).append(node.name)
+            kinds.add(kind)
+    if found:
+        first = next(iter(found.values()))[0]
+        raise UnsupportedError(
+            f"{', '.join(map(repr, found))} cannot have {' or '.join(sorted(kinds))} weights",
+            node="; ".join(f"{op}: {', '.join(names)}" for op, names in found.items()),
+            field="quantize.*.config.name",
+            got=", ".join(sorted(kinds)),
+            expected="linear layers; of binary and ternary, convolutions as well",
+            remedy='give these nodes name = "fixed", for example with '
+            f'overrides.{first}.config.name = "fixed"; or name such layers in rules of their own',
+        )

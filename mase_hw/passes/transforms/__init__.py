@@ -1,1 +1,0 @@
-"""Passes that change the graph."""
