@@ -315,7 +315,7 @@ def most_between(times: Times, others: Times) -> int:
 
 
 def most_forever(came: Cycles, gone: Cycles, interval: int) -> int:
-    """The most beats that have come and not gone, when another one comes, of frames that repeat themselves for ever.
+    """The most beats that have come and not gone, when another one comes, of frames that repeat themselves without end.
 
     Args:
         came: When the beats of a frame come, in order.

@@ -43,7 +43,10 @@ SOURCE_FILES = {
     ROM: ("lib/rom_source.sv",),
     OF_POSITIONS: ("lib/slot_rom.sv",),
     LOADED: ("lib/ram_source.sv", "lib/frame_gate.sv", "lib/parameter_load.sv"),
-    FETCHED: (*(f"lib/external_{part}.sv" for part in ("source", "reader", "image", "memory")), "lib/frame_gate.sv"),
+    FETCHED: (
+        *("lib/external_source.sv", "lib/external_reader.sv", "lib/external_image.sv", "lib/external_memory.sv"),
+        "lib/frame_gate.sv",
+    ),
 }
 """What a design has with parameters from such a source."""
 
@@ -559,12 +562,10 @@ def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat,
     return Stream(name, direction, shape, fmt, (lanes,), layout=None if plain else layout)
 
 
-def _word_port(direction: Direction, beats: int, bits: int) -> Stream:
+def _word_port(side: Direction, beats: int, bits: int) -> Stream:
     """A port of a primitive: beats of plain bits."""
     bit = FixedFormat(1, 0, signed=False)
-    return Stream(
-        f"{direction}_data", direction, (beats, bits), bit, (bits,), f"{direction}_valid", f"{direction}_ready"
-    )
+    return Stream(f"{side}_data", side, (beats, bits), bit, (bits,), f"{side}_valid", f"{side}_ready")
 
 
 def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:

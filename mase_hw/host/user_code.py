@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 
 from mase_hw.errors import GraphError, MaseHwError
 
-_PACKAGE = f"{Path(__file__).resolve().parent}/"
+_PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _LIBRARIES = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Folders of Python and of installed packages, whose lines are the user's only if there is no other."""
 _NEVER = ("torch", "numpy")

@@ -27,13 +27,14 @@ ALSO = frozenset((
     "avg_pool2d-without_padding", "batch_norm1d-unsigned", "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
     "conv2d-unrolled_row", "conv2d-whole_image", "div-few_bits", "div-unsigned", "embedding-two_rows", "exp-wide",
     "group_norm-no_positions", "hardsigmoid-unsigned", "linear-logic_one_bit", "linear-logic_per_channel",
+    "linear-binary_filled", "linear-fast",
     "linear-packed", "linear-packed_over_lifted", "linear-packed_over_three", "linear-unsigned",
     "linear_recurrence-one_beat", "linear_recurrence-two_beats", "log_softmax-uneven_fold", "masked_softmax-slots",
     "max_pool1d-overlapping", "max_pool2d-cut_off", "max_pool2d-gaps", "pad-zero_point", "prelu-coarse",
     "prelu-one_weight", "prelu-serial", "rearrange-shuffled", "recurrence-gru_unrolled", "recurrence-lstm_cells_unit",
     "recurrence-tanh", "relu-unsigned_in", "repack-2to4_rows10to10", "repack-2to4_rows8to16", "repack-4to1_rows8to8",
     "repack-4to2_rows8to16", "requantize-odd_ties", "requantize-twice_channels", "requantize-unsigned_clamped",
-    "rms_norm-no_weight", "sliding_window-wide_padding", "softmax-step", "softmax_where-causal",
+    "rms_norm-no_weight", "rms_norm-shared", "sliding_window-wide_padding", "softmax-step", "softmax_where-causal",
     "stored_result-as_long", "sub-from_number", "sum-both", "var-fold",
 ))  # fmt: skip
 """Cases that reach a generate branch which the others do not reach."""

@@ -125,12 +125,12 @@ WRONG = {
     "weight shift of the next run": Mutation(
         "linear-per_channel",
         SIDES,
-        (("assign term_shift = pipe_q[DELAY-2];", "assign term_shift = run_q | (pipe_q[DELAY-2] & '0);"),),
+        (("assign term_shift = pipe_q[DELAY-2];", "assign term_shift = now | (pipe_q[DELAY-2] & '0);"),),
     ),
     "weight shift of the first tile only": Mutation(
         "linear-per_channel",
         SIDES,
-        (("? shift : run_q}", "? shift : (run_q & '0)}"),),
+        (("? shift : run_q;", "? shift : (run_q & '0);"),),
     ),
     "partial sums of another turn": Mutation(
         "linear-inputs_first", "lib/partial_sums.sv", (("Depth = COUNT - 2", "Depth = COUNT - 1"),)

@@ -91,7 +91,7 @@ def test_every_cycle(design: mase_hw.Design) -> None:
     """As predicted, for each length of the prompt; a token alone takes what the manifest says of its position."""
     assert design.timing["exact"]
     cycles = design.manifest["decode"]["cycles"]
-    assert len(cycles) == CONTEXT and cycles == sorted(cycles) and cycles[0] < cycles[-1]
+    assert len(cycles) == CONTEXT and cycles == sorted(cycles)
     assert sum(cycles) > design.timing["last"] > max(cycles)
     found = design.generate([*PROMPTS, list(range(CONTEXT))[:5]], CHOSEN)
     assert found.measured == found.predicted

@@ -68,6 +68,7 @@ ADDED_LINEAR |= {
     "CHAIN": 0,
     "SPACING": 17,
     "NARROW": 0,
+    "WEIGHT_BLOCK": 0,
     "INPUTS_FIRST": 0,
     "LIFT": 0,
     "LOGIC": 0,
