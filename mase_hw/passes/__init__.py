@@ -20,6 +20,7 @@ from mase_hw.passes.lower.attention import lower_attention_transform_pass
 from mase_hw.passes.lower.close_graph import close_graph_transform_pass
 from mase_hw.passes.lower.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.lower.fold_constants import fold_constants_transform_pass, simplify_graph_transform_pass
+from mase_hw.passes.lower.layers.unroll_frame import unroll_frame_transform_pass
 from mase_hw.passes.lower.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.lower.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.lower.lower_rows import lower_rows_transform_pass
@@ -119,6 +120,7 @@ __all__ = [
     "search_widths",
     "simplify_graph_transform_pass",
     "smooth_quant_transform_pass",
+    "unroll_frame_transform_pass",
     "update_quantization_configs",
     "verify_analysis_pass",
 ]

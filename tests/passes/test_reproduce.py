@@ -71,7 +71,7 @@ def test_a_failing_pass(
     assert done.returncode == 1 and str(error) in done.stderr, done.stderr
     # Only the failing step is in it, and with what it needs it does not fail.
     text = (elsewhere / "moved" / "run.py").read_text()
-    assert "calibrate_analysis_pass(graph" in text and "quantize" not in text and "add_common" not in text
+    assert "calibrate_analysis_pass(graph" in text and "quantize_transform" not in text and "add_common" not in text
     arguments = torch.load(elsewhere / "moved" / "arguments.pt", weights_only=True)
     assert torch.equal(arguments["calibrate"]["data"][0], X)
     arguments["calibrate"]["data"] = [X]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mase_hw.catalogue import Case, OpDef, default_catalogue
+from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.regress.job import OpCase
 
 WITH_ATTRIBUTES = [
@@ -27,6 +28,10 @@ def equal(one: Any, other: Any) -> bool:
         return isinstance(one, torch.Tensor) and torch.equal(one, other)
     if isinstance(other, Mapping):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in other)
+    if isinstance(other, (Program, Step)):
+        return type(one) is type(other) and equal(vars(one), vars(other))
+    if isinstance(other, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
     return bool(one == other)
 
 

@@ -191,7 +191,7 @@ int main(void)
     struct mase_hal hal;
     struct mase_axi_dma dma;
     struct mase_device device;
-    struct mase_buffers buffers = {seen, 2 * MASE_INPUT_BYTES, seen + 2 * MASE_INPUT_BYTES, 2 * MASE_OUTPUT_BYTES};
+    struct mase_buffers buffers = {seen, 2 * MASE_INPUT_BYTES, seen + 2 * MASE_INPUT_BYTES, 2 * MASE_OUTPUT_BYTES, NULL};
     unsigned i;
 
     below.limit = PLACE + sizeof cached[0] - 1;
