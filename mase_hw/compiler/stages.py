@@ -226,12 +226,13 @@ def _unrolled(settings: CompileConfig) -> list[Step]:
     """The step that makes one expression of a network, if that is asked for."""
     if not settings.hardware.unroll:
         return []
-    if settings.target.asked:
+    other = "target" if settings.target.asked else "decode" if settings.decode.context else ""
+    if other:
         raise ConfigError(
-            "a whole frame per beat leaves nothing to choose",
+            "a whole frame per beat leaves nothing to choose, and no token to come alone",
             field="hardware.unroll",
-            got=f"{settings.hardware.unroll}, with a table target",
-            remedy="leave the target out, or hardware.unroll",
+            got=f"{settings.hardware.unroll}, with a table {other}",
+            remedy=f"leave {other} out, or hardware.unroll",
         )
     levels = {"levels": settings.hardware.unroll_levels}
     return [Step("unroll", unroll_frame_transform_pass, levels, "unrolling the network")]

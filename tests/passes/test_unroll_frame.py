@@ -89,6 +89,10 @@ def test_refused(tmp_path: Path) -> None:
         mase_hw.compile(
             nn.Linear(4, 2), x, {"hardware": {"unroll": "frame"}}, out=tmp_path / "b", target={"device": "xc7z020"}
         )
+    with pytest.raises(ConfigError, match="no token to come alone"):
+        mase_hw.compile(
+            nn.Linear(4, 2), x, {"hardware": {"unroll": "frame"}, "decode": {"context": 4}}, out=tmp_path / "b"
+        )
     with pytest.raises(MaseHwError, match="cannot take a whole frame") as softmax:
         mase_hw.compile(nn.Softmax(1), x, {"hardware": {"unroll": "frame"}}, out=tmp_path / "b")
     assert softmax.value.node is not None
