@@ -175,7 +175,7 @@ WRONG = {
     "replay buffer overwrites": Mutation(
         "linear-even_fold",
         "lib/replay_buffer.sv",
-        (("used_q != CountW'(Depth)", "used_q <= CountW'(Depth)"),),
+        (("used_q != CountW'(DEPTH)", "used_q <= CountW'(DEPTH)"),),
         kind=SimulationError,
     ),
     "credit is not returned": Mutation(
