@@ -11,6 +11,7 @@ from mase_hw.beat_times.blocks import UNLIMITED, Plan, even_cuts, known_by, plan
 from mase_hw.beat_times.like import compared
 from mase_hw.beat_times.nodes import Latest, Reading, Run
 from mase_hw.beat_times.patterns import (
+    REAL,
     Cycles,
     Edge,
     Evenly,
@@ -228,10 +229,10 @@ class BeatNetwork:
         came, went = self.edges[offered].offers, self.edges[taken].takes
         assert came is not None and went is not None, "no frame is solved, or nothing takes it"
         most, distance = most_between(came, went), came.distance() if self._settled else None
-        if distance is None:
+        last, gone = (times.array()[-self.edges[offered].beats :] for times in (came, went))
+        if not distance or min(last[0], gone[0]) <= REAL:  # nothing comes frame by frame
             return most
-        beats = self.edges[offered].beats
-        return max(most, most_forever(came.array()[-beats:], went.array()[-beats:], distance))
+        return max(most, most_forever(last, gone, distance))
 
     def waits(self, number: int) -> Waits:
         """When a module worked and what it waited for, in all frames solved so far.

@@ -20,7 +20,6 @@ from mase_hw.passes.lower.attention import lower_attention_transform_pass
 from mase_hw.passes.lower.close_graph import close_graph_transform_pass
 from mase_hw.passes.lower.fold_batch_norm import fold_batch_norm_transform_pass
 from mase_hw.passes.lower.fold_constants import fold_constants_transform_pass, simplify_graph_transform_pass
-from mase_hw.passes.lower.layers.unroll_frame import unroll_frame_transform_pass
 from mase_hw.passes.lower.lower_arithmetic import lower_arithmetic_transform_pass
 from mase_hw.passes.lower.lower_layers import lower_layers_transform_pass
 from mase_hw.passes.lower.lower_rows import lower_rows_transform_pass
@@ -30,6 +29,7 @@ from mase_hw.passes.lower.movement import lower_movement_transform_pass
 from mase_hw.passes.lower.patterns import lower_patterns_transform_pass
 from mase_hw.passes.lower.streaming import lower_streaming_transform_pass
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
+from mase_hw.passes.mapping.unroll_frame import unroll_frame_transform_pass
 from mase_hw.passes.quantize.absorb_bias import absorb_bias_transform_pass
 from mase_hw.passes.quantize.calibrate import calibrate_analysis_pass
 from mase_hw.passes.quantize.calibration import CalibrationState, choose_format

@@ -145,8 +145,7 @@ def softmax(s: Step) -> Value:
         raise Refused(f"rows of {classes} elements, as many as {1 << TABLE_BITS} or more", ON_HOST)
     codes = Kernel(x.fmt, beta_of(s)).powers(-np.arange(256, dtype=np.int64)).tolist()
     whole = classes.bit_length()
-    bits = whole + 31 - SUM_BITS
-    """Of the largest sum."""
+    bits = whole + 31 - SUM_BITS  # of the largest sum
     # A sum is from 1 to below 2**whole: what brings it to between 1/2 and 1, for every whole number.
     factors = [1 << whole - max(count, 1).bit_length() for count in range(1 << whole)]
 
