@@ -19,7 +19,6 @@ from mase_hw.compiler.torch_threads import torch_threads
 from mase_hw.cost.devices import missing
 from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
-from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.choose import NOT_ESTIMATED
@@ -120,13 +119,14 @@ def compile(
     if graph.meta.get(UNREAD):
         tell(f"not in hardware, since nothing reads it: {', '.join(graph.meta[UNREAD])}")
     design = Design(out, graph)
-    if "shortfall" in design.manifest:
-        tell(f"{Shortfall(**design.manifest['shortfall'])}, not {design.timing['interval']:,}")
+    if design.record.shortfall is not None:
+        tell(f"{design.record.shortfall}, not {design.timing['interval']:,}")
     if graph.meta.get(NOT_ESTIMATED):
         left = missing(graph.meta[NOT_ESTIMATED])
         tell(f"whether it is within the budgets of the target is not known: no estimate of {left}; see `mase-hw synth`")
-    known = design.manifest["vectors"]
-    tell(f"{known['frames']} test vectors: {fault_coverage(known['faults'])}")
+    known = design.record.vectors
+    assert known is not None  # every pipeline chooses some
+    tell(f"{known.frames} test vectors: {fault_coverage(known.faults)}")
     tell(f"wrote {out}")
     return design
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -99,15 +100,23 @@ def missed(result: SimResult, manifest: Manifest, frames: int) -> Iterator[Misse
 def timings(result: SimResult, manifest: Manifest) -> tuple[dict[str, Timing], dict[str, Timing]]:
     """Of every output that moved, from the first input on, and of every input that nothing reads, by port name."""
     outputs = {name: t for name in result.outputs if (t := result.timing(SOURCE, name)) is not None}
-    unread = [name for name in result.ports if f"{name} to drain.{name}" in manifest.edges]
-    return outputs, {name: t for name in unread if (t := result.timing(name, name)) is not None}
+    return outputs, {name: t for name in _unread(result, manifest) if (t := result.timing(name, name)) is not None}
+
+
+def _unread(result: SimResult, manifest: Manifest) -> list[str]:
+    return [name for name in result.ports if f"{name} to drain.{name}" in manifest.edges]
 
 
 def steady_intervals(result: SimResult, manifest: Manifest) -> list[int]:
-    """Cycles between every two frames, at the slowest of these ports; none if no port had two."""
-    outputs, unread = timings(result, manifest)
-    found = [t.output_intervals for t in (*outputs.values(), *unread.values()) if t.output_intervals]
-    return [max(each) for each in zip(*found, strict=False)]
+    """Cycles between the ends of every two frames; none if there were no two.
+
+    A frame ends with its last beat at the last of the outputs and of the inputs that nothing reads: one that is ahead of
+    the others by some frames may stop and go, until it can be no farther ahead.
+    """
+    ports = [result.ports[name] for name in (*result.outputs, *_unread(result, manifest))]
+    lasts = [port.cycles.accepted[port.stream.frame_beats - 1 :: port.stream.frame_beats] for port in ports]
+    ends = [max(map(int, each)) for each in zip(*(each for each in lasts if each.size), strict=False)]
+    return [after - before for before, after in itertools.pairwise(ends)]
 
 
 def _last(result: SimResult, name: str) -> int:

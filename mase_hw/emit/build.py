@@ -15,7 +15,7 @@ from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, kept_where, memories_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
-from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
+from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
@@ -23,6 +23,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, ExternalMemory
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
+from mase_hw.hardware.manifest import Fifo
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops._slots import SLOT, not_in_turn, slot_format

@@ -25,13 +25,14 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, reconvergent, tightest
 from mase_hw.emit.estimate import block_rams
-from mase_hw.emit.netlist import CONNECTORS, TOP, Fifo, Instance, Net, Netlist, Pin, Shortfall
+from mase_hw.emit.netlist import CONNECTORS, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
 from mase_hw.emit.rate import AROUND, Depths, RateSearch
 from mase_hw.emit.rewire import delayed
 from mase_hw.emit.schedule import FRAMES, Followed, Timeline
 from mase_hw.errors import CatalogueError, ConfigError
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.manifest import Fifo, Shortfall
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import HardwareArgs

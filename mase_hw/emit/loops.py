@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from mase_hw.catalogue import verilog_params
-from mase_hw.emit.netlist import LOOP_ENTRY, LOOP_EXIT, Fifo, Instance, Net, Netlist, Pin
+from mase_hw.emit.netlist import LOOP_ENTRY, LOOP_EXIT, Instance, Net, Netlist, Pin
 from mase_hw.hardware.library import with_dependences
+from mase_hw.hardware.manifest import Fifo
 from mase_hw.ops.structural import EntryParams, ExitParams, FifoParams, LoopParams, RepackParams
 from mase_hw.streams import Stream
 

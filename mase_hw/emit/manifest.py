@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
-from mase_hw.emit.bundle import own_digest
+from mase_hw.emit.bundle import FORMAT_VERSION, own_digest
 from mase_hw.emit.netlist import CONNECTORS, Instance, Netlist
 from mase_hw.emit.port_entry import port_record
 from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
+from mase_hw.hardware import manifest
 from mase_hw.hardware.external import IMAGE, primed
-from mase_hw.host.documents import Json
 from mase_hw.nn.streaming import streaming
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import HardwareArgs
@@ -28,7 +26,7 @@ CHECKS = ("lib/stream_check.sv", "lib/frame_check.sv")
 
 def describe_design(
     netlist: Netlist, schedule: Schedule, reference: Reference, catalogue: Catalogue, steady: int | None
-) -> Json:
+) -> manifest.Manifest:
     """The manifest, all but the file hashes.
 
     Args:
@@ -39,109 +37,109 @@ def describe_design(
         steady: Of :func:`mase_hw.emit.steady.steady_frame`.
     """
     named = {p.port: (p.name, p.path, p.source) for p in reference.ports}
-    graph, nodes = reference.graph, []
+    graph = reference.graph
     found = (graph.meta_of(node).hardware for node in graph.nodes)
-    device = max((each.device_id for each in found if each.module and each.device_id is not None), default=-1)
-    for instance in netlist.instances:
-        op = catalogue.get(instance.op)
-        entry: Json = {"name": instance.name, "node": instance.node, "module": instance.module}
-        entry["parameters"] = dict(instance.parameters)
-        if instance.op not in CONNECTORS and instance.node in netlist.twins:
-            entry["shared_by"] = list(netlist.twins[instance.node])
-        if op is not None and (users := custom_name(op)) is not None:
-            entry["custom_op"] = users
-        if instance.name in schedule.instances:
-            entry["timing"] = dataclasses.asdict(schedule.instances[instance.name])
-        if op is not None and op.hardware is not None and op.mase_type:
-            params = op.hardware.record(instance.parameters)
-            entry["work"] = op.hardware.work(params)
-            entry["multipliers"] = op.hardware.multipliers(params)
-        nodes.append(entry)
-    described = {
-        "top": netlist.name,
-        "clock": "clk",
-        "reset": {"name": "rst", "active": "high", "synchronous": True},
-        "parameters": {"MEM_DIR": "mem"} if netlist.memories or netlist.tables else {},
-        "ports": [msgspec.to_builtins(port_record(s, *named[s.name])) for s in netlist.ports],
-        "timing": {
-            "fill": schedule.fill,
-            "last": schedule.last,
-            "interval": schedule.interval,
-            "bottleneck": schedule.bottleneck,
-            "exact": schedule.exact,
-            "steady": steady,
-            "unit": "clock cycles; fill is from the first input beat accepted to the first output beat valid",
-        },
-        "family": (graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()).family,
-        **({"device_id": device} if device != -1 else {}),
-        "streaming": streaming(graph.model),
-        "instances": nodes,
-        "memories": [
-            {
-                "file": f"mem/{file}",
-                "instance": name,
-                "words": int(netlist.instance(name).parameters["DEPTH"]),
-                "bits": int(netlist.instance(name).parameters["WIDTH"]),
-                **_chosen(netlist.instance(name).parameters),
-            }
-            for name, file in sorted(netlist.memories.items())
-        ]
-        + [_table_entry(*table) for table in netlist.tables],
-        "fifos": [dataclasses.asdict(fifo) for fifo in netlist.fifos],
-        **({} if netlist.shortfall is None else {"shortfall": dataclasses.asdict(netlist.shortfall)}),
-        "edges": counted_edges(netlist),
-        "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
-    }
-    parameters = {**_image(netlist, described), **_outside(netlist, described)}
-    return {"generator": {"mase_hw": __version__}, **described, **parameters}
+    described = manifest.Manifest(
+        format_version=FORMAT_VERSION,
+        generator={"mase_hw": __version__},
+        top=netlist.name,
+        clock="clk",
+        reset=manifest.Reset(name="rst", active="high", synchronous=True),
+        parameters={"MEM_DIR": "mem"} if netlist.memories or netlist.tables else {},
+        ports=tuple(port_record(s, *named[s.name]) for s in netlist.ports),
+        timing=manifest.Timing(
+            fill=schedule.fill,
+            last=schedule.last,
+            interval=schedule.interval,
+            bottleneck=schedule.bottleneck,
+            exact=schedule.exact,
+            steady=steady,
+            unit="clock cycles; fill is from the first input beat accepted to the first output beat valid",
+        ),
+        family=(graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()).family,
+        device_id=max((each.device_id for each in found if each.module and each.device_id is not None), default=-1),
+        streaming=streaming(graph.model),
+        instances=tuple(_instance(each, netlist, schedule, catalogue) for each in netlist.instances),
+        memories=(
+            *(_rom(netlist.instance(name), file) for name, file in sorted(netlist.memories.items())),
+            *(_table(*table) for table in netlist.tables),
+        ),
+        fifos=tuple(netlist.fifos),
+        shortfall=netlist.shortfall,
+        edges=tuple(counted_edges(netlist)),
+        rtl=(*(f"rtl/{file}" for file in (*netlist.files, *CHECKS)), f"rtl/{netlist.name}.sv"),
+        files={},
+        digest="",
+    )
+    design = own_digest(msgspec.to_builtins(described))[:8]
+    return msgspec.structs.replace(described, image=_image(netlist, design), external=_outside(netlist, design))
 
 
-def _image(netlist: Netlist, described: Json) -> Json:
+def _instance(instance: Instance, netlist: Netlist, schedule: Schedule, catalogue: Catalogue) -> manifest.Instance:
+    op = catalogue.get(instance.op)
+    made = manifest.Instance(
+        name=instance.name,
+        node=instance.node,
+        module=instance.module,
+        parameters=dict(instance.parameters),
+        shared_by=() if instance.op in CONNECTORS else netlist.twins.get(instance.node, ()),
+        custom_op="" if op is None else custom_name(op),
+        timing=schedule.instances.get(instance.name),
+    )
+    if op is None or op.hardware is None or not op.mase_type:
+        return made
+    params = op.hardware.record(instance.parameters)
+    return msgspec.structs.replace(made, work=op.hardware.work(params), multipliers=op.hardware.multipliers(params))
+
+
+def _image(netlist: Netlist, design: str) -> manifest.Image | None:
     """What the design takes that loads its parameters, if it does."""
     loaded = netlist.loaded
     if not loaded:
-        return {}
-    words, banks = sum(part.words for _, part in loaded), loaded[0][0].parameters["BANKS"]
-    return {"image": {"design": own_digest(described)[:8], "words": words, "banks": banks}}
-
-
-def _outside(netlist: Netlist, described: Json) -> dict[str, Any]:
-    """The external memory that the design reads, if it does."""
-    if netlist.outside is None:
-        return {}
-    tensors = [tensor for _, tensor in netlist.outside_sources]
-    return {
-        "external": {
-            **dataclasses.asdict(netlist.outside),
-            "file": IMAGE,
-            "design": own_digest(described)[:8],
-            "words": sum(tensor.size for tensor in tensors),
-            "words_per_frame": sum(tensor.blocks * tensor.words for tensor in tensors),
-            "primed": primed([instance.parameters for instance, _ in netlist.outside_sources]),
-        }
-    }
-
-
-def custom_name(op: OpDef) -> str | None:
-    """The class or function of an op that a user brought; None for one of the package."""
-    if default_catalogue().get(op.name) is op:
         return None
+    banks = int(loaded[0][0].parameters["BANKS"])
+    return manifest.Image(design=design, words=sum(part.words for _, part in loaded), banks=banks)
+
+
+def _outside(netlist: Netlist, design: str) -> manifest.External | None:
+    """The external memory that the design reads, if it does."""
+    memory = netlist.outside
+    if memory is None:
+        return None
+    tensors = [tensor for _, tensor in netlist.outside_sources]
+    return manifest.External(
+        bits=memory.bits,
+        latency=memory.latency,
+        burst=memory.burst,
+        file=IMAGE,
+        design=design,
+        words=sum(tensor.size for tensor in tensors),
+        words_per_frame=sum(tensor.blocks * tensor.words for tensor in tensors),
+        primed=primed([instance.parameters for instance, _ in netlist.outside_sources]),
+    )
+
+
+def custom_name(op: OpDef) -> str:
+    """The class or function of an op that a user brought; empty for one of the package."""
+    if default_catalogue().get(op.name) is op:
+        return ""
     targets: tuple[Any, ...] = (*op.modules, *op.functions)
     return str(targets[0].__name__) if targets else op.name
 
 
-def _chosen(parameters: Mapping[str, int | str]) -> Json:
-    """Where a ROM is to be and how many registers lie behind it, if that was chosen."""
-    if "REGISTERS" not in parameters:
-        return {}
-    return {"place": "block" if "block" in str(parameters["STYLE"]) else "lut", "registers": parameters["REGISTERS"]}
+def _rom(instance: Instance, file: str) -> manifest.Memory:
+    """A ROM; where it is to be and how many registers lie behind it, if that was chosen."""
+    found = instance.parameters
+    made = manifest.Memory(
+        file=f"mem/{file}", instance=instance.name, words=int(found["DEPTH"]), bits=int(found["WIDTH"])
+    )
+    if "REGISTERS" not in found:
+        return made
+    place = "block" if "block" in str(found["STYLE"]) else "lut"
+    return msgspec.structs.replace(made, place=place, registers=int(found["REGISTERS"]))
 
 
-def _table_entry(instance: Instance, file: str, memory: Memory) -> Json:
+def _table(instance: Instance, file: str, memory: Memory) -> manifest.Memory:
     """A memory inside a module."""
-    entry = {"file": f"mem/{file}", "instance": instance.name, "words": len(memory.words), "bits": memory.bits}
-    return entry | ({"note": memory.note} if memory.note else {})
-
-
-def _rtl_files(netlist: Netlist) -> list[str]:
-    return [*netlist.files, *CHECKS]
+    words = len(memory.words)
+    return manifest.Memory(file=f"mem/{file}", instance=instance.name, words=words, bits=memory.bits, note=memory.note)

@@ -12,6 +12,7 @@ from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
 from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor, arranged
 from mase_hw.hardware.image import LOADED, Part
+from mase_hw.hardware.manifest import Fifo, Shortfall
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Stream
 
@@ -85,50 +86,6 @@ class Instance:
     tied: Mapping[str, str] = field(default_factory=dict)
     memories: Mapping[str, tuple[str, Memory]] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Fifo:
-    """A FIFO that balances two ways from a fork to a join, or that keeps up the rate of the design.
-
-    Args:
-        instance: Its instance.
-        before: The data input it stands before, as ``node.port``.
-        after: What drives it.
-        depth: Beats it holds.
-        bits: Bits of a beat.
-        given: Whether the depth was given rather than computed.
-        rate: Whether it is there for the rate: without it the design is slower than its slowest stage.
-    """
-
-    instance: str
-    before: str
-    after: str
-    depth: int
-    bits: int
-    given: bool = False
-    rate: bool = False
-
-
-@dataclass(frozen=True)
-class Shortfall:
-    """What FIFOs for the rate would take, where they may not have it.
-
-    Args:
-        interval: Cycles per frame that there would be with them.
-        bits: Bits that they need.
-        most: Bits that they may have.
-    """
-
-    interval: int
-    bits: int
-    most: int
-
-    def __str__(self) -> str:
-        return (
-            f"with FIFOs of {self.bits:,} bits in all instead of at most {self.most:,} (hardware.rate_fifo_bits) the "
-            f"design would take the {self.interval:,} cycles per frame of its slowest stage"
-        )
 
 
 @dataclass

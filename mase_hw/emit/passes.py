@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from pydantic import Field
 from torch import Tensor
@@ -160,7 +161,8 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     schedule = predict(netlist, graph.catalogue, followed, solved)
     bundle = graph.meta["bundle"] = Bundle()
     steady = steady_frame(netlist, graph.catalogue, schedule, solved, followed) if args.steady else None
-    bundle.manifest |= describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
+    described = describe_design(netlist, schedule, Reference(graph), graph.catalogue, steady)
+    bundle.manifest |= msgspec.to_builtins(described)
     if args.context:
         tokens = Tokens(netlist, graph.catalogue, args.context)
         bundle.manifest["decode"] = {"context": args.context, "cycles": tokens.cycles([1] * args.context)}
@@ -174,8 +176,8 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
             netlist,
             schedule,
             needed(netlist, graph.catalogue),
-            bundle.manifest.get("image"),
-            bundle.manifest.get("external"),
+            described.image,
+            described.external,
         ),
     )
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+
+from msgspec.structs import asdict
 
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware.external import IMAGE, image_words
 from mase_hw.hardware.library import environment
+from mase_hw.hardware.manifest import External, Image
 from mase_hw.opdef import Generated
 from mase_hw.streams import Stream
 
@@ -44,8 +46,8 @@ def render_top(
     netlist: Netlist,
     schedule: Schedule,
     needs: Iterable[tuple[str, str, int]],
-    image: Mapping[str, object] | None = None,
-    external: Mapping[str, Any] | None = None,
+    image: Image | None = None,
+    external: External | None = None,
 ) -> str:
     """Render the top level.
 
@@ -78,7 +80,7 @@ def render_top(
         ports=[_port(s) for s in ports],
         nets=[{"name": n.name, "bits": n.stream.bits} for n in netlist.nets],
         assigns=_assigns(netlist),
-        loading=None if image is None else {**image, "memories": len(netlist.loaded)},
+        loading=None if image is None else {**asdict(image), "memories": len(netlist.loaded)},
         outside=None if external is None else _outside(netlist, external),
         gate=_gate(netlist) if _gated(netlist) else None,
         gated=[_port(stream) for stream in _gated(netlist)],
@@ -123,12 +125,12 @@ def _gated(netlist: Netlist) -> list[Stream]:
     return [stream for stream in netlist.inputs if stream.name not in netlist.drained] if waits else []
 
 
-def _outside(netlist: Netlist, external: Mapping[str, Any]) -> dict[str, object]:
+def _outside(netlist: Netlist, external: External) -> dict[str, object]:
     """What external memory is read by."""
     found = netlist.outside_sources
     return {
-        **external,
-        "depth": image_words(external["bits"], external["words"]),
+        **asdict(external),
+        "depth": image_words(external.bits, external.words),
         "sources": len(found),
         "blocks": ", ".join(f"32'd{tensor.words}" for _, tensor in reversed(found)),
         "room": sum(int(instance.parameters["ROOM"]) for instance, _ in found),

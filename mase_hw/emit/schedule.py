@@ -32,6 +32,7 @@ from mase_hw.hardware.external import (
     with_parameters,
 )
 from mase_hw.hardware.latency import timing_of
+from mase_hw.hardware.manifest import InstanceTiming
 from mase_hw.ops._slots import SLOT
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
@@ -42,21 +43,6 @@ FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
 LONG_BEFORE = -(1 << 40)
 """Cycle in which beats come that nothing is to wait for."""
-
-
-@dataclass(frozen=True)
-class NodeTiming:
-    """Timing of one instance within the design.
-
-    Args:
-        first_in: Cycle in which the first beat is offered to it.
-        first_out: Cycle in which its first beat is valid.
-        interval: Cycles per frame in steady state, by itself.
-    """
-
-    first_in: int
-    first_out: int
-    interval: int
 
 
 @dataclass(frozen=True)
@@ -76,7 +62,7 @@ class Schedule:
     last: int
     interval: int
     bottleneck: str
-    instances: dict[str, NodeTiming]
+    instances: dict[str, InstanceTiming]
     exact: bool = True
 
 
@@ -420,7 +406,7 @@ def predict(
         out = next(p for p in part.instance.ports if p.direction == "out")
         pin = Pin(name, out.name, 0 if part.instance.branches else None)
         first_in, first_out = (network.edges[edges[p]].when_offered(0) - start for p in (part.inputs[0], pin))
-        timings[name] = NodeTiming(first_in, first_out, part.interval)
+        timings[name] = InstanceTiming(first_in, first_out, part.interval)
     outputs = [network.edges[edges[timeline.into[Pin(TOP, s.name)]]] for s in netlist.outputs]
     last = max(out.when_offered(out.beats - 1) for out in outputs) - start
     interval = settled
@@ -431,7 +417,7 @@ def predict(
         interval = -(-int(ends[-1] - ends[-1 - half]) // half)
     # Sources of parameters hold what they have room for before the first frame begins.
     for sources in timeline.sources.values():
-        timings |= {s.instance.name: NodeTiming(0, 0, s.interval) for s in sources}
+        timings |= {s.instance.name: InstanceTiming(0, 0, s.interval) for s in sources}
     exact = timeline.exact and settled is not None
     return Schedule(outputs[0].when_offered(0) - start, last, interval, bottleneck, timings, exact)
 
@@ -458,7 +444,7 @@ def _chain(timeline: Timeline, intervals: dict[str, int], bottleneck: str) -> Sc
         departures = _alone(part, offered) if part.known else part.latency.departures(offered)
         out = next(p for p in part.instance.ports if p.direction == "out")
         valid[Pin(name, out.name)] = departures
-        timings[name] = NodeTiming(int(offered[0]), int(departures[0]), part.interval)
+        timings[name] = InstanceTiming(int(offered[0]), int(departures[0]), part.interval)
     outputs = [valid[timeline.into[Pin(TOP, s.name)]] for s in netlist.outputs]
     last = max(o.item(-1) for o in outputs)
     return Schedule(outputs[0].item(0), last, intervals[bottleneck], bottleneck, timings)

@@ -24,7 +24,7 @@ def steady_frame(
 ) -> int | None:
     """The first frame that ends just an interval after the one before, as do those after it; counted from 0.
 
-    Frames end where a simulation measures: at the slowest output, or at an input that nothing reads.
+    A frame ends where a simulation measures: at the last of the outputs and of the inputs that nothing reads.
 
     Args:
         netlist: The design.
@@ -47,13 +47,13 @@ def steady_frame(
     ends = [edges[timeline.into[Pin(TOP, stream.name)]] for stream in netlist.outputs]
     ends += [edges[Pin(TOP, name)] for name in netlist.drained]
     intervals: list[int] = []
-    before: list[int] = []
+    before = 0
     for frame in range(SOON + timeline.ahead):
         network.advance()
         offers = [network.edges[edge].offers for edge in ends]
-        now = [times.end(frame) for times in offers if times is not None]
-        if before:
-            intervals.append(max(b - a for a, b in zip(before, now, strict=True)))
+        now = max(times.end(frame) for times in offers if times is not None)
+        if frame:
+            intervals.append(now - before)
         before = now
         if intervals[-ALIKE:] == [schedule.interval] * ALIKE:
             return _begin(intervals, schedule.interval)

@@ -111,8 +111,14 @@ class Timing(Entry, frozen=True, kw_only=True):
     unit: str
 
 
-class InstanceTiming(Entry, frozen=True, kw_only=True):
-    """When an instance takes its first beat and gives its first one, and its interval by itself."""
+class InstanceTiming(Entry, frozen=True):
+    """Timing of an instance within the design.
+
+    Args:
+        first_in: Cycle in which the first beat is offered to it.
+        first_out: Cycle in which its first beat is valid.
+        interval: Cycles per frame in steady state, by itself.
+    """
 
     first_in: int
     first_out: int
@@ -186,24 +192,46 @@ class External(Entry, frozen=True, kw_only=True):
     primed: Count
 
 
-class Fifo(Entry, frozen=True, kw_only=True):
-    """A FIFO: see :class:`mase_hw.emit.netlist.Fifo`."""
+class Fifo(Entry, frozen=True, omit_defaults=False):
+    """A FIFO that balances two ways from a fork to a join, or that keeps up the rate of the design.
+
+    Args:
+        instance: Its instance.
+        before: The data input it stands before, as ``node.port``.
+        after: What drives it.
+        depth: Beats it holds.
+        bits: Bits of a beat.
+        given: Whether the depth was given rather than computed.
+        rate: Whether it is there for the rate: without it the design is slower than its slowest stage.
+    """
 
     instance: str
     before: str
     after: str
     depth: Count
     bits: Count
-    given: bool
-    rate: bool
+    given: bool = False
+    rate: bool = False
 
 
-class Shortfall(Entry, frozen=True, kw_only=True):
-    """What larger FIFOs would give, and need: see :class:`mase_hw.emit.netlist.Shortfall`."""
+class Shortfall(Entry, frozen=True):
+    """What FIFOs for the rate would take, where they may not have it.
+
+    Args:
+        interval: Cycles per frame that there would be with them.
+        bits: Bits that they need.
+        most: Bits that they may have.
+    """
 
     interval: Count
     bits: Count
     most: Whole
+
+    def __str__(self) -> str:
+        return (
+            f"with FIFOs of {self.bits:,} bits in all instead of at most {self.most:,} (hardware.rate_fifo_bits) the "
+            f"design would take the {self.interval:,} cycles per frame of its slowest stage"
+        )
 
 
 class Top(Entry, frozen=True, kw_only=True):
@@ -330,14 +358,14 @@ class Manifest(Entry, frozen=True, kw_only=True):
     generator: dict[str, str]
     top: str
     prefix: str = ""
-    clock: str = "clk"
-    reset: Reset = Reset(name="rst", active="high", synchronous=True)
+    clock: str
+    reset: Reset
     parameters: dict[str, str]
     ports: tuple[Port, ...]
     timing: Timing
-    family: str = ""
+    family: str
     device_id: int = -1
-    streaming: bool = False
+    streaming: bool
     decode: Decode | None = None
     instances: tuple[Instance, ...]
     memories: tuple[Memory, ...]

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from mase_hw.emit.build import build_followed
-from mase_hw.emit.netlist import Netlist, Shortfall
+from mase_hw.emit.netlist import Netlist
 from mase_hw.emit.schedule import Schedule, predict
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
@@ -57,6 +57,7 @@ class Limits:
         change: The cheapest change of their lanes that makes the design faster; None if none of those tried does.
         tried: Whether any were tried.
         between: If no node is the slowest: the ports and connectors that need most cycles.
+        shortfall: What larger FIFOs would give, in words; empty where none would.
     """
 
     interval: int
@@ -66,7 +67,7 @@ class Limits:
     change: Change | None
     tried: bool = True
     between: tuple[str, ...] = ()
-    shortfall: Shortfall | None = None
+    shortfall: str = ""
 
 
 def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
@@ -90,7 +91,7 @@ def limits(graph: MaseGraph, netlist: Netlist, schedule: Schedule) -> Limits:
     if tried:
         search = _Search(graph, netlist.name, schedule.interval)
         change = search.change(slowest) if slowest else search.change_beside(beside)
-    rest = change, tried, between, netlist.shortfall
+    rest = change, tried, between, str(netlist.shortfall or "")
     return Limits(schedule.interval, multipliers, tuple(slowest), waiting, *rest)
 
 

@@ -20,7 +20,6 @@ from markupsafe import Markup, escape
 from mase_hw.cost.devices import missing
 from mase_hw.emit.bundle import PICTURE
 from mase_hw.emit.estimate import counted
-from mase_hw.emit.netlist import Shortfall
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.manifest import typed
@@ -338,8 +337,7 @@ def advice(limits: Json | None) -> list[str]:
         return []
     if limits["by_waiting"]:
         said = ["The design is slower than its slowest stage: stages wait for each other through their buffers."]
-        if limits.get("shortfall"):
-            more = str(Shortfall(**limits["shortfall"]))
+        if more := limits.get("shortfall"):
             said.append(f"{more[0].upper()}{more[1:]}, not {limits['interval']:,}.")
         return said
     slowest = limits["slowest"]

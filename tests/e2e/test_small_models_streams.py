@@ -234,3 +234,26 @@ def test_a_frame_per_cycle_beside_a_long_way(tmp_path: Path) -> None:
     found = design.simulate(x, engine="batch")
     assert found.passed and found.fill == design.timing["fill"]
     assert found.timings["data_out_0"].output_intervals == (1,) * 59
+
+
+class Ahead(nn.Module):
+    """An output of 7 beats beside one of 8: it runs ahead until the FIFO before the sum is full, and then waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(7, 8, bias=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.softmax(-1).softmax(-1).cumsum(-1)
+        return x.relu(), self.fc(y + x).cumsum(-1)
+
+
+def test_an_output_that_runs_ahead_stops_and_goes(tmp_path: Path) -> None:
+    """A frame ends with the last of its outputs: those come at the interval, whatever another one does before them."""
+    x = torch.randn(40, 7, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    design = mase_hw.compile(Ahead(), x[:1], {"hardware": {"max_parallelism": 6}}, out=tmp_path / "d", calibration=[x])
+    assert design.timing["interval"] == 8 and design.timing["exact"] and design.timing["steady"] < 5
+    found = design.simulate(x, engine="batch")
+    ahead, slow = (found.timings[name].output_intervals for name in ("data_out_0", "data_out_1"))
+    assert found.passed and set(slow) == {8} and min(ahead) < 8 < max(ahead)

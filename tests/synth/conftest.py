@@ -11,7 +11,7 @@ from torch import nn
 import mase_hw
 from mase_hw.emit.port_entry import port_record
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.manifest import Instance, Manifest, Timing
+from mase_hw.hardware.manifest import Instance, Manifest, Reset, Timing
 from mase_hw.streams import Stream
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
@@ -34,6 +34,10 @@ def manifest(top: str, *instances: Instance) -> Manifest:
         format_version=1,
         generator={},
         top=top,
+        clock="clk",
+        reset=Reset(name="rst", active="high", synchronous=True),
+        family="",
+        streaming=False,
         parameters={},
         ports=tuple(port_record(stream, stream.name) for stream in streams),
         timing=Timing(fill=1, last=1, interval=1, bottleneck="", exact=True, steady=None, unit=""),
