@@ -110,8 +110,8 @@ def _unread(result: SimResult, manifest: Manifest) -> list[str]:
 def steady_intervals(result: SimResult, manifest: Manifest) -> list[int]:
     """Cycles between the ends of every two frames; none if there were no two.
 
-    A frame ends with its last beat at the last of the outputs and of the inputs that nothing reads: one that is ahead of
-    the others by some frames may stop and go, until it can be no farther ahead.
+    A frame ends with its last beat at the last of the outputs and of the inputs that nothing reads: one of them that is
+    ahead of the others may stop and go, until it can be no farther ahead.
     """
     ports = [result.ports[name] for name in (*result.outputs, *_unread(result, manifest))]
     lasts = [port.cycles.accepted[port.stream.frame_beats - 1 :: port.stream.frame_beats] for port in ports]
