@@ -250,12 +250,5 @@ def _hardware(settings: CompileConfig) -> Step:
             got="a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
-    if "external" in (settings.hardware.parameters, *settings.hardware.parameters_at.values()):
-        raise ConfigError(
-            "what parameters from external memory cost and how fast they come is not known to what chooses lanes",
-            field="hardware.parameters",
-            got="external, with a table target",
-            remedy="leave the target out, and set max_parallelism or parallelism",
-        )
     given = {"target": settings.target, "hardware": hardware, "context": settings.decode.context}
     return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

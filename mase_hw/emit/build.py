@@ -20,7 +20,7 @@ from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.external import FETCHED, ExternalMemory
+from mase_hw.hardware.external import FETCHED, held_beats, source_size
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.hardware.manifest import Fifo
@@ -125,7 +125,7 @@ class NetlistBuilder:
         for source in list(self._sources.values()):
             self._connect(source)
         args = self._args
-        self.netlist.read_outside(ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst))
+        self.netlist.read_outside(args.memory_outside)
         self.netlist.verify()
         return self.netlist
 
@@ -231,7 +231,7 @@ class NetlistBuilder:
 
     def _held(self, place: str, beats: int) -> int:
         """Beats that a buffer holds of what is used several times: those of one use, and as much of the next."""
-        return beats + math.ceil(self._ahead.get(place, 1.0) * beats)
+        return held_beats(beats, self._ahead.get(place, 1.0))
 
     def _layouts(self, node: fx.Node) -> dict[str, Layout]:
         """The order of each of a node's tensors; the hardware metadata pass names those that are not row-major."""
@@ -365,13 +365,9 @@ class NetlistBuilder:
 
     def _outside(self, node: fx.Node, port: Stream, name: str, blocks: int) -> _Source:
         """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
-        most, beats = self._args.external_buffer, 0
-        if port.repeat > 1:
-            held = self._held(f"{node.name}.{port.name}", port.beats // port.parts)
-            beats = held if most is None or held * port.bits <= most else 0
-        size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
-        ports = (_word_port("out", port.beats, port.bits),)
-        place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": beats}
+        ahead = self._ahead.get(f"{node.name}.{port.name}", 1.0)
+        parameters: dict[str, int | str] = {**source_size(port, blocks, self._args.external_buffer, ahead)}
+        ports, place = (_word_port("out", port.beats, port.bits),), self._free(f"u_{name}")
         return self._source(name, Instance(place, FETCHED, parameters, ports, node.name, FETCHED))
 
     def _source(self, name: str, instance: Instance) -> _Source:

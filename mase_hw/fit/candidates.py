@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +18,20 @@ from torch import fx
 
 from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.fit.problem import Use, module_price
+from mase_hw.fit.problem import Use, module_price, source_price
+from mase_hw.hardware.external import source_size
 from mase_hw.hardware.latency import timing_of
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import Wanted
 from mase_hw.passes.mapping.args import KERNEL, UNROLLED, HardwareArgs, lane_dims
-from mase_hw.passes.mapping.choices import asked_of, interface
+from mase_hw.passes.mapping.choices import OUTSIDE, asked_of, interface
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream, ceil_div
 
 IMPLEMENTATIONS = ("tree", "chain", "packed")
 """Those that are tried of every layer; ``unrolled`` is another one of the smallest."""
+WEIGHT = "weight"
 LOGIC = "logic"
 """One that takes look-up tables in place of multiplier blocks: tried where the target says so."""
 
@@ -48,6 +50,7 @@ class Candidate:
         ports: Its data streams, by name.
         multipliers: That it instantiates.
         latency: Its timing.
+        outside: Parameters that are moved to external memory.
     """
 
     lanes: Mapping[str, int]
@@ -59,6 +62,7 @@ class Candidate:
     ports: Mapping[str, Stream]
     multipliers: int
     latency: Latency
+    outside: tuple[str, ...] = ()
 
     def tail(self, interval: int) -> int:
         """Cycles from the last beat of the input to the last one of the output, beats coming evenly over a frame.
@@ -84,6 +88,8 @@ class Candidate:
             chosen["implementation"] = self.implementation
         if self.order:
             chosen["order"] = self.order
+        if self.outside:
+            chosen["external"] = list(self.outside)
         return chosen
 
 
@@ -121,11 +127,14 @@ Made = dict[tuple[Any, ...], Candidate | None]
 
 @dataclass(frozen=True)
 class Tried:
-    """What candidates differ in besides their lanes: orders, additions of constants, multipliers of look-up tables."""
+    """What candidates differ in besides their lanes: orders, additions of constants, multipliers of look-up tables,
+    and where their weights lie.
+    """
 
     orders: bool = False
     unrolls: bool = False
     logic: bool = False
+    external: bool = False
 
 
 class Options:
@@ -157,6 +166,9 @@ class Options:
         self.inside = {n: (s or (1,))[-1] for n, s in shapes.items() if n.startswith("data_in_")}
         self.outside = {n: (s or (1,))[-1] for n, s in shapes.items() if n.startswith("data_out_")}
         self._given = args.parallelism.get(node.name, {})
+        self._ahead = {
+            place.rpartition(".")[2]: part for place, part in args.ahead.items() if place.startswith(f"{node.name}.")
+        }
         self._bound = (
             lane_dims(args.max_parallelism, "max_parallelism")[0]
             if "max_parallelism" in args.model_fields_set
@@ -173,10 +185,11 @@ class Options:
         """
         found: dict[tuple[Any, ...], Candidate] = {}
         for lanes, kernel in self._foldings(interval, spread):
-            for implementation, order in itertools.product(self._implementations, self._orders):
-                made = self._candidate(lanes, kernel, implementation, order)
+            ways = itertools.product(self._implementations, self._orders, self._places)
+            for implementation, order, outside in ways:
+                made = self._candidate(lanes, kernel, implementation, order, outside)
                 if made is not None and made.cycles <= interval:
-                    key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order)
+                    key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order, made.outside)
                     found.setdefault(key, made)
         alone = self._unrolled()
         return [*found.values(), *([alone] if alone is not None and alone.cycles <= interval else [])]
@@ -219,6 +232,13 @@ class Options:
         if asked:
             return (asked,)
         return ("", "inputs_first") if self.tried.orders and self.wanted.hardware.orders else ("",)
+
+    @property
+    def _places(self) -> tuple[tuple[str, ...], ...]:
+        """Parameters that may be moved to external memory: the weights, unless it is said where they are."""
+        free = self.tried.external and self.args.parameters == "rom" and WEIGHT in self._arguments
+        free = free and f"{self.node.name}.{WEIGHT}" not in self.args.parameters_at
+        return ((), (WEIGHT,)) if free else ((),)
 
     def _kernels(self) -> list[tuple[int, int] | None]:
         if not self.wanted.hardware.unrolls:
@@ -285,12 +305,17 @@ class Options:
                 yield {name_in: ins[i], name_out: outs[o]}
 
     def _candidate(
-        self, lanes: Mapping[str, int], kernel: tuple[int, int] | None, implementation: str, order: str
+        self,
+        lanes: Mapping[str, int],
+        kernel: tuple[int, int] | None,
+        implementation: str,
+        order: str,
+        outside: tuple[str, ...] = (),
     ) -> Candidate | None:
-        key = (*sorted(lanes.items()), kernel, implementation, order)
+        key = (*sorted(lanes.items()), kernel, implementation, order, outside)
         if key not in self._made:
             try:
-                self._made[key] = self._build(lanes, kernel, implementation, order)
+                self._made[key] = self._build(lanes, kernel, implementation, order, outside)
             except (UnsupportedError, ConfigError):
                 self._made[key] = None
         return self._made[key]
@@ -311,7 +336,12 @@ class Options:
         return other, asked_of(self.node, self.wanted.hardware, [module], asked)
 
     def _build(
-        self, lanes: Mapping[str, int], kernel: tuple[int, int] | None, implementation: str, order: str
+        self,
+        lanes: Mapping[str, int],
+        kernel: tuple[int, int] | None,
+        implementation: str,
+        order: str,
+        outside: tuple[str, ...] = (),
     ) -> Candidate | None:
         request, hardware = self.wanted.request, self.wanted.hardware
         parallelism: dict[str, tuple[int, ...]] = {name: (number,) for name, number in lanes.items()}
@@ -334,9 +364,25 @@ class Options:
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None
-        kept = interface(self.node, self._arguments, hardware, params, self.args)
+        args = moved(self.args, [f"{self.node.name}.{name}" for name in outside])
+        kept = interface(self.node, self._arguments, hardware, params, args)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports and name in kept}
+        late = [name for name, (_, where) in memories.items() if where.get("storage") == OUTSIDE]
+        sources = [source_size(ports[name], 1, args.external_buffer, self._ahead.get(name, 1.0)) for name in late]
+        memories = {name: each for name, each in memories.items() if name not in late}
         latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
-        use = module_price(hardware.module, verilog_params(params), memories, self.args.family, multipliers)
-        return Candidate(dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency)
+        use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers)
+        use = sum((source_price(size, args.memory_outside, args.family) for size in sources), use)
+        return Candidate(
+            dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency, outside
+        )
+
+
+def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:
+    """Arguments with some parameters in external memory, which are read again for each use unless it is said how."""
+    at = dict.fromkeys(places, "external")
+    if not at:
+        return args
+    buffer = 0 if args.external_buffer is None else args.external_buffer
+    return args.model_copy(update={"parameters_at": {**args.parameters_at, **at}, "external_buffer": buffer})

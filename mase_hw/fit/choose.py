@@ -18,9 +18,9 @@ from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
-from mase_hw.fit.candidates import Candidate
+from mase_hw.fit.candidates import Candidate, moved
 from mase_hw.fit.latency import Latency
-from mase_hw.fit.problem import Numbers, named
+from mase_hw.fit.problem import WORDS, Numbers, named
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal, Target, goal
 from mase_hw.hardware.manifest import Manifest
@@ -100,10 +100,19 @@ class Chooser:
         self._open: int | None = None
         self._within: tuple[Candidates, Solution] | None = None
         orders = goal.minimise == "latency"
-        self.space = Space(graph, self.args, orders=orders, unrolled=goal.unrolled, logic=goal.logic)
-        self.weights = np.array(
-            [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES], dtype=np.int64
+        self._outside = goal.external or args.reads_outside
+        if self._outside and orders:
+            raise ConfigError(
+                "how late weights from external memory come is not known to what makes the latency least",
+                field="target.minimise",
+                got="latency, with parameters in external memory",
+                expected="area or interval",
+            )
+        self.space = Space(
+            graph, self.args, orders=orders, unrolled=goal.unrolled, logic=goal.logic, external=goal.external
         )
+        shares = [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES]
+        self.weights = np.array([*shares, 0], dtype=np.int64)
 
     @functools.cached_property
     def fastest(self) -> tuple[int, str]:
@@ -146,13 +155,12 @@ class Chooser:
             interval = max(int(around * 2 ** (power / 2)), self.fastest[0])
             candidates = self.space.candidates(interval, SPREAD)
             problem = self.space.problem(candidates, interval)
-            solution = solve(problem, self.weights, {})
+            solution = solve(problem, self.weights, {WORDS: interval} if self._outside else {})
             if isinstance(solution, Solution):
-                chosen = _picked(candidates, solution)
-                found[max(each.cycles for each in chosen.values())] = named(solution.total)
+                found[_cycles(candidates, solution)] = named(solution.total)
         kept, least = [], float("inf")
         for interval in sorted(found):
-            value = float(np.array([found[interval][name] for name in RESOURCES]) @ self.weights)
+            value = float(np.array([found[interval][name] for name in RESOURCES]) @ self.weights[: len(RESOURCES)])
             if value < least:
                 kept.append((interval, found[interval]))
                 least = value
@@ -164,10 +172,14 @@ class Chooser:
         candidates = self.space.candidates(interval, SPREAD)
         self._refuse_contradictions(candidates, interval)
         problem = self.space.problem(candidates, interval)
-        return candidates, solve(problem, self.weights if weights is None else weights, self._budgets(reserve))
+        return candidates, solve(
+            problem, self.weights if weights is None else weights, self._budgets(reserve, interval)
+        )
 
-    def _budgets(self, reserve: Mapping[str, int]) -> dict[int, int]:
-        return {RESOURCES.index(name): most - reserve[name] for name, most in self.goal.budgets.items()}
+    def _budgets(self, reserve: Mapping[str, int], interval: int) -> dict[int, int]:
+        """Of every measure that is limited its most; memory brings a word per cycle."""
+        words = {WORDS: interval} if self._outside else {}
+        return words | {RESOURCES.index(name): most - reserve[name] for name, most in self.goal.budgets.items()}
 
     def _least_interval(self, reserve: Mapping[str, int]) -> int:
         """The fewest cycles per frame within the budgets, by bisection."""
@@ -183,7 +195,7 @@ class Chooser:
             low, high = high, high * 4
             candidates, found = self._cheapest(high, reserve, any_will_do)
         while True:
-            high = max(each.cycles for each in _picked(candidates, found).values())
+            high = _cycles(candidates, found)
             self._within = candidates, found
             # Nothing changes between the cycles of one candidate and of the next one.
             steps = [n for n in self.space.intervals(high, SPREAD) if low <= n < high]
@@ -195,7 +207,24 @@ class Chooser:
                 self._note_open(steps[at], found)
                 low, steps = steps[at] + 1, steps[at + 1 :]
             else:
-                return high
+                return self._fewest_words(low - 1, high, reserve) if self._outside else high
+
+    def _fewest_words(self, below: int, high: int, reserve: Mapping[str, int]) -> int:
+        """The fewest cycles per frame that words decide: between those of two candidates, of which one is too few."""
+        candidates = self.space.candidates(below, SPREAD)
+        if below < self.fastest[0]:
+            return high
+        words = np.zeros_like(self.weights)
+        words[WORDS] = 1
+        budgets = self._budgets(reserve, high)
+        found = solve(self.space.problem(candidates, below), words, budgets)
+        if isinstance(found, Solution):
+            self._within = candidates, found
+            high = _cycles(candidates, found)
+        bound = found.bound if isinstance(found, Solution) else 0 if not found.proven else high
+        if bound < high:
+            self._open = max(bound, below)
+        return high
 
     def _note_open(self, interval: int, found: Impossible) -> None:
         if not found.proven:
@@ -207,7 +236,8 @@ class Chooser:
         most = self.goal.interval or int(least * SLOWER)
         candidates = self.space.candidates(most, LATENCY_SPREAD, pace=least)
         for _ in range(ATTEMPTS):
-            found = Latency(self.space, candidates, most, self._budgets(reserve), self.weights, least, self.tokens)
+            budgets = self._budgets(reserve, most)
+            found = Latency(self.space, candidates, most, budgets, self.weights, least, self.tokens)
             solution = found.sought(self._beginnings(candidates, least, most, reserve))
             if solution is None:
                 raise self._too_much(least, Impossible(False, None), reserve)
@@ -331,6 +361,11 @@ def _picked(candidates: Candidates, solution: Solution) -> dict[str, Candidate]:
     return {name: candidates[name][at] for name, at in solution.chosen.items()}
 
 
+def _cycles(candidates: Candidates, solution: Solution) -> int:
+    """Cycles per frame of a choice: those of its slowest layer, or of its words."""
+    return max(int(solution.total[WORDS]), *(each.cycles for each in _picked(candidates, solution).values()))
+
+
 def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate]) -> HardwareArgs:
     """Arguments of the hardware metadata pass that ask for what was chosen."""
     lanes: dict[str, dict[str, Lanes]] = {}
@@ -338,7 +373,7 @@ def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate]) -> HardwareAr
         lanes[name] = dict(each.lanes)
         if each.kernel is not None:
             lanes[name] |= {KERNEL: list(each.kernel)}
-    return args.model_copy(
+    return moved(args, [f"{name}.{tensor}" for name, each in chosen.items() for tensor in each.outside]).model_copy(
         update={
             "parallelism": lanes,
             "implementation": {n: c.implementation for n, c in chosen.items() if c.implementation},

@@ -1,6 +1,6 @@
 """The choice as numbers: candidates of every node, and what connects lanes of neighbours.
 
-What a module, with the memories of its parameters, and a connector between two lanes cost.
+What a module, with the memories and the sources of its parameters, and a connector between two lanes cost.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mase_hw.catalogue import verilog_params
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.cost.model import cost_of
 from mase_hw.emit.contents import kept_where
+from mase_hw.hardware.external import FETCHED, SPARE, ExternalMemory, Tensor, arranged
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 
@@ -78,18 +79,21 @@ class Problem:
         return found
 
 
+MEASURES = (*RESOURCES, "words")
+"""What a choice takes: resources, and words of external memory per frame."""
+WORDS = MEASURES.index("words")
 Use = npt.NDArray[np.int64]
-"""Numbers of every resource, in the order of :data:`mase_hw.cost.devices.RESOURCES`."""
+"""Numbers of every measure, in the order of :data:`MEASURES`."""
 
 
 def nothing() -> Use:
     """No use of anything."""
-    return np.zeros(len(RESOURCES), dtype=np.int64)
+    return np.zeros(len(MEASURES), dtype=np.int64)
 
 
 def named(use: Use) -> dict[str, int]:
     """Numbers by the name of the resource."""
-    return {name: int(number) for name, number in zip(RESOURCES, use, strict=True)}
+    return {name: int(number) for name, number in zip(RESOURCES, use, strict=False)}
 
 
 def module_price(
@@ -120,6 +124,22 @@ def _memory(width: int, depth: int, kept: tuple[tuple[str, Any], ...], family: s
     return _cost("rom_source", {"WIDTH": width, "DEPTH": depth, **dict(kept)}, family)
 
 
+def source_price(size: Mapping[str, int], memory: ExternalMemory, family: str) -> Use:
+    """What a source that reads external memory takes at least, whatever else is read there, and its words per frame.
+
+    Args:
+        size: What its parameters say of its tensor.
+        memory: Where that lies.
+        family: Of FPGAs.
+    """
+    (found,) = arranged([size], [1], memory)
+    parameters = {**size, **found, "ROOM": 1 + SPARE}
+    tensor = Tensor.of(parameters)
+    use = _cost(FETCHED, parameters, family)
+    use[WORDS] = tensor.blocks * tensor.words
+    return use
+
+
 def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
     """What stands between two streams of the same tensor, and its cycles per frame; nothing if the beats are equal."""
     if have.same_beats(want):
@@ -130,4 +150,4 @@ def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
 
 def _cost(module: str, parameters: Mapping[str, int | str], family: str, multipliers: int = 0) -> Use:
     found = cost_of(module, parameters, family, multipliers=multipliers).as_dict()
-    return np.array([found[name] for name in RESOURCES], dtype=np.int64)
+    return np.array([found.get(name, 0) for name in MEASURES], dtype=np.int64)

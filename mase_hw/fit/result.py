@@ -152,7 +152,8 @@ class Fit(Shown):
             sides = [[n for k, n in layer["lanes"].items() if k.startswith(side)] for side in ("data_in_", "data_out_")]
             lanes = " to ".join("+".join(map(str, side)) for side in sides)
             window = "x".join(map(str, layer.get("kernel", ())))
-            how = " ".join(filter(None, (layer.get("implementation"), layer.get("order"), window)))
+            places = " ".join(f"{tensor} outside" for tensor in layer.get("external", ()))
+            how = " ".join(filter(None, (layer.get("implementation"), layer.get("order"), window, places)))
             busy = f"{layer['busy']:.1%}" if layer["multipliers"] else ""
             table.add_row(
                 layer["node"], lanes, how, str(layer["cycles"]), busy, str(layer["multipliers"] or ""), *counts
@@ -176,6 +177,8 @@ class Fit(Shown):
             said.append(f"  {name.upper()}: {'at least ' if left else ''}{number}{share}{open_}")
         if left and not self.goal.budgets:
             said.append(f"not estimated, but for the multipliers and memories that they declare: {left}")
+        if (outside := self.choice.manifest.external) is not None:
+            said.append(f"  words of external memory: {outside.words_per_frame} per frame")
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
         what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]

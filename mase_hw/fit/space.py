@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mase_hw.cost.devices import RESOURCES
 from mase_hw.fit.candidates import Candidate, Made, Options, Tried
-from mase_hw.fit.problem import Edge, Numbers, Problem, Use, connector
+from mase_hw.fit.problem import MEASURES, Edge, Numbers, Problem, Use, connector
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import Wanted, wanted
 from mase_hw.passes.mapping.args import UNROLLED, HardwareArgs, with_node_names
@@ -34,7 +33,10 @@ def kind(node: str, wanted: Wanted, args: HardwareArgs) -> Hashable:
         wanted: What it asks of the hardware.
         args: What the user asked of the hardware, with names of nodes.
     """
-    places = {place.rpartition(".")[2]: kept for place, kept in args.memory.items() if place.startswith(f"{node}.")}
+    places = [
+        {place.rpartition(".")[2]: kept for place, kept in of.items() if place.startswith(f"{node}.")}
+        for of in (args.memory, args.parameters_at, args.ahead)
+    ]
     given = [args.parallelism.get(node), args.implementation.get(node), args.order.get(node), places]
     request = dataclasses.replace(wanted.request, node="")
     try:
@@ -75,13 +77,21 @@ class Space:
         orders: Whether orders of layers are tried.
         unrolled: Weights, of all layers together, that may become additions.
         logic: Whether multipliers may be made of look-up tables.
+        external: Whether weights may be read from external memory.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
     """
 
     def __init__(
-        self, graph: MaseGraph, args: HardwareArgs, *, orders: bool = False, unrolled: int = 0, logic: bool = False
+        self,
+        graph: MaseGraph,
+        args: HardwareArgs,
+        *,
+        orders: bool = False,
+        unrolled: int = 0,
+        logic: bool = False,
+        external: bool = False,
     ) -> None:
         self.graph, self.args = graph, with_node_names(graph, args)
         found = wanted(graph, args)
@@ -94,7 +104,7 @@ class Space:
                 graph.node(name),
                 each,
                 self.args,
-                Tried(orders, name in small, logic),
+                Tried(orders, name in small, logic, external),
                 made[self.kinds[name]],
             )
             for name, each in found.items()
@@ -190,7 +200,7 @@ class Space:
         (giver, result), (reader, argument) = link
         rows, haves = _lanes(candidates[giver], result)
         columns, wants = _lanes(candidates[reader], argument)
-        prices = np.zeros((len(haves), len(wants), len(RESOURCES)), dtype=np.int64)
+        prices = np.zeros((len(haves), len(wants), len(MEASURES)), dtype=np.int64)
         possible = np.zeros((len(haves), len(wants)), dtype=np.bool_)
         for i, have in enumerate(haves):
             for j, want in enumerate(wants):

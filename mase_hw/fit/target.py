@@ -20,7 +20,7 @@ ESTIMATED = tuple(FITTED)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
-NEVER_ASKED = ("mhz", "unrolled", "logic")
+NEVER_ASKED = ("mhz", "unrolled", "logic", "external")
 """Settings that ask for nothing by themselves."""
 Minimise = Literal["area", "interval", "latency"]
 
@@ -59,6 +59,11 @@ class Target(BaseModel):
         description="whether multipliers may be made of look-up tables, so that those that are left over buy products; "
         "the choice takes much longer then, of a chain of 60 layers two minutes in place of four seconds",
     )
+    external: bool = Field(
+        default=False,
+        description="whether weights may be read from external memory, whose words per frame are then no more than the "
+        "cycles per frame",
+    )
 
     @property
     def asked(self) -> bool:
@@ -83,6 +88,7 @@ class Goal:
         device: Its name; None if there are only numbers.
         unrolled: Weights, of all layers together, that may become additions.
         logic: Whether multipliers may be made of look-up tables.
+        external: Whether weights may be read from external memory.
     """
 
     interval: int | None
@@ -93,6 +99,7 @@ class Goal:
     device: str | None = None
     unrolled: int = 256
     logic: bool = False
+    external: bool = False
 
     def fps(self, interval: int) -> float:
         """Frames per second at a number of cycles per frame."""
@@ -153,7 +160,7 @@ def goal(target: TargetLike, family: str) -> Goal:
         )
     default: Minimise = "interval" if interval is None else "area"
     least = asked.minimise or default
-    return Goal(interval, budgets, wanted, least, asked.mhz, device, asked.unrolled, asked.logic)
+    return Goal(interval, budgets, wanted, least, asked.mhz, device, asked.unrolled, asked.logic, asked.external)
 
 
 def _check_numbers(asked: Target) -> None:

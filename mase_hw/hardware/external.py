@@ -14,6 +14,7 @@ Calculus", ch. 1.)
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import numpy as np
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.steps import Steps
-from mase_hw.streams import ceil_div
+from mase_hw.streams import Stream, ceil_div
 
 FETCHED = "external_source"
 """The module that streams a parameter from external memory."""
@@ -123,6 +124,25 @@ class Tensor:
             row = sum(beat << self.width * i for i, beat in enumerate(beats[at : at + self.row]))
             words += [row >> self.bus * i & mask for i in range(self.words // self.block)]
         return words
+
+
+def held_beats(beats: int, ahead: float) -> int:
+    """Beats that a buffer holds of what is used several times: those of one use, and as much of the next."""
+    return beats + math.ceil(ahead * beats)
+
+
+def source_size(port: Stream, blocks: int, most: int | None, ahead: float) -> dict[str, int]:
+    """What the parameters of a source say of its tensor: how many beats, and how many of them it keeps.
+
+    Args:
+        port: The stream of the tensor that a module takes.
+        blocks: That share the module.
+        most: Bits of a buffer at most; None for no limit.
+        ahead: Of the next use, what is held while one lasts.
+    """
+    held = held_beats(port.beats // port.parts, ahead) if port.repeat > 1 else 0
+    size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
+    return {**size, "BUFFERED": held if most is None or held * port.bits <= most else 0}
 
 
 def arranged(
