@@ -144,7 +144,8 @@ class Item:
     @property
     def fast(self) -> bool:
         """Whether the module has registers for a fast clock."""
-        return bool(getattr(self.case.params, "ahead", False))
+        exponent = getattr(self.case.params, "exponent", None)
+        return bool(getattr(self.case.params, "ahead", exponent is not None and exponent.exp_stages > 3))
 
     @property
     def memory_folder(self) -> Path | None:
