@@ -72,15 +72,17 @@ class HardwareArgs(BaseModel):
         description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
         "nothing is chosen that only some families do well",
     )
-    implementation: dict[str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared"]] = Field(
+    implementation: dict[str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]] = Field(
         default_factory=dict,
         examples=[{"fc1": "packed"}],
         description="how a linear layer or a convolution computes its products, by node, instead of what costs least: "
         "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
         "(output lanes share multipliers as well), ``logic`` (multipliers made of look-up tables, on Xilinx some 45 "
         "for 8 x 8 bits); the bits and the interval are the same; ``unrolled`` (the weights become shared shifts and "
-        "additions, without multipliers: a whole vector per cycle); of a norm ``parallel`` or ``shared`` (a block of "
-        "18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for ECP5)",
+        "additions, without multipliers: a whole vector per cycle); of a norm ``parallel``, ``shared`` (a block of "
+        "18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for ECP5) or "
+        "``in_turn`` (one such block for each lane, which has the squares, the root and the results in turn, so that "
+        "a row enters when the one before has left)",
     )
     adder_levels: dict[str, NonNegativeInt] = Field(
         default_factory=dict,
