@@ -227,6 +227,7 @@ class Hardware:
         time_multiplexed: Its multipliers may take the lanes of a beat one after the other: without configured lanes it
             has as few as keep up with the beats of what comes before.
         registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
+        fast: Whether it has registers for a fast clock, for :attr:`Request.fast`.
         delegates: Of some of the implementations: the op whose hardware facets they are, in place of these.
         generated: Of a module that is made for its constants: node name, parameters, and the arithmetic as for
             ``memories`` -> what makes it; ``file`` is then a template. None for modules that are files.
@@ -265,6 +266,7 @@ class Hardware:
     narrow: Callable[[Any], tuple[str, ...]] = lambda _: ()
     time_multiplexed: bool = False
     registers_static: bool = False
+    fast: bool = False
     delegates: Mapping[str, str] = field(default_factory=dict)
     generated: Callable[[str, Any, Arithmetic], Generated] | None = None
     whole: bool = False

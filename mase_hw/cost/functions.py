@@ -58,7 +58,7 @@ def piecewise(t: Terms, p: Parameters, taken: int, signed: int, lanes: int) -> N
     c0, c1, c2 = p["C0_WIDTH"], p["C1_WIDTH"], p["C2_WIDTH"]
     inner = max(c1, c2) + 1
     total = max(inner + step + 1, c0 + step) + 1
-    for _ in range(lanes):
+    for _ in range(0 if p.get("IN_TURN") else lanes):
         block_product(t, inner, step + 1, p.get("BLOCK", 0))
     if p.get("SHARED"):
         t.count(lut=lanes * (inner + step))

@@ -27,7 +27,7 @@ from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import matmul
 from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
-from mase_hw.cost.rows import normalize, softmax
+from mase_hw.cost.rows import masked_softmax, normalize, softmax
 from mase_hw.cost.windows import avg_pool2d, concat, cut, max_pool2d, prelu, reduce, upsample_nearest, zero_pad2d
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.memories import FAMILIES
@@ -43,6 +43,7 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_matmul": matmul,
     "fixed_normalize": normalize,
     "fixed_softmax": softmax,
+    "fixed_masked_softmax": masked_softmax,
     "fixed_requantize": requantize,
     "fixed_avg_pool2d": avg_pool2d,
     "fixed_max_pool2d": max_pool2d,

@@ -9,7 +9,9 @@ from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_en
 from mase_hw.cost.primitives import block_product, blocks_of, counter, fifo, level, ram, ring, rom, tree
 
 
-def moments(t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums: tuple[int, int]) -> None:
+def moments(
+    t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums: tuple[int, int], squares: bool = True
+) -> None:
     """A ``row_moments``: sum and sum of squares of rows that may come in turns.
 
     Args:
@@ -18,6 +20,7 @@ def moments(t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums:
         lanes: Elements of a beat.
         loops: Beats of a row in turn, rows in turns, positions.
         sums: Bits of the sum, 0 without, and of the sum of squares.
+        squares: Whether the squares have multipliers of their own.
     """
     inner, groups, positions = loops
     levels = bits_of(lanes)
@@ -27,9 +30,10 @@ def moments(t: Terms, width: int, lanes: int, loops: tuple[int, int, int], sums:
     t.count(ff=int(inner > 1) + int(positions > 1) + 2 + levels)
     t.both("moments.flags", levels + 1)
     t.both("moments.group", bits_of(groups) * (levels + 2) if groups > 1 else 0)
-    blocks = blocks_of(t, width, width, 2 * width)
-    t.count(dsp=lanes * blocks)
-    t.both("moments.soft", 0 if blocks else lanes * width * width)
+    if squares:
+        blocks = blocks_of(t, width, width, 2 * width)
+        t.count(dsp=lanes * blocks)
+        t.both("moments.soft", 0 if blocks else lanes * width * width)
     t.registers("moments.squares", lanes * (2 * width - 1))
     tree(t, "moments.tree", 1, lanes, 2 * width, 64)
     kept = [sums[1]]
@@ -55,7 +59,8 @@ def normalize(t: Terms, p: Parameters) -> None:
     each = lanes // units
     turns = 1 if groups == 1 else groups if units == 1 else tiles
     inner, size = tiles // turns, share * positions
-    depth = (positions - 1) * tiles + inner + 15 + bits_of(each)
+    in_turn = p.get("IN_TURN", 0)
+    depth = (positions - 1) * tiles + inner + (0 if in_turn else 15 + bits_of(each))
     width = p["DATA_IN_0_PRECISION_0"] + (0 if p["DATA_IN_0_SIGNED"] else 1)
     sums = width + bits_of(size) + bits_of(lanes)
     squares = 2 * width + bits_of(size) + bits_of(lanes)
@@ -65,7 +70,7 @@ def normalize(t: Terms, p: Parameters) -> None:
     note = sums + shift + scale
     t.logic("any", 1)
     for _ in range(units):
-        moments(t, width, each, (inner, turns, positions), (sums if p["CENTRE"] else 0, squares))
+        moments(t, width, each, (inner, turns, positions), (sums if p["CENTRE"] else 0, squares), not in_turn)
         _scale(t, p, (size, sums, squares), (radicand, scale, shift))
     counter(t, "all_in", positions * tiles)
     fifo(t, "rows", lanes * width + 1, depth)
@@ -126,8 +131,16 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
     t.both("rescale.centred", lanes * min(full, centred) * (0 if blocks and t.xilinx else 1))
     t.logic("rescale.shift", lanes * short * shift)
     scaled = short + scale
-    for _ in range(lanes):
-        block_product(t, short, scale + 1, p.get("BLOCK", 0))
+    factor, place = max(p["C1_WIDTH"], p["C2_WIDTH"]) + 1, p["STEP_WIDTH"] + 1
+    for lane in range(lanes):
+        if p.get("IN_TURN"):
+            first, second = max(width, short, factor), max(width, scale + 1, place)
+            block_product(t, first, second, p["BLOCK"])
+            t.count(lut=first + second if lane else 2 * (first + second))
+        else:
+            block_product(t, short, scale + 1, p.get("BLOCK", 0))
+    if p.get("IN_TURN"):
+        t.count(ff=3, lut=3)
     frac = p["SCALE_FRAC"] + half - p["DROP"]
     t.registers("rescale.short", lanes * short)
     t.registers("rescale.scaled", lanes * scaled)
@@ -209,6 +222,37 @@ def softmax(t: Terms, p: Parameters) -> None:
         taken = (frac + 2, frac + 1, 0)
     t.count(ff=lanes * cast_bits(taken, given, p["ROUNDING"], p["OVERFLOW"]))
     cast(t, "cast", lanes, Cast(taken, given, way))
+
+
+def masked_softmax(t: Terms, p: Parameters) -> None:
+    """A ``fixed_masked_softmax``: a ``fixed_softmax`` of elements with a bit more, and what says that bit."""
+    lanes, keys, heads = (
+        p["DATA_IN_0_PARALLELISM_DIM_0"],
+        p["DATA_IN_0_TENSOR_SIZE_DIM_0"],
+        p["DATA_IN_0_TENSOR_SIZE_DIM_1"],
+    )
+    width, tiles = p["DATA_IN_0_PRECISION_0"], ceil(keys / lanes)
+    softmax(t, {**p, "DATA_IN_0_PRECISION_0": width + 1, "FUNCTION": 0})
+    t.logic("mask.key", lanes * width)
+    t.logic("mask.given", lanes * p["DATA_IN_1_PRECISION_0"] if p["HAS_MASK"] else 0)
+    if p["CAUSAL"]:
+        place = bits_of(keys + p["QUERIES"] + lanes + 1) + 1
+        counter(t, "mask.tile", tiles)
+        counter(t, "mask.head", heads)
+        t.count(ff=(place - 1) * (tiles > 1) + (0 if p["HAS_SLOT"] else place - 1))
+        t.logic("mask.reach", lanes * place)
+        t.logic("mask.first", place * (tiles > 1))
+        t.logic("mask.limit", 0 if p["HAS_SLOT"] else place)
+    if p["HAS_SLOT"]:
+        positions = bits_of(keys) << p["SLOT_PRECISION_0"] - 1
+        t.count(ff=positions)
+        t.logic("mask.positions", positions)
+    if p["ALLOWED"]:
+        words = p["ALLOWED"] * tiles
+        rom(t, "mask.stored", words, lanes, 1)
+        t.count(ff=bits_of(words))
+        t.logic("mask.word", bits_of(words))
+        counter(t, "mask.rows", p["HOLD"])
 
 
 def row_loop(t: Terms, name: str, tiles: int) -> None:

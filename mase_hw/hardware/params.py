@@ -133,6 +133,7 @@ class ExponentTables(msgspec.Struct, frozen=True):
     index_width: int
     fine_width: int
     factor_frac: int
+    exp_stages: int
 
 
 def fold_shape(shape: tuple[int, ...], dims: int = DIMS) -> tuple[int, ...]:

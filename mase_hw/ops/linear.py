@@ -323,6 +323,7 @@ OPS = (
             work=_work,
             multipliers=_multipliers,
             implementations=IMPLEMENTATIONS,
+            fast=True,
             delegates={"unrolled": "unrolled_linear"},
             orders=ORDERS,
             narrow=lambda p: ("weight",) * narrow(p),

@@ -66,6 +66,20 @@ class Product(nn.Module):
         return torch.matmul(self.left(x), self.right(x).transpose(-1, -2))
 
 
+class Attention(nn.Module):
+    """Heads whose keys a mask allows: those up to the query, or some at random."""
+
+    def __init__(self, width: int, heads: int, allowed: Tensor | None) -> None:
+        super().__init__()
+        self.heads, self.allowed, self.parts = heads, allowed, nn.Linear(width, 3 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens with those that are allowed."""
+        parts = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in self.parts(x).chunk(3, -1))
+        result = nn.functional.scaled_dot_product_attention(*parts, self.allowed, is_causal=self.allowed is None)
+        return result.transpose(1, 2).flatten(2)
+
+
 def _lanes(draw: random.Random, size: int, most: int) -> int:
     """Mostly divisors, as people choose them."""
     most = min(size, most)
@@ -256,6 +270,17 @@ def products(draw: random.Random) -> Layers:
     return layer, torch.rand(1, tokens, size) * 2 - 1, {"max_parallelism": draw.choice((1, 1, 2, 4, 8))}
 
 
+def masked(draw: random.Random) -> Layers:
+    """Attention with a mask, of sequences in turn as well."""
+    heads, tokens = draw.choice((1, 2, 4)), draw.randint(2, 20)
+    allowed = None if draw.random() < 0.7 else torch.rand(tokens, tokens) < 0.7
+    hardware: dict[str, Any] = {"max_parallelism": draw.choice((1, 1, 2, 4)), "fast_clock": draw.random() < 0.3}
+    if allowed is None and draw.random() < 0.6:
+        hardware["decode"] = {"context": tokens, "slots": draw.choice((1, 2, 4, 8))}
+    width = heads * draw.randint(1, 4)
+    return Attention(width, heads, allowed), torch.rand(1, tokens, width) * 2 - 1, hardware
+
+
 def reductions(draw: random.Random) -> Layers:
     """Sums, means and extremes along a dimension."""
     size, tokens = max(2, _size(draw, 48)), draw.randint(2, 12)
@@ -272,7 +297,7 @@ def recurrent(draw: random.Random) -> Layers:
 
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast, masked)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 
@@ -305,7 +330,8 @@ def items_of(kind: str, seed: int, family: str) -> list[Item]:
     quantize = {"by": "type", "default": {"config": {"name": "fixed", **widths, **ways}}}
     quantize["output_width"] = widths["data_out_width"]
     _choose(quantize, hardware.pop("quantize", {}))
-    return netlist_items(model.eval(), data, {"quantize": quantize, "hardware": hardware})
+    decode = hardware.pop("decode", {})
+    return netlist_items(model.eval(), data, {"quantize": quantize, "hardware": hardware, "decode": decode})
 
 
 def _choose(quantize: dict[str, Any], chosen: dict[str, Any]) -> None:

@@ -124,7 +124,7 @@ class Item:
         if not self.hardware.implementations:
             return ""
         if not hasattr(self.case.params, "multiplication"):
-            return "shared" if self.case.params.block else "parallel"
+            return "in_turn" if self.case.params.in_turn else "shared" if self.case.params.block else "parallel"
         p = self.case.params.multiplication
         return "packed" if p.packed > 1 else "chain" if p.chain else "logic" if p.logic else "tree"
 
@@ -144,7 +144,8 @@ class Item:
     @property
     def fast(self) -> bool:
         """Whether the module has registers for a fast clock."""
-        return bool(getattr(self.case.params, "ahead", False))
+        exponent = getattr(self.case.params, "exponent", None)
+        return bool(getattr(self.case.params, "ahead", exponent is not None and exponent.exp_stages > 3))
 
     @property
     def memory_folder(self) -> Path | None:

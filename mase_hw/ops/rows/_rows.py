@@ -22,6 +22,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats.attributes import Attributes
+from mase_hw.hardware.params import ExponentTables
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import shifted_product
@@ -149,6 +150,11 @@ class Exponent:
         dtype = carrier(min(bound, 1 << 62))  # of products beyond that there is none
         coarse, fine = np.append(self.coarse_table, 0), self.fine_table
         return torch.from_numpy(coarse).to(dtype), torch.from_numpy(fine).to(dtype)
+
+    def parameters(self, fast: bool) -> ExponentTables:
+        """Those of the hardware, with the registers of a fast clock or without."""
+        stages = (5 if fast else 3) if self.fine else 2
+        return ExponentTables(self.frac, self.index, self.fine, self.factor, stages)
 
     def memories(self) -> dict[str, Memory]:
         """The tables as the hardware reads them."""

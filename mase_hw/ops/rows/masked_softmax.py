@@ -246,7 +246,7 @@ def build(r: Request) -> MaskedSoftmaxParams:
         allowed=len(allowed),
         hold=hold,
         cast=a.modes,
-        exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
+        exponent=plan.parameters(r.fast),
         divisor_factor=divisor_factor(a, plan.frac, shape[-1])[0],
     )
 
@@ -270,17 +270,24 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
     return Latency.from_steps(
         *joined,
         row_steps(beats, tiles, note=2),
-        Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
+        Steps.registered(beats, pipe=p.exponent.exp_stages),
         row_steps(beats, tiles, note=2 + levels + int(p.divisor_factor > 1)),
         Steps.registered(beats, pipe=3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
 
 
 def _case(
-    name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, slots: int = 1, **attributes: Any
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: str,
+    frames: int = 4,
+    slots: int = 1,
+    fast: bool = False,
+    **attributes: Any,
 ) -> Case:
     def _build(r: Request) -> MaskedSoftmaxParams:
-        return build(dataclasses.replace(r, slots=slots))
+        return build(dataclasses.replace(r, slots=slots, fast=fast))
 
     names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
     shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
@@ -298,6 +305,7 @@ def _cases() -> list[Case]:
         _case("more_queries", (1, 6, 1, 4), 2, "u7.3 s8.7", causal=True),
         _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
         _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
+        _case("fast", (1, 3, 2, 6), 4, "s16.12 s16.15", fast=True, causal=True),
         _case("slots", (1, 5, 2, 5), 2, "s8.4 u8.8", causal=True, slots=2, frames=8),
         _case(
             "slots_windows",
@@ -342,6 +350,7 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
             latency=_latency,
             cases=cases,
             follows_input=True,
+            fast=True,
             layout="row_major",
             memories=_memories,
         ),

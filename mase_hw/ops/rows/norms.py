@@ -35,8 +35,8 @@ from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
 from mase_hw.ops.rows._rows import relayout, row_shape
 from mase_hw.steps import Steps
 
-SCALE_LATENCY, APPLY_LATENCY = 12, 5
-IMPLEMENTATIONS = ("parallel", "shared")
+SCALE_LATENCY, BEFORE_PRODUCT, APPLY_LATENCY = 12, 2, 5
+IMPLEMENTATIONS = ("parallel", "shared", "in_turn")
 _NARROW = ("ecp5",)
 """Families whose blocks have two operands of 18 bits, which are a few bits short of what norms of 16 bits multiply."""
 
@@ -62,6 +62,7 @@ class NormParams(Params, frozen=True):
     segments: Segments
     block: int
     shared: bool
+    in_turn: bool
 
     @property
     def units(self) -> int:
@@ -104,10 +105,29 @@ class GroupNormParams(NormParams, frozen=True):
 
 
 def latency(p: NormParams) -> Latency:
-    """A FIFO that holds a frame of rows until their scales are known, then the registers of the products."""
+    """A FIFO that holds a frame of rows until their scales are known, then the registers of the products.
+
+    With multipliers in turn a step is a product, and its last one lets the next row in.
+    """
     rows, positions, turns = p.data_in_0.size[2], p.data_in_0.size[1], p.turns
     inner = p.tiles // turns
     note = 3 + (p.data_in_0.lanes[0] // p.units - 1).bit_length() + SCALE_LATENCY
+    if p.in_turn:
+        each, length = np.arange(rows * positions * inner), positions * inner
+        first = each // length * length
+        return Latency.from_steps(
+            Steps.at(
+                len(each),
+                needed=[first],
+                freed=[first + length - 1],
+                emitted=each,
+                delay=[note + BEFORE_PRODUCT],
+                room=[length],
+                pipe=APPLY_LATENCY - BEFORE_PRODUCT,
+                queue=APPLY_LATENCY - BEFORE_PRODUCT,
+                queue_lag=0,
+            )
+        )
     row, position, turn, _ = (axis.reshape(-1) for axis in np.indices((rows, positions, turns, inner)))
     length = positions * turns * inner
     first = (positions - 1) * turns * inner + (turn + 1) * inner
@@ -280,7 +300,17 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
         cut = fit(key_of(a))
         one = FixedFormat(1, 0, signed=False)
         formats = {name: a.formats[name] if has[name] else one for name in has}
-        block = _block(r)
+        way = _implementation(r)
+        block = 0 if way == "parallel" else 18
+        if way == "in_turn" and groups > 1:
+            raise UnsupportedError(
+                "rows of several groups come interleaved, so that they cannot take multipliers in turn",
+                node=r.node,
+                field=f"hardware.implementation.{r.node}",
+                got=f"in_turn, with {groups} groups",
+                expected="one group",
+                remedy="ask for shared",
+            )
         return (GroupNormParams if kind == GROUP else NormParams)(
             data_in_0=port(shape, a.formats["data_in_0"], lanes),
             has_weight=has["weight"],
@@ -300,14 +330,15 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
             segments=Segments(cut.segments, cut.step, cut.frac, *cut.widths),
             block=block,
             # Rows whose scales follow each other too fast need both products of the root at once.
-            shared=block > 0 and shape[-1] // groups >= 3 * lanes,
+            shared=way == "in_turn" or (block > 0 and shape[-1] // groups >= 3 * lanes),
+            in_turn=way == "in_turn",
         )
 
     return build
 
 
-def _block(r: Request) -> int:
-    """Bits of the operands of a block, if each product is to take no more than one; 0 if the tool is to decide.
+def _implementation(r: Request) -> str:
+    """How the products are computed.
 
     Raises:
         ConfigError: If there is no such implementation.
@@ -321,7 +352,7 @@ def _block(r: Request) -> int:
             got=asked,
             expected=", ".join(IMPLEMENTATIONS),
         )
-    return 18 if asked == "shared" else 0
+    return asked
 
 
 def _case(
@@ -359,6 +390,8 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("large_bias", (2, 6), 2, "s8.4 s8.6 s16.2 s18.3"),
             case("one_block_a_product", (4, 9), 3, "s16.9 s16.14 s16.12 s16.12", implementation="shared"),
             case("rows_too_short_to_share", (9, 4), 2, "s16.9 - - s16.12", implementation="shared"),
+            case("in_turn", (9, 4), 1, "u12.9 - s16.14 s16.12", implementation="in_turn"),
+            case("in_turn_one_beat", (9, 3), 3, "s16.9 s16.14 s16.12 s16.12", implementation="in_turn"),
         ]
 
     def rms() -> list[Case]:
@@ -366,6 +399,7 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("fold", (3, 10), 2, "s8.5 s8.6 - s8.4", eps=1e-6),
             case("no_weight", (4, 5), 1, "s16.9 - - s16.12 trunc", eps=0.0),
             case("shared", (6, 3), 1, "s16.9 - - s16.13", implementation="shared"),
+            case("in_turn", (4, 7), 2, "s16.9 s16.14 - s16.12", implementation="in_turn"),
         ]
 
     def group() -> list[Case]:
@@ -374,6 +408,7 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("several_groups", (2, 6, 4), 4, "s8.4 s8.6 s8.6 s8.4", groups=3),
             case("instances", (1, 5, 6), 2, "s8.4 - - s8.5", groups=5, eps=1e-2),
             case("one_group", (1, 3, 4), 2, "s8.4 s8.6 s8.6 s8.4", groups=1),
+            case("in_turn", (1, 3, 4), 1, "s8.4 s8.6 s8.6 s8.4", groups=1, implementation="in_turn"),
             case("no_positions", (3, 4, 1), 1, "u6.3 u6.5 u8.6 s8.4", groups=2),
             case("shared", (2, 6, 2), 1, "s16.9 s16.14 - s16.12", groups=2, implementation="shared"),
         ]

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -242,7 +243,7 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
             cast=a.modes,
             function=function,
             masked=False,
-            exponent=ExponentTables(plan.frac, plan.index, plan.fine, plan.factor),
+            exponent=plan.parameters(r.fast),
             log_width=fmt.width,
             log_frac=fmt.frac_width,
             segments=segments,
@@ -267,7 +268,7 @@ def _latency(p: SoftmaxParams) -> Latency:
     is_log = p.function == LOG
     return Latency.from_steps(
         row_steps(beats, tiles, note=2),
-        Steps.registered(beats, pipe=3 if p.exponent.fine_width else 2),
+        Steps.registered(beats, pipe=p.exponent.exp_stages),
         row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else int(p.divisor_factor > 1))),
         Steps.registered(beats, pipe=1 if is_log else 3 + max(p.data_out_0.fmt.frac_width, 0)),
     )
@@ -276,8 +277,11 @@ def _latency(p: SoftmaxParams) -> Latency:
 EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
 
 
-def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4) -> Case:
-    return case(_build(function), name, shape, lanes, formats, frames=frames, size=shape[-1])
+def _case(
+    function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, fast: bool = False
+) -> Case:
+    build = _build(function)
+    return case(lambda r: build(replace(r, fast=fast)), name, shape, lanes, formats, frames=frames, size=shape[-1])
 
 
 def steps_case(
@@ -299,6 +303,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
             case("uneven_fold", (2, 3, 7), 3, "u8.5 s8.6 half_up wrap"),
             case("wide", (5, 6), 2, "s16.12 u16.14 floor"),
             case("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
+            case("fast", (5, 6), 3, "s16.12 u16.14", fast=True),
             steps_case(_build(function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
         ]
 
@@ -329,6 +334,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
             latency=_latency,
             cases=_cases(function),
             follows_input=True,
+            fast=True,
             layout="rows",
             memories=_memories(function),
         ),

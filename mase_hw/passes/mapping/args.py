@@ -73,15 +73,17 @@ class HardwareArgs(BaseModel):
         description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
         "nothing is chosen that only some families do well",
     )
-    implementation: dict[str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared"]] = Field(
+    implementation: dict[str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]] = Field(
         default_factory=dict,
         examples=[{"fc1": "packed"}],
         description="how a linear layer or a convolution computes its products, by node, instead of what costs least: "
         "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
         "(output lanes share multipliers as well), ``logic`` (multipliers made of look-up tables, on Xilinx some 45 "
         "for 8 x 8 bits); the bits and the interval are the same; ``unrolled`` (the weights become shared shifts and "
-        "additions, without multipliers: a whole vector per cycle); of a norm ``parallel`` or ``shared`` (a block of "
-        "18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for ECP5)",
+        "additions, without multipliers: a whole vector per cycle); of a norm ``parallel``, ``shared`` (a block of "
+        "18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for ECP5) or "
+        "``in_turn`` (one such block for each lane, which has the squares, the root and the results in turn, so that "
+        "a row enters when the one before has left)",
     )
     adder_levels: dict[str, NonNegativeInt] = Field(
         default_factory=dict,
@@ -109,11 +111,14 @@ class HardwareArgs(BaseModel):
         description="of such a network: additions between two registers, wherever layers meet; 0 for a register at "
         "the output only",
     )
-    fast_clock: bool = Field(
+    fast_clock: bool | list[str] = Field(
         default=False,
-        description="whether linear layers get registers where their longest paths begin: an activation is taken a "
-        "cycle before its weights, so that a register enables the memory of the weights, and what sums start with is "
-        "one too; bits and interval are the same, every linear layer has a cycle more latency and some flip-flops",
+        examples=[["fc1"]],
+        description="whether modules get registers where their longest paths begin, or the nodes whose modules do: of a "
+        "linear layer an activation is taken a cycle before its weights, so that a register enables the memory of the "
+        "weights, and what sums start with is one too; of a softmax an exponential that is a product takes its factors "
+        "and its parts from registers; bits and interval are the same, the latency is a cycle longer, or two, for some "
+        "flip-flops",
     )
     constant_solver: Literal["own", "da4ml"] = Field(
         default="own",
@@ -230,7 +235,8 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     """
     tensors = {key: getattr(args, key) for key in _OF_TENSORS}
     places = [place.rpartition(".")[0] for given in tensors.values() for place in given]
-    named = [*args.parallelism, *args.implementation, *args.adder_levels, *args.order, *places]
+    fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
+    named = [*args.parallelism, *args.implementation, *args.adder_levels, *args.order, *fast, *places]
     paths = translations(graph, named)
     if not paths:
         return with_metadata(graph, args, args)
@@ -246,6 +252,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "implementation": _by_path(paths, args.implementation),
             "adder_levels": _by_path(paths, args.adder_levels),
             "order": _by_path(paths, args.order),
+            "fast_clock": args.fast_clock and (not fast or [n for name in fast for n in paths.get(name, [name])]),
         }
     )
     return with_metadata(graph, translated, args)
@@ -354,6 +361,7 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     several = [name for name, hardware in ways.items() if hardware.implementations]
     unrolled = [name for name, kind in args.implementation.items() if kind == UNROLLED]
     orders = [name for name, hardware in ways.items() if hardware.orders and name not in unrolled]
+    fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
     again = [f"{n}.{t}" for n, o in args.order.items() if o == WEIGHTS_FIRST for t in ("data_in_0", "data_out_0")]
     again += [place for place in stored if args.parameters_at.get(place, args.parameters) == "external"]
     levels = "registers are asked for between the additions of a node that is not unrolled"
@@ -364,6 +372,7 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
         ("implementation", "an implementation is asked of a node without several", args.implementation, several),
         ("adder_levels", levels, args.adder_levels, unrolled),
         ("order", "an order is asked of a node that has only one", args.order, orders),
+        ("fast_clock", "a node has no registers for a fast clock", fast, [n for n, h in ways.items() if h.fast]),
         ("memory", "a memory is placed where no parameter is kept", args.memory, kept),
         ("parameters_at", "there is no such stored parameter", args.parameters_at, stored),
         ("ahead", "nothing that is used several times is held there", args.ahead, again),

@@ -33,7 +33,10 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
         args: What was configured.
     """
     asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
-    if not hardware.implementations or not (asked or order or args.family or args.fast_clock):
+    fast = args.fast_clock if isinstance(args.fast_clock, bool) else node.name in args.fast_clock
+    if not hardware.implementations:
+        return {"fast": True} if fast else {}
+    if not (asked or order or args.family or fast):
         return {}
     narrow = False
     module = modules[0]
@@ -44,7 +47,7 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
     if isinstance(module, Quantized) and "weight" in module.parameter_names:
         lowest = module.arithmetic.formats["weight"].min_mantissa
         narrow = all(bool((m.mantissa("weight") > lowest).all()) for m in modules if isinstance(m, Quantized))
-    return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order, "fast": args.fast_clock}
+    return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order, "fast": fast}
 
 
 def interface(
