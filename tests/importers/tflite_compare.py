@@ -18,7 +18,7 @@ import mase_hw
 from mase_hw.ir import MaseGraph
 from tests.importers.tflite_files import File, Value, executed, schema
 
-PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded")
+PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded", "_codes", "_turned")
 """Ends of the names of nodes that are on the way from one tensor of a file to the next."""
 
 

@@ -253,7 +253,6 @@ RULES = {
     "SUB": added(subtract=True),
     "MUL": multiplied,
     "SQUARED_DIFFERENCE": squared_difference,
-    "BATCH_MATMUL": batch_matmul,
     "CONCATENATION": concatenation,
 }
 """Operation -> what writes it."""
