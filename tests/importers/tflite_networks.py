@@ -381,6 +381,28 @@ def stored_matrices() -> File:
     return f
 
 
+def in_blocks() -> File:
+    """Dilated convolutions as a convolution of every part of a picture: padded, cut off, and neither."""
+    f = File(27)
+    x = f.input(1, 9, 8, 3, scale=0.03, zero=-9)
+    results = []
+    for blocks, pads, crops, kernel, outputs, depthwise in (
+        ((2, 3), ((2, 3), (3, 4)), ((0, 1), (0, 0)), (3, 3), 4, False),
+        ((3, 2), ((0, 0), (0, 0)), ((0, 0), (0, 0)), (2, 2), 5, False),
+        ((2, 2), ((2, 3), (2, 2)), ((0, 1), (1, 0)), (3, 2), 3, True),
+    ):
+        parts = blocks[0] * blocks[1]
+        sides = [(n + sum(p)) // b for n, p, b in zip(x.shape[1:3], pads, blocks, strict=True)]
+        y = f.result((parts, *sides, 3), x.scale, x.zero)
+        f.operation("SPACE_TO_BATCH_ND", [x.index, f.numbers(blocks), f.numbers(pads)], [y.index])
+        z = f.depthwise(y, kernel=kernel, same=False) if depthwise else f.conv(y, outputs, kernel, same=False)
+        size = [n * b - sum(c) for n, b, c in zip(z.shape[1:3], blocks, crops, strict=True)]
+        results.append(f.result((1, *size, outputs), z.scale, z.zero))
+        f.operation("BATCH_TO_SPACE_ND", [z.index, f.numbers(blocks), f.numbers(crops)], [results[-1].index])
+    f.output(*results)
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -410,6 +432,7 @@ NETWORKS: dict[str, Callable[[], File]] = {
         transposed,
         resized,
         stored_matrices,
+        in_blocks,
     )
 }
 """Networks by name."""

@@ -103,6 +103,7 @@ class Operator:
         inputs: Numbers of tensors; -1 for one that is left out.
         outputs: Numbers of tensors.
         options: Its settings by name; None if the file has those of another operation.
+        pads: Of a convolution made of several operations: pixels before and after the rows and the columns.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, float] | None = field(default_factory=dict)
+    pads: tuple[tuple[int, int], ...] | None = None
 
     def option(self, name: str) -> int:
         """A setting that is an integer.
