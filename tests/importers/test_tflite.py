@@ -38,6 +38,25 @@ def test_uint8(name: str) -> None:
     assert result.differences() == dict.fromkeys(result.found, 0)
 
 
+INT16 = ["strides", "depthwise", "dilated", "dense", "rows", "pools", "tensor_scales", "residual", "products",
+         "side_by_side", "averages", "means", "orders", "transposed", "in_blocks"]  # fmt: skip
+"""Networks whose kernels there are for data of 16 bits."""
+
+
+@pytest.mark.parametrize("name", INT16)
+def test_int16(name: str) -> None:
+    """Data of 16 bits, weights of 8, biases of 64."""
+    result = compared(NETWORKS[name]().wide(), 24)
+    assert result.differences() == dict.fromkeys(result.found, 0)
+    assert max(np.abs(value).max() for value in result.wanted.values()) > 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["strides", "dense", "tensor_scales", "products", "means"])
+def test_int16_in_hardware(name: str, tmp_path: Path) -> None:
+    in_hardware(compared(NETWORKS[name]().wide(), 6), tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_in_hardware(name: str, tmp_path: Path) -> None:

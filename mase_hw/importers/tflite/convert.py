@@ -30,6 +30,12 @@ RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
     **softmax.RULES,
 }
 """Operation of the schema -> what writes it."""
+WIDE = {
+    "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "MAX_POOL_2D",
+    "AVERAGE_POOL_2D", "RELU", "RELU6", "MEAN", "CONCATENATION", "PAD", "RESHAPE", "SQUEEZE", "EXPAND_DIMS",
+    "TRANSPOSE", "QUANTIZE", *places.RULES,
+}  # fmt: skip
+"""Operations that are taken with data of 16 bits as well."""
 REMEDIES = {
     "CUSTOM": "convert the model with builtin operations only",
     **dict.fromkeys(
@@ -162,6 +168,9 @@ class _Conversion:
         rule = self.rules.get(op.operation)
         if rule is None:
             raise _unknown(op)
+        kinds = {self.source.tensors[i].kind for i in (*op.inputs, *op.outputs) if i in self.values or i in op.outputs}
+        if "int16" in kinds and (op.operation not in WIDE or (len(kinds) > 1 and op.operation != "QUANTIZE")):
+            raise Refused(f"data of {' and '.join(sorted(kinds))}", "quantise the model to int8")
         return rule(step)
 
     def module(self) -> fx.GraphModule:

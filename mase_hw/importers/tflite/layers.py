@@ -15,7 +15,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, Multipliers, Rounding, ScaledFormat
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import once, product_scale, twice
+from mase_hw.importers.tflite.kernels import narrowed, once, product_scale, twice
 from mase_hw.importers.tflite.step import Step, Value, format_of, stored_scales
 from mase_hw.importers.tflite.sums import batch_matmul
 from mase_hw.importers.tflite.windows import MOST_SIDE, out_sizes, positive, window_pads
@@ -25,8 +25,8 @@ from mase_hw.ops._functions import CODES, codes
 from mase_hw.ops.movement.rearrange import Places
 from mase_hw.passes.quantize.integers.sums import Stored, products_of, sums_of
 
-SUM_BITS = 32
-"""Bits of the sums of the kernels."""
+SUM_BITS, WIDE_BITS = 32, 48
+"""Bits of the sums of the kernels, and those taken of data of 16 bits, whose kernels have 64."""
 _PIXEL_BITS = 10
 """Fraction bits of a place between two pixels."""
 
@@ -83,8 +83,9 @@ def transposed(s: Step) -> Value:
     shape = (1, times * outputs, *sizes)
     made, have = _sums(s, "conv2d", x, s.channels_first(x), stored, shape, padding=(taps[0] - 1, taps[1] - 1))
     bounds = _largest_sums(x.fmt, stored.values, stored.bias)
-    found, first = twice([x.fmt.scale * scale / want.scale for scale in stored.scales], max(bounds))
-    node = s.requantised(made, have, want, found, Rounding.HALF_AWAY, first, "phases")
+    ratios = [x.fmt.scale * scale / want.scale for scale in stored.scales]
+    found, rounding, first = _rounded(x.fmt, ratios, max(bounds))
+    node = s.requantised(made, have, want, found, rounding, first, "phases")
     at = np.arange(int(np.prod(shape))).reshape(*stride, outputs, *sizes)
     places = at[row_phases[:, None], column_phases[None], :, rows[:, None], columns[None]].transpose(2, 0, 1)
     formats: dict[str, FixedFormat] = {"data_in_0": want, "data_out_0": want}
@@ -156,8 +157,16 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     made, have = _sums(s, "conv2d", x, given, _Weights(weight, scales, bias), shape, **geometry)
     unsigned = s.info(0).unsigned  # whose kernel multiplies the scales in float32
     products = [product_scale(x.fmt, scale) if unsigned else x.fmt.scale * scale for scale in scales]
-    found, first = twice([product / want.scale for product in products], max(bounds))
-    return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, first), want, first=True)
+    found, rounding, first = _rounded(x.fmt, [product / want.scale for product in products], max(bounds))
+    return s.result(s.requantised(made, have, want, found, rounding, first), want, first=True)
+
+
+def _rounded(x: ScaledFormat, ratios: Sequence[float], bound: int) -> tuple[Multipliers, Rounding, int]:
+    """What a convolution multiplies its sums by, and how they are rounded: twice, or of 16 bits once."""
+    if x.width > 8:
+        return narrowed(ratios), Rounding.HALF_UP, 0
+    found, first = twice(ratios, bound)
+    return found, Rounding.HALF_AWAY, first
 
 
 def dense(s: Step) -> Value:
@@ -230,8 +239,9 @@ def _largest_sums(x: ScaledFormat, weight: Tensor, bias: Tensor | None) -> list[
     most = max(x.max_mantissa - x.zero_point, x.zero_point - x.min_mantissa)
     reach = weight.reshape(weight.shape[0], -1).abs().sum(1) * most
     bounds: list[int] = (reach if bias is None else reach + bias.abs()).tolist()
-    if max(bounds) >= 1 << (SUM_BITS - 1):
-        raise Refused(f"its sums may reach {max(bounds)}, more than {SUM_BITS} bits hold")
+    bits = SUM_BITS if x.width == 8 else WIDE_BITS
+    if max(bounds) >= 1 << (bits - 1):
+        raise Refused(f"its sums may reach {max(bounds)}, more than {bits} bits hold")
     return bounds
 
 
@@ -274,9 +284,10 @@ def _weight(s: Step, dims: int, data: int = 0) -> Tensor:
 
 
 def _bias(s: Step, outputs: int, index: int = 2) -> Tensor | None:
+    wide = s.out.kind == "int16"
     if not s.has(index):
         return None
-    bias = s.known(index, "the bias", "int32")
+    bias = s.known(index, "the bias", "int64" if wide else "int32")
     if bias.numel() != outputs:
         raise Refused(f"a bias of the shape {list(bias.shape)} for {outputs} outputs")
     if any(s.info(index).zeros):
