@@ -9,7 +9,8 @@ look-up tables and DSP blocks are counted, not estimated.
 
 A file ``NAME.json`` beside ``NAME.onnx`` says what that leaves open: ``{"inputs": {"x": [8, 0.25, false]}, "outputs":
 ["y"]}`` has formats of inputs that the file leaves in float, by width, scale and whether there is a sign (a scale that
-is a power of two is one of fixed point), and results that take the place of those of the file.
+is a power of two is one of fixed point), and results that take the place of those of the file; ``"values": [-1, 1]``
+are the numbers that inputs have, if not all of their format.
 
 ``--write`` makes files beforehand, with the static quantisation of ONNX Runtime, of an MLP, a CNN, and BERT, ViT and
 GPT-2 of transformers from small configurations with random weights.
@@ -155,8 +156,14 @@ def format_of(width: int, scale: float, signed: bool) -> FixedFormat:
     return ScaledFormat.make(width, scale, signed=signed)
 
 
-def frames_of(graph: MaseGraph, count: int) -> dict[str, Tensor]:
-    """Random frames: every integer of the formats in which hardware takes an input, and normal values otherwise."""
+def frames_of(graph: MaseGraph, count: int, values: Sequence[float] = ()) -> dict[str, Tensor]:
+    """Random frames: every integer of the formats in which hardware takes an input, and normal values otherwise.
+
+    Args:
+        graph: The graph of a file.
+        count: How many.
+        values: Of these in place of all integers.
+    """
     random = torch.Generator().manual_seed(0)
     entries = {m.input_name: m for m in graph.model.modules() if isinstance(m, QuantizeInput)}
     found = {}
@@ -164,6 +171,8 @@ def frames_of(graph: MaseGraph, count: int) -> dict[str, Tensor]:
         shape, entry = (count, *example.shape[1:]), entries.get(name)
         if not example.dtype.is_floating_point:
             found[name] = torch.randint(0, (entry.places if entry else None) or TOKENS, shape, generator=random)
+        elif values:
+            found[name] = torch.tensor(values)[torch.randint(0, len(values), shape, generator=random)]
         elif entry is None:
             found[name] = torch.randn(shape, generator=random)
         else:
@@ -190,6 +199,7 @@ def of_onnx(file: Path, outputs: Sequence[str] | None) -> Callable[[dict[str, Ar
         from qonnx.core.onnx_exec import execute_onnx
         from qonnx.transformation.infer_shapes import InferShapes
 
+        onnx.IR_VERSION = 10  # of the parts that the executor makes of a model, for any ONNX Runtime
         whole = ModelWrapper(model).transform(InferShapes())
 
         def executed(frame: dict[str, Array]) -> list[Array]:
@@ -230,14 +240,17 @@ def of_tflite(file: Path, outputs: Sequence[str] | None) -> Callable[[dict[str, 
     return executed
 
 
-def differences(file: Path, graph: MaseGraph, outputs: Sequence[str] | None, count: int) -> tuple[str, str]:
-    """How many results of random frames are not those of the source's executor, up to float32's rounding; of all."""
-    frames = frames_of(graph, count)
+def differences(
+    file: Path, graph: MaseGraph, frames: Mapping[str, Tensor], outputs: Sequence[str] | None
+) -> tuple[str, str]:
+    """How many results of frames are not those of the source's executor, up to float32's rounding; of all."""
+    count = len(next(iter(frames.values())))
     try:
         run = executor(file, outputs)
     except ModuleNotFoundError as missing:
         return f"not compared: {missing.name} is missing", ""
-    wanted = [run({name: value[i : i + 1].numpy() for name, value in frames.items()}) for i in range(count)]
+    named = {graph.meta["imported"][name]: value.numpy() for name, value in frames.items()}
+    wanted = [run({name: value[i : i + 1] for name, value in named.items()}) for i in range(count)]
     with torch.no_grad():
         made = graph.model(*frames.values())
     far = total = 0
@@ -253,6 +266,7 @@ def measure(file: Path, args: argparse.Namespace) -> tuple[str, ...]:
     more = file.with_suffix(".json")
     said = json.loads(more.read_text(encoding="utf-8")) if more.exists() else {}
     inputs, outputs = {name: format_of(*given) for name, given in said.get("inputs", {}).items()}, said.get("outputs")
+    values = said.get("values", ())
     given: Mapping[str, Any] = {"inputs": inputs, "outputs": outputs}
     try:
         graph = mase_hw.import_model(file, **given)
@@ -265,17 +279,17 @@ def measure(file: Path, args: argparse.Namespace) -> tuple[str, ...]:
         modules = list(graph.model.named_modules())
         host = ", ".join(name for name, module in modules if isinstance(module, HostGraph))
         count = sum(isinstance(module, Quantized) for _, module in modules)
-        return file.name, f"{count} nodes; on the host: {host}", *differences(file, graph, outputs, args.frames)
-    compared = differences(file, graph, outputs, args.frames)
+        found = f"{count} nodes; on the host: {host}"
+        return file.name, found, *differences(file, graph, frames_of(graph, args.frames, values), outputs)
+    compared = differences(file, graph, frames_of(graph, args.frames, values), outputs)
     with tempfile.TemporaryDirectory() as folder:
         design = mase_hw.compile(graph, graph.example, out=Path(folder) / "design")
         timing = (f"{design.timing['interval']:,}", f"{design.timing['fill']:,}")
         area = synthesise(design, "xc7", replay_netlist=False).total if args.yosys else estimate(design.record)
         simulated = ""
         if args.simulate:
-            run = design.simulate(
-                list(frames_of(graph, args.simulate).values()), engine="batch", work_dir=Path(folder) / "work"
-            )
+            frames = list(frames_of(graph, args.simulate, values).values())
+            run = design.simulate(frames, engine="batch", work_dir=Path(folder) / "work")
             cycles = f"{run.interval or run.fill:,} cycles"  # a single frame has no interval
             simulated = f"{run.result.mismatches} mismatches, {run.frames} frames, {cycles}"
     return file.name, "whole", *compared, *timing, f"{area['lut']:,}", f"{area['dsp']}", simulated
