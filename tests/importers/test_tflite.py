@@ -18,6 +18,9 @@ from tests.importers.tflite_mlperf import autoencoder, ds_cnn, mobilenet, resnet
 from tests.importers.tflite_networks import NETWORKS
 from tests.importers.tflite_random import drawn
 
+INT8 = {"curves", "slopes", "matrices", "transposed", "resized", "stored_matrices"}
+"""Networks of kernels that are for int8 only, or compute in float for uint8."""
+
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_integer_of_the_reference_kernels(name: str) -> None:
@@ -28,11 +31,30 @@ def test_every_integer_of_the_reference_kernels(name: str) -> None:
     assert all(len(np.unique(value)) > 5 for value in result.wanted.values())
 
 
-@pytest.mark.parametrize("name", sorted({*NETWORKS} - {"curves", "slopes", "matrices", "transposed"}))
+@pytest.mark.parametrize("name", sorted({*NETWORKS} - INT8))
 def test_uint8(name: str) -> None:
-    """Older files, whose weights have a zero point as well; four kinds of kernels are for int8 only."""
+    """Older files, whose weights have a zero point as well."""
     result = compared(NETWORKS[name]().unsigned(), 24)
     assert result.differences() == dict.fromkeys(result.found, 0)
+
+
+INT16 = ["strides", "depthwise", "dilated", "dense", "rows", "pools", "tensor_scales", "residual", "products",
+         "side_by_side", "averages", "means", "orders", "transposed", "in_blocks"]  # fmt: skip
+"""Networks whose kernels there are for data of 16 bits."""
+
+
+@pytest.mark.parametrize("name", INT16)
+def test_int16(name: str) -> None:
+    """Data of 16 bits, weights of 8, biases of 64."""
+    result = compared(NETWORKS[name]().wide(), 24)
+    assert result.differences() == dict.fromkeys(result.found, 0)
+    assert max(np.abs(value).max() for value in result.wanted.values()) > 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["strides", "dense", "tensor_scales", "products", "means"])
+def test_int16_in_hardware(name: str, tmp_path: Path) -> None:
+    in_hardware(compared(NETWORKS[name]().wide(), 6), tmp_path)
 
 
 @pytest.mark.slow

@@ -133,3 +133,23 @@ def test_precision_of_a_mean() -> None:
         values = mase_hw.import_model(f.data()).model(torch.from_numpy(codes.astype(np.float64) * x.scale))
     np.testing.assert_array_equal(np.rint(values.double().numpy().reshape(-1) / y.scale) + y.zero, want)
     assert (want - y.zero).tolist() == [94, -94]
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_quotients(unsigned: bool) -> None:
+    """Of every integer, at scales that leave few results clipped."""
+    every = np.arange(-128, 128)
+    for divisor in (-128, -127, -37, -2, -1, 1, 2, 3, 7, 64, 100, 127):
+        f = File(divisor + 128)
+        x, other = f.input(1, 256, scale=0.02, zero=11), f.stored([divisor], 0.03)
+        y = f.binary("DIV", x, other, 0.02 / 0.03 / abs(divisor) * 1.1, zero=-9)
+        f.output(y)
+        if unsigned:
+            f.unsigned(0)
+        given = (every + 128).astype(np.uint8) if unsigned else every.astype(np.int8)
+        data = f.data()
+        want = executed(data, given[None])[f"t{y.index}"].reshape(-1)
+        with torch.no_grad():
+            values = mase_hw.import_model(data).model(torch.from_numpy((every - 11) * float(np.float32(0.02))))
+        found = np.rint(values.double().numpy().reshape(-1) / y.scale) + y.zero + 128 * unsigned
+        assert (found != want).sum() == 0 and len(np.unique(want)) > 200

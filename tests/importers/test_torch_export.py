@@ -67,9 +67,10 @@ class Net(nn.Module):
         return self.through(F.linear(x, self.weight("last"), bias), 4, 3, -30, 40)
 
 
-def program(net: nn.Module) -> Any:
+def program(net: nn.Module, dynamic: bool = False) -> Any:
+    open_batch = ({0: torch.export.Dim("n", min=1)},) if dynamic else None
     with torch.no_grad():
-        return torch.export.export(net.eval(), (torch.zeros(1, 3, 7, 6),))
+        return torch.export.export(net.eval(), (torch.zeros(1 + dynamic, 3, 7, 6),), dynamic_shapes=open_batch)
 
 
 def frames(count: int, step: float) -> Tensor:
@@ -83,11 +84,15 @@ def run(net: nn.Module, x: Tensor) -> Tensor:
         return torch.cat([net(frame[None]) for frame in x])
 
 
-def test_every_number_ties_included() -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("module", [False, True])
+def test_every_number_ties_included(dynamic: bool, module: bool) -> None:
+    """Of a program, or its module, for one frame or any number of them."""
     net = Net(coarse=True)
     x = frames(24, net.steps[0])
-    want = run(net, x)
-    assert torch.equal(mase_hw.import_model(program(net)).model(x), want)
+    want, made = run(net, x), program(net, dynamic)
+    graph = mase_hw.import_model(made.module() if module else made)
+    assert torch.equal(graph.model(x), want) and graph.example["x"].shape[0] == 1
     assert len(want.unique()) > 20
 
 

@@ -18,7 +18,7 @@ import mase_hw
 from mase_hw.ir import MaseGraph
 from tests.importers.tflite_files import File, Value, executed, schema
 
-PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded")
+PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded", "_codes", "_turned")
 """Ends of the names of nodes that are on the way from one tensor of a file to the next."""
 
 
@@ -48,6 +48,9 @@ def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
     given = []
     for index in file.graph.inputs:
         shape = (frames, *file.graph.tensors[index].shape[1:])
+        if file.graph.tensors[index].type == schema.TensorType.INT16:
+            given.append(np.clip(r.integers(-40000, 40000, shape), -32768, 32767).astype(np.int16))
+            continue
         codes = r.integers(-128, 128, shape)
         codes[: frames // 8] = np.where(r.random(codes[: frames // 8].shape) < 0.5, -128, 127)
         unsigned = file.graph.tensors[index].type == schema.TensorType.UINT8

@@ -15,6 +15,8 @@ TYPES = {
     np.dtype(np.int8): schema.TensorType.INT8,
     np.dtype(np.int32): schema.TensorType.INT32,
     np.dtype(np.uint8): schema.TensorType.UINT8,
+    np.dtype(np.int16): schema.TensorType.INT16,
+    np.dtype(np.int64): schema.TensorType.INT64,
     np.dtype(np.float32): schema.TensorType.FLOAT32,
 }
 ACTIVATIONS = {"": 0, "relu": 1, "relu_n1_to_1": 2, "relu6": 3}
@@ -303,6 +305,28 @@ class File:
                 stored = self.model.buffers[tensor.buffer]
                 stored.data = (stored.data.view(np.int8).astype(np.int16) + 128).astype(np.uint8)
             found.zeroPoint = [int(found.zeroPoint[0]) + 128]
+        return self
+
+    def wide(self) -> File:
+        """The same with data of int16 and biases of int64; weights stay as they are."""
+        layers = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED")
+        kinds = [getattr(schema.BuiltinOperator, name) for name in layers]
+        of_layers = [op for op in self.graph.operators if self.model.operatorCodes[op.opcodeIndex].builtinCode in kinds]
+        weights = {op.inputs[1] for op in of_layers}
+        for index, tensor in enumerate(self.graph.tensors):
+            found, stored = tensor.quantization, self.model.buffers[tensor.buffer]
+            if found.scale is None or index in weights:
+                continue
+            found.scale = np.asarray(found.scale, np.float32) / np.float32(256)
+            found.zeroPoint = [0] * len(found.scale)
+            have, want = (np.int8, np.int16) if tensor.type == schema.TensorType.INT8 else (np.int32, np.int64)
+            tensor.type = TYPES[np.dtype(want)]
+            if tensor.buffer:
+                numbers = stored.data.view(have).astype(np.int64) * 256 + self.random.integers(0, 256)
+                stored.data = np.frombuffer(numbers.astype(want).tobytes(), np.uint8)
+        for op in self.graph.operators:
+            if hasattr(op.builtinOptions, "potScaleInt16"):
+                op.builtinOptions.potScaleInt16 = False
         return self
 
     def data(self) -> bytes:

@@ -347,6 +347,62 @@ def transposed() -> File:
     return f
 
 
+def resized() -> File:
+    """Pictures made larger and smaller, by whole factors and others, of which many results are ties."""
+    f = File(25)
+    x = f.input(1, 5, 4, 3, scale=0.03, zero=-9)
+    f.output(*(
+        _given(f, "RESIZE_BILINEAR", x, [size], (1, *size, 3), "ResizeBilinear", **more)
+        for size, more in (
+            ([10, 8], {}), ([10, 8], {"halfPixelCenters": True}), ([9, 7], {"alignCorners": True}),
+            ([13, 1], {"alignCorners": True}), ([2, 9], {"halfPixelCenters": True}), ([4, 2], {}),
+        )
+    ))  # fmt: skip
+    return f
+
+
+def stored_matrices() -> File:
+    """Products with stored matrices, on either side, turned or not, for all heads or one for each."""
+    f = File(26)
+    x = f.input(1, 3, 5, 4, scale=0.03, zero=-9)
+    results = []
+    for shape, first, turned in (
+        ((4, 6), False, ""), ((6, 4), False, "Y"), ((5, 2), False, "X"), ((2, 5), True, ""), ((5, 7), True, "X"),
+        ((7, 4), True, "Y"), ((1, 3, 4, 6), False, ""), ((3, 6, 4), False, "Y"), ((1, 3, 2, 5), True, ""),
+    ):  # fmt: skip
+        stored = f.stored(f.random.integers(-128, 128, shape), 0.011, 21)
+        sides = (stored, x) if first else (x, stored)
+        one, other = (v.shape[-2:][:: -1 if name in turned else 1] for v, name in zip(sides, "XY", strict=True))
+        options = schema.BatchMatMulOptionsT()
+        options.adjX, options.adjY = "X" in turned, "Y" in turned
+        results.append(f.result((1, 3, one[0], other[1]), 0.1))
+        f.operation("BATCH_MATMUL", [v.index for v in sides], [results[-1].index], options, 2)
+    f.output(*results)
+    return f
+
+
+def in_blocks() -> File:
+    """Dilated convolutions as a convolution of every part of a picture: padded, cut off, and neither."""
+    f = File(27)
+    x = f.input(1, 9, 8, 3, scale=0.03, zero=-9)
+    results = []
+    for blocks, pads, crops, kernel, outputs, depthwise in (
+        ((2, 3), ((2, 3), (3, 4)), ((0, 1), (0, 0)), (3, 3), 4, False),
+        ((3, 2), ((0, 0), (0, 0)), ((0, 0), (0, 0)), (2, 2), 5, False),
+        ((2, 2), ((2, 3), (2, 2)), ((0, 1), (1, 0)), (3, 2), 3, True),
+    ):
+        parts = blocks[0] * blocks[1]
+        sides = [(n + sum(p)) // b for n, p, b in zip(x.shape[1:3], pads, blocks, strict=True)]
+        y = f.result((parts, *sides, 3), x.scale, x.zero)
+        f.operation("SPACE_TO_BATCH_ND", [x.index, f.numbers(blocks), f.numbers(pads)], [y.index])
+        z = f.depthwise(y, kernel=kernel, same=False) if depthwise else f.conv(y, outputs, kernel, same=False)
+        size = [n * b - sum(c) for n, b, c in zip(z.shape[1:3], blocks, crops, strict=True)]
+        results.append(f.result((1, *size, outputs), z.scale, z.zero))
+        f.operation("BATCH_TO_SPACE_ND", [z.index, f.numbers(blocks), f.numbers(crops)], [results[-1].index])
+    f.output(*results)
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -374,6 +430,9 @@ NETWORKS: dict[str, Callable[[], File]] = {
         matrices,
         dead,
         transposed,
+        resized,
+        stored_matrices,
+        in_blocks,
     )
 }
 """Networks by name."""

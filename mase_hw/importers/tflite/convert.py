@@ -15,7 +15,7 @@ from torch import fx
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
 from mase_hw.importers.graph import Problems, Refused, Writer
-from mase_hw.importers.tflite import functions, host, layers, moves, places, softmax, sums, windows
+from mase_hw.importers.tflite import blocks, functions, host, layers, moves, places, softmax, sums, windows
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
@@ -30,6 +30,12 @@ RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
     **softmax.RULES,
 }
 """Operation of the schema -> what writes it."""
+WIDE = {
+    "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "MAX_POOL_2D",
+    "AVERAGE_POOL_2D", "RELU", "RELU6", "MEAN", "CONCATENATION", "PAD", "RESHAPE", "SQUEEZE", "EXPAND_DIMS",
+    "TRANSPOSE", "QUANTIZE", *places.RULES,
+}  # fmt: skip
+"""Operations that are taken with data of 16 bits as well."""
 REMEDIES = {
     "CUSTOM": "convert the model with builtin operations only",
     **dict.fromkeys(
@@ -49,14 +55,15 @@ def convert(source: Source, on_host: bool = False) -> tuple[fx.GraphModule, Writ
         UnsupportedError: Names every operation that no rule takes, by its first result, and why.
         GraphError: If an operation reads what is not there, or a result is missing.
     """
-    made = _Conversion(source, {**RULES, **host.RULES} if on_host else RULES)
+    made = _Conversion(blocks.joined(source), {**RULES, **host.RULES} if on_host else RULES)
     made.run()
     return made.module(), made.writer
 
 
 def _unknown(op: Operator) -> Refused:
     control = "control flow: which operations run is decided by values"
-    whys = {"IF": control, "WHILE": control}
+    parts = "frames of its own for parts of a picture, of which no one convolution of stride 1 with VALID padding comes"
+    whys = {"IF": control, "WHILE": control, "SPACE_TO_BATCH_ND": parts, "BATCH_TO_SPACE_ND": parts}
     return Refused(whys.get(op.operation, "no such operation is known"), REMEDIES.get(op.operation.split()[0]))
 
 
@@ -161,6 +168,9 @@ class _Conversion:
         rule = self.rules.get(op.operation)
         if rule is None:
             raise _unknown(op)
+        kinds = {self.source.tensors[i].kind for i in (*op.inputs, *op.outputs) if i in self.values or i in op.outputs}
+        if "int16" in kinds and (op.operation not in WIDE or (len(kinds) > 1 and op.operation != "QUANTIZE")):
+            raise Refused(f"data of {' and '.join(sorted(kinds))}", "quantise the model to int8")
         return rule(step)
 
     def module(self) -> fx.GraphModule:

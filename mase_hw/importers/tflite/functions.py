@@ -15,7 +15,8 @@ import numpy as np
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import MULTIPLIER_BITS, ScaledFormat, quantize_multiplier
 from mase_hw.importers.graph import Refused
-from mase_hw.importers.tflite.kernels import inverse_root, round_away, scaled_by, scaled_value
+from mase_hw.importers.tflite.kernels import MOST_SHIFT, inverse_root, round_away, scaled_by, scaled_value
+from mase_hw.importers.tflite.softmax import reciprocal
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.importers.tflite.sums import sloped
 from mase_hw.nn import Quantized
@@ -115,6 +116,32 @@ def inverse_square_root(s: Step) -> Value:
     return _tabled(s, "table", want, tuple(one(int(code) - x.zero_point) for code in codes(x)))
 
 
+def divided(s: Step) -> Value:
+    """``DIV`` by one stored number: a reciprocal and a product of 32 bits, each rounded, as the kernel has them."""
+    x, want, info = s.data().fmt, s.out_format(), s.info(1)
+    numbers = {int(v) for v in s.known(1, "the divisor", "int8").reshape(-1)}
+    if len(numbers) > 1:
+        raise Refused(f"{len(numbers)} different divisors", "multiply by their reciprocals")
+    other, divisor = format_of(info), numbers.pop() - format_of(info).zero_point
+    if not divisor:
+        raise Refused("a division by 0")
+    whole = int(abs(divisor)).bit_length()
+    inverse = int(reciprocal(np.asarray((abs(divisor) << 32 - whole) - (1 << 31))))
+    ratio = np.float32(x.scale) / (np.float32(other.scale) * np.float32(want.scale))
+    multiplier, shift = quantize_multiplier(float(ratio))
+
+    def one(code: int) -> int:
+        value = (code - x.zero_point) * (1 if divisor > 0 else -1)
+        room = 31 - (value.bit_length() if value >= 0 else (-value - 1).bit_length())
+        quotient = scaled_by(value, inverse, room)
+        down = MULTIPLIER_BITS - shift - (whole - 1) - room
+        if not -MOST_SHIFT <= down <= 0:
+            raise Refused(f"a ratio of its scales of {ratio:.3g}")
+        return max(want.min_mantissa, min(want.max_mantissa, scaled_by(quotient, multiplier, down) + want.zero_point))
+
+    return _tabled(s, "table", want, tuple(one(int(code)) for code in codes(x)))
+
+
 def hard_swish(s: Step) -> Value:
     """``HARD_SWISH``, which its kernel computes with integers of 16 bits."""
     want = format_of(s.out)
@@ -173,6 +200,7 @@ RULES = {
     "RSQRT": inverse_square_root,
     "GELU": gelu,
     "ABS": absolute,
+    "DIV": divided,
     "HARD_SWISH": hard_swish,
     "LEAKY_RELU": leaky_relu,
     "PRELU": prelu,

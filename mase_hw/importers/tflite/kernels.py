@@ -10,8 +10,9 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ ACTIVATIONS: dict[int, tuple[float | None, float | None]] = {0: (None, None), 1:
 """Fused activation of the schema -> the smallest and the largest value."""
 MOST_SHIFT = 31
 """Largest shift to the right of a kernel; with a smaller ratio every product would be 0."""
+NARROW_BITS = 15
+"""Bits of a multiplier of sums of 64 bits."""
 NEAREST_BITS, MOST_DROPPED = 40, 160
 """Most bits of a multiplier that is looked for, and of its shift."""
 
@@ -176,26 +179,24 @@ def _nearest(ratio: float, bound: int, most: int) -> tuple[int, int]:
     float64 holds them exactly, but not their products. Between what that sum and the one before it ask of it lies the
     multiplier.
     """
-    last = min(most, round_away(bound * ratio))
-    starts: list[tuple[int, int]] = []
-    for k in range(1, min(most, last + 1) + 1):
-        a = min(max(1, math.floor((k - 0.5) / ratio)), bound + 1)
-        while a > 1 and round_away((a - 1) * ratio) >= k:
-            a -= 1
-        while a <= bound and round_away(a * ratio) < k:
-            a += 1
-        starts.append((a, k))
+    k = np.arange(1, min(most, round_away(bound * ratio) + 1) + 1, dtype=np.float64)
+    a = np.clip(np.floor((k - 0.5) / ratio), 1, bound + 1)
+
+    def rounds_to(sums: Any) -> Any:
+        product = sums * ratio
+        whole = np.floor(product)
+        return whole + (product - whole >= 0.5)
+
+    while (early := (a > 1) & (rounds_to(a - 1) >= k)).any():
+        a -= early
+    while (late := (a <= bound) & (rounds_to(a) < k)).any():
+        a += late
+    above = _extreme(max, (2 * k - 1)[a <= bound], 2 * a[a <= bound], Fraction(0))
+    below = _extreme(min, (2 * k - 1)[a > 1], 2 * (a - 1)[a > 1], Fraction(2))
 
     def between(shift: int) -> tuple[int, int]:
         """The smallest and the largest multiplier."""
-        low, high = 1, 1 << MOST_DROPPED
-        for a, k in starts:
-            half = (2 * k - 1) << shift  # twice the border
-            if a <= bound:
-                low = max(low, -(-half // (2 * a)))
-            if a > 1:
-                high = min(high, -(-half // (2 * (a - 1))) - 1)
-        return low, high
+        return max(1, math.ceil(above * (1 << shift))), math.ceil(below * (1 << shift)) - 1
 
     # Twice a multiplier does with one bit more, so that all shifts above the first one that does do.
     shift = bisect.bisect_left(range(MOST_DROPPED), True, key=lambda bits: between(bits)[0] <= between(bits)[1])
@@ -203,3 +204,31 @@ def _nearest(ratio: float, bound: int, most: int) -> tuple[int, int]:
     if low > high or low >= 1 << NEAREST_BITS:
         raise Refused(f"no integer multiplies like {ratio:.17g}")
     return low, shift
+
+
+def _extreme(choose: Callable[..., Any], tops: Any, bottoms: Any, least: Fraction) -> Fraction:
+    """The largest or the smallest of fractions; ``least`` of none."""
+    if not tops.size:
+        return least
+    quotients = tops / bottoms
+    near = np.abs(quotients - choose(quotients)) <= 1e-12 * quotients
+    return choose(Fraction(int(p), int(q)) for p, q in zip(tops[near], bottoms[near], strict=True))  # type: ignore[no-any-return]
+
+
+def narrowed(ratios: Sequence[float]) -> Multipliers:
+    """The multipliers of ``MultiplyByQuantizedMultiplier`` of sums of 64 bits: 15 bits, and one rounding, half up.
+
+    Args:
+        ratios: As of :func:`twice`.
+
+    Raises:
+        Refused: If one is so large that nothing is rounded.
+    """
+    pairs = [quantize_multiplier(ratio) for ratio in ratios]
+    shifts = [shift - MULTIPLIER_BITS + NARROW_BITS for _, shift in pairs]
+    if min(shifts) < 1:
+        raise Refused(f"a ratio of its scales of {max(ratios):.3g}")
+    low = MULTIPLIER_BITS - NARROW_BITS
+    values = tuple(min((value + (1 << (low - 1))) >> low, (1 << NARROW_BITS) - 1) for value, _ in pairs)
+    align = tuple(max(shifts) - shift for shift in shifts)
+    return Multipliers(values, max(shifts), align if any(align) else ())

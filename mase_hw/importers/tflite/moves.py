@@ -15,6 +15,7 @@ from mase_hw.importers.tflite.kernels import ACTIVATIONS, averaging, clamped, tw
 from mase_hw.importers.tflite.step import TO_FIRST, TO_LAST, Step, Value, format_of
 from mase_hw.importers.tflite.windows import MOST_SIDE
 from mase_hw.nn import Quantized
+from mase_hw.numerics import magnitude
 from mase_hw.passes.quantize.integers.combine import total_of
 
 
@@ -62,7 +63,7 @@ def relu(number: int) -> Callable[[Step], Value]:
 
 def _requantised(s: Step, want: ScaledFormat, ratio: float) -> Value:
     x = s.data()
-    found, first = twice([ratio], 255)
+    found, first = twice([ratio], magnitude(x.fmt.centred))
     return s.result(s.requantised(x.node, x.fmt, want, found, Rounding.HALF_AWAY, first), want, first=x.first)
 
 

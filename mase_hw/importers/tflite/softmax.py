@@ -65,8 +65,8 @@ class Kernel:
         powers = self.powers(x - x.max(-1, keepdims=True))
         total = _halved(powers, SUM_BITS).sum(-1, keepdims=True)
         bits = np.frexp(total.astype(np.float64))[1].astype(np.int64)  # of 32
-        reciprocal = _reciprocal((total << (32 - bits)) - (1 << 31))
-        found = _halved_by(_product(reciprocal, powers), bits + (SUM_BITS - 32 + 31 - 8)) - 128
+        inverse = reciprocal((total << (32 - bits)) - (1 << 31))
+        found = _halved_by(_product(inverse, powers), bits + (SUM_BITS - 32 + 31 - 8)) - 128
         result: Ints = np.where(powers > 0, np.clip(found, -128, 127), -128)
         return result
 
@@ -107,7 +107,7 @@ def _exponential(x: Ints) -> Ints:
     return result
 
 
-def _reciprocal(x: Ints) -> Ints:
+def reciprocal(x: Ints) -> Ints:
     """``one_over_one_plus_x_for_x_in_0_1``, without integer bits."""
     half = (x + _ONE + 1) >> 1
     found = 1515870810 + _product(half, -1010580540)

@@ -26,7 +26,7 @@ VERSION = 3
 MOST_BYTES = 1 << 31
 """Bytes of a file: what a FlatBuffer can hold."""
 MOST_DIMS = 8
-TYPES = {0: np.float32, 2: np.int32, 3: np.uint8, 9: np.int8}
+TYPES = {0: np.float32, 2: np.int32, 3: np.uint8, 4: np.int64, 7: np.int16, 9: np.int8}
 """Element types that have a place here; see :data:`TYPE_NAMES` for the others."""
 TYPE_NAMES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8",
               10: "float64", 15: "uint32", 16: "uint16", 17: "int4"}  # fmt: skip
@@ -41,8 +41,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "TransposeConvOptions": ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
     "FullyConnectedOptions": ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
     "Pool2DOptions": ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
-    "AddOptions": ("FusedActivationFunction",),
-    "SubOptions": ("FusedActivationFunction",),
+    "AddOptions": ("FusedActivationFunction", "PotScaleInt16"),
+    "SubOptions": ("FusedActivationFunction", "PotScaleInt16"),
     "MulOptions": ("FusedActivationFunction",),
     "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
     "ReducerOptions": ("KeepDims",),
@@ -103,6 +103,7 @@ class Operator:
         inputs: Numbers of tensors; -1 for one that is left out.
         outputs: Numbers of tensors.
         options: Its settings by name; None if the file has those of another operation.
+        pads: Of a convolution made of several operations: pixels before and after the rows and the columns.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, float] | None = field(default_factory=dict)
+    pads: tuple[tuple[int, int], ...] | None = None
 
     def option(self, name: str) -> int:
         """A setting that is an integer.
@@ -278,7 +280,8 @@ class _Reader:
         wrong = [v for v in scales if not (math.isfinite(v) and v > 0)]
         if wrong:
             faults.append(f"the scale {wrong[0]!r}, which is no finite number above 0")
-        ends = {9: (-128, 127), 3: (0, 255), 2: (0, 0)}.get(code)  # other types are refused for themselves
+        # Other types are refused for themselves.
+        ends = {9: (-128, 127), 3: (0, 255), 2: (0, 0), 4: (0, 0), 7: (0, 0)}.get(code)
         outside = [z for z in zeros if ends and not ends[0] <= z <= ends[1]]
         if outside:
             faults.append(f"the zero point {outside[0]}, which is none of its numbers")

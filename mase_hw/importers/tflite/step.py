@@ -19,6 +19,8 @@ from mase_hw.ops.requantize import requantization_by
 
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Images of the file, channels last, as images of PyTorch, channels first; and back. Both only rename."""
+WIDTHS = {"int8": 8, "int16": 16}
+"""Bits of data by its element type."""
 
 
 @dataclass
@@ -189,13 +191,13 @@ def format_of(info: Info) -> ScaledFormat:
     """What the integers of a tensor of data stand for.
 
     Raises:
-        Refused: If it is not int8 with one scale.
+        Refused: If it is not int8, or int16, with one scale.
     """
-    if info.kind != "int8":
+    if info.kind not in WIDTHS:
         raise Refused(f"{info.name[:100]} has elements of {info.kind}, not int8", "quantise the model to int8")
     if len(info.scales) != 1:
         raise Refused(f"{info.name[:100]} has {len(info.scales)} scales, and data has one")
-    return ScaledFormat.make(8, info.scales[0], info.zeros[0])
+    return ScaledFormat.make(WIDTHS[info.kind], info.scales[0], info.zeros[0])
 
 
 def stored_scales(info: Info, axis: int, count: int, what: str) -> list[float]:

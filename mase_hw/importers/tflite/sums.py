@@ -21,7 +21,7 @@ from mase_hw.ops._binary import CONSTANT
 from mase_hw.ops.concat import MOST
 from mase_hw.ops.movement.rearrange import Places
 from mase_hw.ops.requantize import requantization_by
-from mase_hw.passes.quantize.integers.combine import RoundedSum, product_of
+from mase_hw.passes.quantize.integers.combine import LEFT_SHIFT, RoundedSum, product_of
 
 
 def added(*, subtract: bool) -> Callable[[Step], Value]:
@@ -32,7 +32,12 @@ def added(*, subtract: bool) -> Callable[[Step], Value]:
         first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
         want = s.out_format()
         codes = None if constant is None else _broadcast(constant, first)
-        made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_)
+        left = LEFT_SHIFT
+        if x.fmt.width > 8:
+            left = 15
+            if s.op.option("PotScaleInt16"):
+                raise Refused("sums of 16 bits whose scales are taken for powers of two", "convert the model again")
+        made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_, left=left)
         shape = s.writer.shape(nodes[0])
         operands = [s.put(made.first, nodes[:1], shape, "first")]
         if made.second is not None:
@@ -164,7 +169,7 @@ def _operands(s: Step) -> tuple[Value, ScaledFormat, Tensor | None, bool]:
             )
         return x, y.fmt, None, False
     (index,) = stored
-    return s.data(1 - index), format_of(s.info(index)), s.known(index, "an operand", "int8"), index == 0
+    return s.data(1 - index), format_of(s.info(index)), s.known(index, "an operand", s.info(1 - index).kind), index == 0
 
 
 def _met(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...] | None:
@@ -253,7 +258,6 @@ RULES = {
     "SUB": added(subtract=True),
     "MUL": multiplied,
     "SQUARED_DIFFERENCE": squared_difference,
-    "BATCH_MATMUL": batch_matmul,
     "CONCATENATION": concatenation,
 }
 """Operation -> what writes it."""

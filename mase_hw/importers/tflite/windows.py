@@ -32,6 +32,8 @@ def window_pads(
 
     ``SAME`` has as many windows as the stride leaves pixels; of an odd padding the more is after the image.
     """
+    if s.op.pads is not None:
+        return list(s.op.pads)
     mode = s.op.option("Padding")
     if mode == VALID:
         return [(0, 0)] * len(kernel)

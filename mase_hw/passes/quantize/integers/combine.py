@@ -245,8 +245,8 @@ class RoundedSum(nn.Module):
         super().__init__()
         ops = default_catalogue()
         twice = 2 * max(x.scale, y.scale)
-        reach = max(magnitude(fmt.centred) for fmt in (x, y)) << (left - 1)
-        inner = ScaledFormat.make(reach.bit_length() + 1, math.ldexp(twice, -left))
+        most = max(max(fmt.centred.max_mantissa, ~fmt.centred.min_mantissa) for fmt in (x, y))
+        inner = ScaledFormat.make(most.bit_length() + left, math.ldexp(twice, -left))
         found = [
             _shifted(
                 requantization(fmt, inner, rounding=Rounding.HALF_AWAY, twice=True, ratios=[fmt.scale / twice]), left
