@@ -152,7 +152,7 @@ def _of_stage(steps: Steps, outputs: list[int | None], index: int) -> int | None
     return max(found, default=None)
 
 
-_FAR = 1 << 32
+FAR = 1 << 32
 """Cycles, more than any turn takes."""
 
 
@@ -248,12 +248,12 @@ class Tokens:
         before, last = np.array(after), np.cumsum(turns) - 1
         begins = np.zeros(len(turns), dtype=np.int64)
         for number, other in enumerate(after):
-            begins[number] = begins[other] + _FAR if other >= 0 else 0
+            begins[number] = begins[other] + FAR if other >= 0 else 0
         begins = np.maximum.accumulate(begins)
         while True:
             # What follows behind the last turn comes long after it.
             tokens = -(-len(turn) // self.context) * self.context
-            token = np.concatenate((begins[turn], np.full(tokens - len(turn), begins.max() + _FAR)))
+            token = np.concatenate((begins[turn], np.full(tokens - len(turn), begins.max() + FAR)))
             network, edges = timeline.network({n: np.repeat(token, beats) for n, beats in self.beats.items()})
             network.advance()
             ends, firsts = [], []
@@ -263,7 +263,7 @@ class Tokens:
                 ends.append(results[last, -1])
                 firsts.append(results[len(turn) - turns[-1], 0])
             cycles = np.max(np.array(ends), axis=0) - begins + 1
-            late = np.flatnonzero(cycles[:-1] >= _FAR)
+            late = np.flatnonzero(cycles[:-1] >= FAR)
             if len(late) and timeline is self._timeline:  # turns of one sequence, in order
                 raise self._waits(int(np.cumsum(turns)[late[0]]), network, edges)
             found = np.where(before >= 0, (begins + cycles)[before], 0)
@@ -276,7 +276,7 @@ class Tokens:
         found = TOP
         for output in self._timeline.netlist.outputs:
             for pin, beats in _needed(self._timeline, output.name, tokens * self.beats[output.name]).items():
-                if pin in edges and beats > 0 and network.edges[edges[pin]].offered[beats - 1] >= _FAR * tokens:
+                if pin in edges and beats > 0 and network.edges[edges[pin]].offered[beats - 1] >= FAR * tokens:
                     found = pin.instance  # the one that is furthest from the output
         return GraphError(
             "the result of a token stays in the design until the next one comes: what both need fills a FIFO",

@@ -13,6 +13,7 @@ import numpy as np
 
 from mase_hw.beat_times import BeatNetwork, Cycles, Waits
 from mase_hw.catalogue import Catalogue
+from mase_hw.emit.build import OF_POSITIONS
 from mase_hw.emit.loops import count_passes
 from mase_hw.emit.netlist import LOOP_ENTRY, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.port_entry import port_stream
@@ -41,14 +42,19 @@ def rebuilt(manifest: Manifest, catalogue: Catalogue) -> Netlist | None:
         The netlist; None if a module is not in the catalogue: one of a custom op, or of another version.
     """
     netlist = Netlist(manifest.top)
+    slot = manifest.decode.slot_port if manifest.decode else ""
     for port in manifest.ports:
-        (netlist.inputs if port.direction == "in" else netlist.outputs).append(port_stream(port))
+        if port.name == slot:
+            netlist.slot = port_stream(port)
+        else:
+            (netlist.inputs if port.direction == "in" else netlist.outputs).append(port_stream(port))
+    aside, edges = _aside(slot, manifest)
     ops: dict[str, list[OpDef]] = {}
     for op in catalogue:
         if op.hardware is not None:
             ops.setdefault(op.hardware.module, []).append(op)
     for entry in manifest.instances:
-        if entry.module in (ROM, LOADED):
+        if entry.module in (ROM, LOADED, OF_POSITIONS) or entry.name in aside:
             continue
         if entry.module == FETCHED:
             plain = (_plain("out", int(entry.parameters["WIDTH"])),)
@@ -60,7 +66,24 @@ def rebuilt(manifest: Manifest, catalogue: Catalogue) -> Netlist | None:
             return None
         netlist.instances.append(instance)
     netlist.memories[_ROM] = ""
-    return netlist if _connect(netlist, manifest.edges) else None
+    return netlist if _connect(netlist, edges) else None
+
+
+def _aside(slot: str, manifest: Manifest) -> tuple[set[str], list[str]]:
+    """The instances through which the slots of tokens go, and the edges that do not carry them.
+
+    They are known before they are needed, as parameters are.
+    """
+    connectors = {entry.name for entry in manifest.instances if entry.module in (_FORK, _FIFO)}
+    aside: set[str] = set()
+    edges = []
+    for edge in manifest.edges:
+        source, sink = (end.partition(".")[0] for end in edge.split(" to "))
+        if source != slot and source not in aside:
+            edges.append(edge)
+        elif sink in connectors:
+            aside.add(sink)
+    return aside, edges
 
 
 def agrees(schedule: Schedule, manifest: Manifest) -> bool:

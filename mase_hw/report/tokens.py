@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mase_hw.catalogue import Catalogue
+from mase_hw.emit.causality import FAR
+from mase_hw.emit.netlist import TOP, Netlist, Pin
+from mase_hw.emit.schedule import Timeline
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.report.stages import rebuilt
 from mase_hw.steps import Counts
@@ -23,8 +26,9 @@ class TokenCosts:
     Args:
         cycles: What the token takes if it enters an idle design.
         products: Multiplications of it.
-        stages: Its products by the multipliers, stage after stage, as if no stage worked beside another one.
-        slowest: The same of the stage that needs most: no schedule gives a token in fewer cycles.
+        stages: The sum of the latencies of the stages on its longest path: what the token would take if it entered
+            each of them after it has left the one before.
+        slowest: Its products by the multipliers, of the stage that needs most: no schedule gives tokens faster.
         state_bytes: What is read of keys, values and the states of linear recurrences.
         weight_bytes: What is read of weights and biases, at any position.
     """
@@ -58,7 +62,7 @@ def token_costs(manifest: Manifest, catalogue: Catalogue) -> TokenCosts | None:
     if decode is None or netlist is None:
         return None
     context = decode.context
-    products, stages, slowest, state_bits = (np.zeros(context, np.int64) for _ in range(4))
+    products, slowest, state_bits = (np.zeros(context, np.int64) for _ in range(3))
     weight_bits = 0
     for instance in netlist.instances:
         op = catalogue.get(instance.op)
@@ -77,11 +81,28 @@ def token_costs(manifest: Manifest, catalogue: Catalogue) -> TokenCosts | None:
         share = work * rows // rows.sum()
         least = -(-work * rows // (rows.sum() * multipliers))
         products += share
-        stages += least
         slowest = np.maximum(slowest, least)
         if getattr(params, "causal", False):
             state_bits += share * params.data_in_1.fmt.width
         elif op.name == "linear_recurrence":
             state_bits += share * params.state.width
-    cycles = np.array(decode.cycles, np.int64)
+    cycles, stages = np.array(decode.cycles, np.int64), _longest(netlist, catalogue, context)
     return TokenCosts(cycles, products, stages, slowest, -(-state_bits // 8), -(-weight_bits // (8 * context)))
+
+
+def _longest(netlist: Netlist, catalogue: Catalogue, context: int) -> Counts:
+    """Of every position the sum of the latencies of stages on the longest path from an input to a result.
+
+    The latency of a stage is that of the stage by itself: from when the token comes, with a beat in every cycle, to its
+    last result. Forks and FIFOs are no stages.
+    """
+    timeline = Timeline(netlist, catalogue)
+    begins = FAR * np.arange(context)
+    until: dict[str, Counts] = {TOP: np.zeros(context, np.int64)}
+    for name, part in timeline.parts.items():
+        until[name] = np.max([until[pin.instance] for pin in part.inputs], axis=0)
+        if part.stages and part.instance.op != "fifo":
+            offers = timeline.apart(name, lambda beats: np.repeat(begins, beats // context))
+            ends = [each.reshape(-1, len(each) // context)[:context, -1] for each in offers]
+            until[name] = until[name] + np.max(ends, axis=0) - begins + 1
+    return np.max([until[timeline.into[Pin(TOP, stream.name)].instance] for stream in netlist.outputs], axis=0)

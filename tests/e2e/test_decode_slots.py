@@ -29,10 +29,10 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> mase_hw.Design:
     return compiled(tmp_path_factory.mktemp("slots") / "design", decode={"context": CONTEXT, "slots": SLOTS})
 
 
-def bench(design: mase_hw.Design, **asked: Any) -> decode.Bench:
+def bench(design: mase_hw.Design, context: int = CONTEXT, **asked: Any) -> decode.Bench:
     graph, interval = design.graph, int(design.timing["interval"])
     assert graph is not None
-    tokens = Tokens(graph.meta["netlist"], graph.catalogue, CONTEXT)
+    tokens = Tokens(graph.meta["netlist"], graph.catalogue, context)
     options = check(design.path, interval, **({"engine": "batch"} | asked))
     return decode.Bench(design.dut(), graph, design.streams, tokens, options, 100 * interval, lambda _: None)
 
