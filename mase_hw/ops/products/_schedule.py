@@ -153,7 +153,7 @@ class Schedule:
         if self.slots:
             # A token is done with its own row at its last step.
             last = ends[self.heads - 1 :: self.heads] - 1
-            rows = self._own(starts, tiles), np.repeat(last, self.groups * self.words)
+            rows = self.own(starts, tiles), np.repeat(last, self.groups * self.words)
         else:
             rows = self._rows_needed(starts, tiles), self._rows_freed(starts, tiles)
         held = min(2 * self.tiles, 32) if self.uneven and self.transposed else 2
@@ -190,13 +190,13 @@ class Schedule:
         sees them.
         """
         if self.causal:
-            own = self._own(starts, tiles).reshape(self.matrices, self.tokens, -1)
+            own = self.own(starts, tiles).reshape(self.matrices, self.tokens, -1)
             before = np.repeat(starts[:: self.tokens * self.heads], self.groups * self.words)
             rows = np.repeat(before.reshape(self.matrices, 1, -1), self.rows - self.tokens, axis=1)
             return np.concatenate((rows, own), axis=1).reshape(-1)
         return np.repeat(starts[:: self.tokens * self.heads], self.rows * self.groups * self.words)
 
-    def _own(self, starts: Counts, tiles: Counts) -> Counts:
+    def own(self, starts: Counts, tiles: Counts) -> Counts:
         """The step that first needs every beat of a token's own row: one of its last tile of rows."""
         share = self.heads // self.groups
         start, many = starts[::share, None], tiles[::share, None]
