@@ -20,7 +20,7 @@ from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.external import FETCHED, ExternalMemory
+from mase_hw.hardware.external import FETCHED
 from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.hardware.library import content, with_dependences
 from mase_hw.ir import MaseGraph
@@ -123,8 +123,7 @@ class NetlistBuilder:
         self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
-        args = self._args
-        self.netlist.read_outside(ExternalMemory(8 * args.external_bytes, args.external_latency, args.external_burst))
+        self.netlist.read_outside(self._args.external_memory)
         self.netlist.verify()
         return self.netlist
 

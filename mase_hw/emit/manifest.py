@@ -19,6 +19,7 @@ from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware.external import IMAGE, primed
 from mase_hw.host.documents import Json
 from mase_hw.nn.streaming import streaming
+from mase_hw.ops.products._cache import CACHE, Cache
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import HardwareArgs
 
@@ -92,7 +93,7 @@ def describe_design(
         "edges": counted_edges(netlist),
         "rtl": ["rtl/" + file for file in _rtl_files(netlist)] + [f"rtl/{netlist.name}.sv"],
     }
-    parameters = {**_image(netlist, described), **_outside(netlist, described)}
+    parameters = {**_image(netlist, described), **_outside(netlist, described), **_cached(netlist)}
     return {"generator": {"mase_hw": __version__}, **described, **parameters}
 
 
@@ -118,6 +119,23 @@ def _outside(netlist: Netlist, described: Json) -> dict[str, Any]:
             "words": sum(tensor.size for tensor in tensors),
             "words_per_frame": sum(tensor.blocks * tensor.words for tensor in tensors),
             "primed": primed([instance.parameters for instance, _ in netlist.outside_sources]),
+        }
+    }
+
+
+def _cached(netlist: Netlist) -> dict[str, Any]:
+    """The external memory that keeps keys and values, if one does."""
+    if netlist.cached is None:
+        return {}
+    found = [(i.parameters, Cache.of(i.parameters)) for i in netlist.instances if i.op == CACHE]
+    return {
+        "caches": {
+            "bits": netlist.cached.bits,
+            "latency": netlist.cached.latency,
+            "block": found[0][1].rows,
+            "words": sum(cache.size for _, cache in found),
+            "flight": sum(int(parameters["ROOM"]) for parameters, _ in found),
+            "read": sum(cache.read for _, cache in found).tolist(),
         }
     }
 

@@ -1,4 +1,4 @@
-"""Keys and values in external memory: the words of every step of a causal product, and the cycles of a stated memory."""
+"""Keys and values in external memory: the words of every step of a causal product, and the cycles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mase_hw.ops.products._cache import Cache, delay_of, parameters, reading, tu
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.simulate.result import SimResult
 
-from .benches import STALLS, Bench, Play, noise, on_library, plays, port
+from .benches import Bench, noise, on_library, plays, port
 
 MODULES = ("external_cache", "cache_reader", "cache_writer", "external_memory")
 LATENCY, SEQUENCES = 7, 3
@@ -100,7 +100,8 @@ def caches(name: str, stalls: int = 0) -> Bench:
         streams.append(port(out, "out", len(beats[out]) // SEQUENCES, fmt, banks))
     streams = [streams[0], streams[2], streams[1], streams[3]]
     files = with_dependences(f"lib/{name}.sv" for name in MODULES)
-    dut = on_library("cache_bench", tuple(file.removeprefix("lib/") for file in files if file not in SUPPORT), tuple(streams), **given)
+    own_files = tuple(file.removeprefix("lib/") for file in files if file not in SUPPORT)
+    dut = on_library("cache_bench", own_files, tuple(streams), **given)
 
     def holds(run: str, result: SimResult) -> None:
         if run != "full rate" or stalls:

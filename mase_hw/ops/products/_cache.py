@@ -11,16 +11,20 @@ the next one comes, so nothing waits for it at a memory of the stated behaviour.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.hardware.external import SPARE, ExternalMemory
+from mase_hw.hardware.external import SPARE, ExternalMemory, with_parameters
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
+
+CACHE = "external_cache"
+"""The module, and what stands in its place for the name of an op."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,16 @@ class Cache:
     def size(self) -> int:
         """Words of memory of a sequence."""
         return self.sections * self.blocks * self.unit
+
+    @property
+    def written(self) -> int:
+        """Cycles in which a block is written."""
+        return self.sections * max(self.beats, self.unit)
+
+    @property
+    def read(self) -> Counts:
+        """Words of memory that every token reads."""
+        return self.pieces * self.unit * self.far
 
     @property
     def far(self) -> Counts:
@@ -179,12 +193,24 @@ def reading(caches: Sequence[Cache], rooms: Sequence[int], delay: int) -> Steps:
     )
 
 
+@functools.lru_cache(maxsize=64)
+def reader_of(caches: tuple[Cache, ...], rooms: tuple[int, ...], delay: int) -> Steps:
+    """The same of :func:`reading`; kept, as a network knows long schedules by their identity."""
+    return reading(caches, rooms, delay)
+
+
+@functools.lru_cache(maxsize=256)
+def stages_of(cache: Cache) -> tuple[Steps, Steps]:
+    """Its steps without and with what comes from memory, kept likewise."""
+    steps = cache.steps()
+    return steps, with_parameters(steps, [cache.taken()])
+
+
+@functools.lru_cache(maxsize=64)
 def unit_beats(beats: int) -> Steps:
     """A unit, as the words of a product: its place is free when the last one has left."""
     each = np.arange(beats, dtype=np.int64)
-    return Steps.at(
-        beats, needed=(each[:1],), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0
-    )
+    return Steps.at(beats, needed=(each[:1],), freed=(each[-1:],), emitted=each, delay=(0,), room=(0,), pipe=0, queue=0)
 
 
 def parameters(cache: Cache, delay: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
+from mase_hw.hardware.external import ExternalMemory
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
@@ -184,6 +185,11 @@ class HardwareArgs(BaseModel):
         default=-1,
         description="number of the device that the design is for, kept in its metadata and manifest; -1 for none",
     )
+
+    @property
+    def external_memory(self) -> ExternalMemory:
+        """The memory outside, as it is stated."""
+        return ExternalMemory(8 * self.external_bytes, self.external_latency, self.external_burst)
 
 
 def lane_dims(lanes: Lanes, field: str) -> tuple[int, ...]:
