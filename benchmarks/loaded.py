@@ -77,7 +77,10 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as work:
                 design = compiled(parameters, family, Path(work) / "bundle")
                 found[parameters], loader = mapped(design, family)
-                counts = (", ".join(f"{of[k]} {k.upper()}" for k in ("lut", "ff", "bram")) for of in (found[parameters], loader))
+                counts = (
+                    ", ".join(f"{of[k]} {k.upper()}" for k in ("lut", "ff", "bram"))
+                    for of in (found[parameters], loader)
+                )
                 print(f"{family} {parameters}: {next(counts)}; besides {next(counts)}", flush=True)
                 for seed in seeds if family == "ecp5" else []:
                     netlist, part = design.path / "netlist.json", find_device(device, find_target(family))

@@ -204,7 +204,7 @@ def hardware_steps(
     settings = load_config(config)
     chosen = {**settings.vectors.model_dump(), "inputs": vectors, "example": dict(example_inputs)}
     choosing = "choosing test vectors" if vectors is None else "simulating faults on the test vectors"
-    top = {"top_name": settings.top, "context": settings.decode.context}
+    top = {"top_name": settings.top, "context": settings.decode.context, "cache": settings.decode.cache}
     sampling = [Step("sampling", append_sampling, settings.decode)] if settings.decode.sample != "none" else []
     steps = [
         *sampling,

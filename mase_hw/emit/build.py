@@ -124,8 +124,7 @@ class NetlistBuilder:
         self._put_in_order()
         for source in list(self._sources.values()):
             self._connect(source)
-        args = self._args
-        self.netlist.read_outside(args.memory_outside)
+        self.netlist.read_outside(self._args.external_memory)
         self.netlist.verify()
         return self.netlist
 

@@ -17,6 +17,7 @@ from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware import manifest
 from mase_hw.hardware.external import IMAGE, primed
 from mase_hw.nn.streaming import streaming
+from mase_hw.ops.products._cache import CACHE, Cache
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import HardwareArgs
 
@@ -72,7 +73,9 @@ def describe_design(
         digest="",
     )
     design = own_digest(msgspec.to_builtins(described))[:8]
-    return msgspec.structs.replace(described, image=_image(netlist, design), external=_outside(netlist, design))
+    return msgspec.structs.replace(
+        described, image=_image(netlist, design), external=_outside(netlist, design), caches=_cached(netlist)
+    )
 
 
 def _instance(instance: Instance, netlist: Netlist, schedule: Schedule, catalogue: Catalogue) -> manifest.Instance:
@@ -116,6 +119,21 @@ def _outside(netlist: Netlist, design: str) -> manifest.External | None:
         words=sum(tensor.size for tensor in tensors),
         words_per_frame=sum(tensor.blocks * tensor.words for tensor in tensors),
         primed=primed([instance.parameters for instance, _ in netlist.outside_sources]),
+    )
+
+
+def _cached(netlist: Netlist) -> manifest.Caches | None:
+    """The external memory that keeps keys and values, if one does."""
+    if netlist.cached is None:
+        return None
+    found = [(i.parameters, Cache.of(i.parameters)) for i in netlist.instances if i.op == CACHE]
+    return manifest.Caches(
+        bits=netlist.cached.bits,
+        latency=netlist.cached.latency,
+        block=found[0][1].rows,
+        words=sum(cache.size for _, cache in found),
+        flight=sum(int(parameters["ROOM"]) for parameters, _ in found),
+        read=tuple(map(sum, zip(*(cache.read.tolist() for _, cache in found), strict=True))),
     )
 
 

@@ -108,6 +108,7 @@ class Netlist:
         slot: The input that says of every token of sequences in turn whose it is; None if there are none.
         aside: Instances through which that goes. It is known before it is needed, so nothing waits for it.
         outside: The external memory, if parameters come from one.
+        cached: The external memory that keeps keys and values, if one does.
         shortfall: Why it is slower than its slowest stage; None if it is not, or if nothing was to be done about it.
     """
 
@@ -126,6 +127,7 @@ class Netlist:
     slot: Stream | None = None
     aside: set[str] = field(default_factory=set)
     outside: ExternalMemory | None = None
+    cached: ExternalMemory | None = None
     shortfall: Shortfall | None = None
     _at: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where instances were, by name, when one was last looked for in vain: the lists change under it."""

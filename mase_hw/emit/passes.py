@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from mase_hw.emit.causality import Tokens, needed, refuse_states
 from mase_hw.emit.checks.elaborate import check_elaboration
 from mase_hw.emit.constants import stored_values
 from mase_hw.emit.manifest import describe_design
+from mase_hw.emit.memory.caches import move_caches
 from mase_hw.emit.netlist import Instance, Netlist
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.reference import Reference
@@ -37,7 +38,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render
 from mase_hw.ops._slots import slots_of
 from mase_hw.passes.base import Info, PassArgs, graph_pass
-from mase_hw.passes.mapping.add_hardware_metadata import map_what_was_set
+from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS, map_what_was_set
+from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.streams import IntArray, Stream
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
@@ -78,6 +80,9 @@ class TopArgs(EmitArgs):
     top_name: str = Field(default="top", description="module name of the top level")
     context: int = Field(
         default=0, ge=0, description="of a causal language model whose tokens come one at a time: those of a frame"
+    )
+    cache: Literal["block_ram", "external"] = Field(
+        default="block_ram", description="where keys and values of a sequence are; with a context"
     )
     steady: bool = Field(
         default=True,
@@ -138,6 +143,10 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     map_what_was_set(graph)
     solved = Solved()
     netlist, followed = build_followed(graph, args.top_name, solved)
+    if args.cache == "external" and args.context:
+        given = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        move_caches(netlist, graph.catalogue, args.context, given.external_memory)
+        followed = None
     if args.top_name in netlist.signals():
         raise ConfigError(
             "the top's name is that of a signal inside it", field="top_name", got=args.top_name, remedy="choose another"
@@ -178,6 +187,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
             needed(netlist, graph.catalogue),
             described.image,
             described.external,
+            described.caches,
         ),
     )
     graph.meta["netlist"], graph.meta["schedule"] = netlist, schedule

@@ -12,8 +12,9 @@ from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware.external import IMAGE, image_words
 from mase_hw.hardware.library import environment
-from mase_hw.hardware.manifest import External, Image
+from mase_hw.hardware.manifest import Caches, External, Image
 from mase_hw.opdef import Generated
+from mase_hw.ops.products._cache import CACHE, Cache, turns
 from mase_hw.streams import Stream
 
 LOAD_BUS = ("bank", "load_begin", "load_next", "load_back", "load_data")
@@ -25,6 +26,11 @@ module {} #(
     // Folder of the memory files, seen from where the tool runs.
     parameter MEM_DIR = "mem"{}
 ) ("""
+CACHE_BUS = (
+    *("asked", "room", "word_valid", "late", "stored"),
+    *("write_valid", "write_ready", "write_address", "write_data", "write_last"),
+)
+"""What every cache in external memory has of its own."""
 MEMORY_MODEL = """,
     // In simulation, a model of the external memory in place of its ports, and cycles of 256 in which it pauses.
     parameter int MEMORY_MODEL = 0,
@@ -48,6 +54,7 @@ def render_top(
     needs: Iterable[tuple[str, str, int]],
     image: Image | None = None,
     external: External | None = None,
+    caches: Caches | None = None,
 ) -> str:
     """Render the top level.
 
@@ -57,6 +64,7 @@ def render_top(
         needs: Of :func:`mase_hw.emit.causality.needed`.
         image: What the manifest says of parameters that are loaded.
         external: What it says of external memory.
+        caches: What it says of keys and values there.
 
     Returns:
         SystemVerilog text.
@@ -72,7 +80,7 @@ def render_top(
         fill=f"{'' if schedule.exact else 'at least '}{schedule.fill}",
         interval=schedule.interval,
         bottleneck=schedule.bottleneck,
-        header=HEADER_WITH_MEMORY.format(netlist.name, MEMORY_MODEL if netlist.outside else "")
+        header=HEADER_WITH_MEMORY.format(netlist.name, MEMORY_MODEL if netlist.outside or netlist.cached else "")
         if drives_mem
         else f"module {netlist.name} (",
         unused=[(_unused(i, port), 1) for i in netlist.instances for port, value in i.tied.items() if not value]
@@ -82,6 +90,7 @@ def render_top(
         assigns=_assigns(netlist),
         loading=None if image is None else {**asdict(image), "memories": len(netlist.loaded)},
         outside=None if external is None else _outside(netlist, external),
+        cached=None if caches is None else _cached(netlist, caches),
         gate=_gate(netlist) if _gated(netlist) else None,
         gated=[_port(stream) for stream in _gated(netlist)],
         reset=_reset(netlist),
@@ -136,6 +145,14 @@ def _outside(netlist: Netlist, external: External) -> dict[str, object]:
         "room": sum(int(instance.parameters["ROOM"]) for instance, _ in found),
         "file": PurePosixPath(IMAGE).name,
     }
+
+
+def _cached(netlist: Netlist, caches: Caches) -> dict[str, object]:
+    """What reads and writes keys and values."""
+    found = [Cache.of(i.parameters) for i in netlist.instances if i.op == CACHE]
+    told = [turns(cache) for cache in reversed(found)]
+    each = {name: ", ".join(f"32'd{one[name]}" for one in told) for name in told[0]}
+    return {**asdict(caches), "count": len(found), "rows": found[0].schedule.rows, "each": each}
 
 
 def _joined(ports: Sequence[Mapping[str, object]], signal: str) -> str:
@@ -218,9 +235,10 @@ def _assigns(netlist: Netlist) -> list[dict[str, str]]:
 
 def _instances(netlist: Netlist) -> list[dict[str, object]]:
     ends = {n.source: n for n in netlist.nets} | {n.sink: n for n in netlist.nets}
-    turns = {instance.name: turn for turn, (instance, _) in enumerate(netlist.loaded)}
+    loaded = {instance.name: turn for turn, (instance, _) in enumerate(netlist.loaded)}
     places = {instance.name: place for place, (instance, _) in enumerate(netlist.outside_sources)}
-    return [_instance(ends, i, turns, places, _reset(netlist)) for i in netlist.instances]
+    places |= {name: place for place, name in enumerate(i.name for i in netlist.instances if i.op == CACHE)}
+    return [_instance(ends, i, loaded, places, _reset(netlist)) for i in netlist.instances]
 
 
 def _instance(
@@ -242,7 +260,10 @@ def _instance(
         connections += [(name, f"parameters_{name}") for name in LOAD_BUS]
         connections += [("load_read", f"parameters_load_read[{turn}]"), ("load_turn", f"parameters_load_done[{turn}]")]
         connections += [("load_done", f"parameters_load_done[{turn + 1}]")]
-    if instance.name in places:
+    if instance.op == CACHE:
+        named = [(name, f"caches_{name}[{places[instance.name]}]") for name in CACHE_BUS]
+        connections += [*named, ("word_data", "caches_data")]
+    elif instance.name in places:
         named = [(name, f"external_{name}[{places[instance.name]}]") for name in READ_BUS]
         connections += [*named, ("word_data", "external_data")]
         # Not by parameters that are loaded: it is at the begin of a frame whenever the design is empty.

@@ -34,6 +34,7 @@ from mase_hw.hardware.external import (
 from mase_hw.hardware.latency import timing_of
 from mase_hw.hardware.manifest import InstanceTiming
 from mase_hw.ops._slots import SLOT
+from mase_hw.ops.products._cache import CACHE, Cache, reader_of, stages_of, unit_beats
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
@@ -41,6 +42,8 @@ SOON = 10
 """Frames in which most designs settle."""
 FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
+READER = "cache_reader"
+"""The module that reads external memory for caches."""
 LONG_BEFORE = -(1 << 40)
 """Cycle in which beats come that nothing is to wait for."""
 
@@ -150,6 +153,8 @@ class Timeline:
         self._fetched = {instance.name: instance for instance in netlist.instances if instance.module == FETCHED}
         self.sources: dict[str, list[Late]] = {}
         """Of parts with parameters from external memory, where these come from."""
+        self.caches = [instance for instance in netlist.instances if instance.op == CACHE]
+        """Those of keys and values, in the order in which external memory is read."""
         for instance in netlist.instances:
             if netlist.ahead(instance.name):
                 continue
@@ -216,7 +221,23 @@ class Timeline:
         """Cycles per frame that every instance and port needs by itself."""
         ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
         late = {s.instance.name: s.interval for sources in self.sources.values() for s in sources}
-        return ports | {name: part.interval for name, part in self.parts.items()} | late
+        reads = {READER: self._reader.steps} if self.caches else {}
+        return ports | {name: part.interval for name, part in self.parts.items()} | late | reads
+
+    @property
+    def _reader(self) -> Steps:
+        """What reads external memory for the caches."""
+        given = [instance.parameters for instance in self.caches]
+        rooms = tuple(int(each["ROOM"]) for each in given)
+        return reader_of(tuple(map(Cache.of, given)), rooms, int(given[0]["DELAY"]))
+
+    def _fetch(self, network: BeatNetwork, edges: dict[Pin, int]) -> None:
+        """Put the reader into a network, and what makes words of a product of what it reads."""
+        reads = self._reader
+        begin = network.source(1, Evenly(1, 1, -reads.steps), (READER, "begin"))
+        for instance, units in zip(self.caches, network.stage(reads, [begin], READER), strict=True):
+            stage = unit_beats(Cache.of(instance.parameters).beats)
+            (edges[Pin(instance.name, READER)],) = network.stage(stage, [units], (READER, instance.name))
 
     def beats(self, pin: Pin) -> int:
         """Beats per frame of a source."""
@@ -254,6 +275,8 @@ class Timeline:
             edges[pin] = network.source(self._beats[pin], offered.get(stream.name), pin)
         for name in self.netlist.drained:
             network.sink(edges[Pin(TOP, name)])
+        if self.caches:
+            self._fetch(network, edges)
         for part in self.parts.values():
             self._place(network, edges, part, buffers or {})
         for stream in self.netlist.outputs:
@@ -365,6 +388,8 @@ class Timeline:
         closes = edges.get(Pin(name, outs[0].name)) if outs else None
         late = self.late(name)
         for number, stage in enumerate(part.stages):
+            if (words := edges.get(Pin(name, READER))) is not None:
+                inputs, stage = [*inputs, words], stages_of(Cache.of(part.instance.parameters))[1]
             if late and number == len(part.stages) - 1:
                 inputs = [*inputs, *(source.place(network) for source in late)]
                 assert part.facets is not None  # its ports have names
@@ -486,14 +511,17 @@ def _part(
     if instance.op == "fifo":
         depth = int(instance.parameters["DEPTH"])
         return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
+    if instance.op == CACHE:
+        steps = stages_of(Cache.of(instance.parameters))[0]
+        return Part(instance, inputs, beats, (steps,), steps.steps)
     facets = catalogue[instance.op].hardware
     assert facets is not None  # only ops with hardware become instances
     latency = timing_of(instance.node, facets.latency, facets.record(instance.parameters))
     repeat = beats // latency.beats
-    steps = latency.steps or (_assumed(instance, latency, len(inputs)),)
+    stages = latency.steps or (_assumed(instance, latency, len(inputs)),)
     if positions and facets.at_positions is not None and any(port.name == SLOT for port in instance.ports):
-        steps = facets.at_positions(facets.record(instance.parameters), positions)
-    return Part(instance, inputs, beats, steps, latency.interval * repeat, latency, bool(latency.steps), facets)
+        stages = facets.at_positions(facets.record(instance.parameters), positions)
+    return Part(instance, inputs, beats, stages, latency.interval * repeat, latency, bool(latency.steps), facets)
 
 
 @functools.lru_cache(maxsize=256)

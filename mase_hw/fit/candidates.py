@@ -373,7 +373,7 @@ class Options:
         latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers)
-        use = sum((source_price(size, args.memory_outside, args.family) for size in sources), use)
+        use = sum((source_price(size, args.external_memory, args.family) for size in sources), use)
         return Candidate(
             dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency, outside
         )

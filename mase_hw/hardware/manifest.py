@@ -192,6 +192,26 @@ class External(Entry, frozen=True, kw_only=True):
     primed: Count
 
 
+class Caches(Entry, frozen=True, kw_only=True):
+    """External memory that keeps keys and values; see :mod:`mase_hw.ops.products._cache`.
+
+    Args:
+        bits: Of a word.
+        latency: Cycles from a request to its first word, and from a word that is written until it is there.
+        block: Rows that are written together; those of the last two blocks are in block RAM.
+        words: Of the memory.
+        flight: Requests on their way at most.
+        read: Words that the token at every position reads.
+    """
+
+    bits: Count
+    latency: Count
+    block: Count
+    words: Count
+    flight: Count
+    read: tuple[Whole, ...]
+
+
 class Fifo(Entry, frozen=True, omit_defaults=False):
     """A FIFO that balances two ways from a fork to a join, or that keeps up the rate of the design.
 
@@ -344,6 +364,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         memories: Contents of memories.
         image: Of parameters that are loaded while the design runs, if any are.
         external: The memory outside that parameters are read from, if any are.
+        caches: The memory outside that keeps keys and values, if one does.
         fifos: Those that were inserted.
         shortfall: Whether FIFOs are smaller than the rate wants.
         edges: Every stream, as ``source to sink``.
@@ -371,6 +392,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     memories: tuple[Memory, ...]
     image: Image | None = None
     external: External | None = None
+    caches: Caches | None = None
     fifos: tuple[Fifo, ...]
     shortfall: Shortfall | None = None
     edges: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The ports of a design besides its streams: through them it loads its parameters, or reads them from outside."""
+"""The ports of a design besides its streams: through them it loads its parameters, and reads and writes memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mase_hw.hardware.manifest import Manifest
 
 @dataclass(frozen=True)
 class LoadSignal:
-    """A port for parameters.
+    """A port for parameters, or for keys and values.
 
     Args:
         name: Of the native top.
@@ -49,9 +49,10 @@ LOADING = (
 
 
 def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
-    """The ports that a design has for its parameters."""
+    """The ports that a design has for its parameters, and for keys and values in external memory."""
     found = [] if manifest.image is None else list(LOADING)
-    return found + ([] if manifest.external is None else reading(manifest.external.bits))
+    found += [] if manifest.external is None else reading(manifest.external.bits)
+    return found + ([] if manifest.caches is None else caching(manifest.caches.bits))
 
 
 def reading(bits: int) -> list[LoadSignal]:
@@ -70,3 +71,21 @@ def reading(bits: int) -> list[LoadSignal]:
         ("data", "input", bits),
     )
     return [LoadSignal(f"parameters_{n}", f"parameters_{n}", direction, size) for n, direction, size in ports]
+
+
+def caching(bits: int) -> list[LoadSignal]:
+    """Those of a design that keeps keys and values in external memory, in words of so many bits."""
+    ports = (
+        ("read_valid", "output", 1),
+        ("read_ready", "input", 1),
+        ("read_address", "output", 32),
+        ("read_words", "output", 16),
+        ("data_valid", "input", 1),
+        ("data", "input", bits),
+        ("write_valid", "output", 1),
+        ("write_ready", "input", 1),
+        ("write_address", "output", 32),
+        ("write_data", "output", bits),
+        ("write_done", "input", 1),
+    )
+    return [LoadSignal(f"cache_{n}", f"cache_{n}", direction, size) for n, direction, size in ports]

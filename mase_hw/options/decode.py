@@ -23,6 +23,11 @@ class DecodeOptions(BaseModel):
         description="sequences in turn, each with a slot of its own for its keys, values and position; of more than "
         "one an input ``slot`` says of every token whose it is",
     )
+    cache: Literal["block_ram", "external"] = Field(
+        default="block_ram",
+        description="where keys and values are kept: ``block_ram``; or ``external``, a memory outside, written and "
+        "read through ports of its own, for one sequence at a time",
+    )
     sample: Literal["none", "greedy", "top_k"] = Field(
         default="none",
         description="what chooses the next token in hardware, whose result is the token then: ``greedy``, the highest "
@@ -52,6 +57,9 @@ class DecodeOptions(BaseModel):
 
     @model_validator(mode="after")
     def _of_tokens(self) -> DecodeOptions:
-        if (self.slots > 1 or self.sample != "none" or self.by_itself) and not self.context:
-            raise ValueError("slots, sample, stop and length are of a model with a decode.context, which is missing")
+        if self.cache == "external" and (self.slots > 1 or self.by_itself):
+            raise ValueError("keys and values in external memory are those of one sequence, whose tokens a host gives")
+        asked = self.slots > 1 or self.cache != "block_ram" or self.sample != "none" or self.by_itself
+        if asked and not self.context:
+            raise ValueError("all other options of decode are of a model with a decode.context, which is missing")
         return self

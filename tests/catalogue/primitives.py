@@ -17,6 +17,7 @@ from mase_hw.simulate.result import SimResult
 
 from .any_pieces import any_pieces
 from .benches import STALLS, U8, Bench, Play, noise, on_library, plays, port
+from .cached_rows import SIZES, caches
 from .dividers import DIVIDERS, divider
 from .short_rows import short_rows
 
@@ -161,5 +162,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     **{f"divide_{name}": functools.partial(divider, name) for name in DIVIDERS},
     "short_rows": short_rows,
     "any_pieces": any_pieces,
+    **{f"caches_{name}": functools.partial(caches, name) for name in SIZES},
+    "caches_slow": functools.partial(caches, "packed", 100),
 }
 """By name. Made when it is asked for: some compute many expected values."""

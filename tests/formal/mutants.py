@@ -47,7 +47,7 @@ from .runner import Mutant, Proof
 STAYING = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
-FETCHED = fetch(1, 1, 4, 2, 2)
+FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
@@ -326,16 +326,22 @@ MUTANTS: dict[str, Mutant] = {
     "repack_fills_short_beats": of(repack(2, 4, 6, 6), "p_order", "AtW'(OutTail - 1)", "AtW'(OutTail)", 10),
     "repack_holds_less": of(RAGGED, "p_room", "ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),
     # external_source
-    "fetch_drops_a_beat": of(FETCHED, "p_valid_stays", "there_q != '0;\n", "there_q != '0 && !word_valid;\n", 14),
-    "fetch_turns_a_row": of(fetch(2, 1, 4, 2, 1), "p_order", "= {word_data, words_q};", "= {words_q, word_data};", 14),
+    "fetch_drops_a_beat": of(
+        FETCHED, "p_valid_stays", "there_q != '0;\n", "there_q != '0 && !word_valid;\n", 14, BLOCKS
+    ),
+    "fetch_turns_a_row": of(
+        fetch(2, 1, 4, 2, 1), "p_order", "= {word_data, words_q};", "= {words_q, word_data};", 14, BLOCKS
+    ),
     "fetch_leaves_a_block_out": of(FETCHED, "p_address", "again ? first : next;", "next + IndexW'(1);", 14),
     "fetch_asks_once": of(FETCHED, "p_asks_stay", "asks || (pending_q && !ask_ready);", "asks;"),
-    "fetch_has_more_room": of(FETCHED, "p_room", "<= RoomW'(ROOM);", "<= RoomW'(ROOM + 1);", 14),
+    "fetch_has_more_room": of(FETCHED, "p_room", "<= RoomW'(ROOM);", "<= RoomW'(ROOM + 1);", 14, BLOCKS),
     "fetch_asks_early": of(
         fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"
     ),
-    "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14),
-    "fetch_is_late_early": of(FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid"),
+    "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14, BLOCKS),
+    "fetch_is_late_early": of(
+        FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
+    ),
     # external_reader
     "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
     "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),

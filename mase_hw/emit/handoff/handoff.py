@@ -207,7 +207,7 @@ def _context(manifest: Manifest, options: HandoffOptions, ports: list[HandoffPor
         "memory": bool(manifest.parameters),
         "loading": parameter_ports(manifest),
         "stored": manifest.image is not None,
-        "outside": manifest.external is not None,
+        "outside": manifest.external is not None or manifest.caches is not None,
         "memories": sorted({entry.file for entry in manifest.memories}),
         "vectors": sorted(_vectors(manifest).files.values()),
         "registered": options.registered,

@@ -74,6 +74,7 @@ class Schedule:
         capacity: Rows that are held; of slots, tokens whose rows are written before they are read.
         slots: Whether the tokens are of several sequences (:mod:`mase_hw.ops._slots`): of one matrix, each gives it a
             row.
+        streamed: Whether the words of the steps come one behind the other, and no rows.
         positions: Of slots: the position of every token in its sequence; one sequence if empty.
     """
 
@@ -88,6 +89,7 @@ class Schedule:
     words: int
     capacity: int
     slots: bool = False
+    streamed: bool = False
     positions: tuple[int, ...] = ()
 
     @property
@@ -150,10 +152,12 @@ class Schedule:
         needed, freed = self._vectors(starts, tiles)
         fewest = 1 if self.slots else int(tiles.min())
         beats, shortest = (self.words, self.words) if self.transposed else (self.tiles, fewest)
-        if self.slots:
+        if self.streamed:
+            rows = (np.arange(ends[-1]),) * 2
+        elif self.slots:
             # A token is done with its own row at its last step.
             last = ends[self.heads - 1 :: self.heads] - 1
-            rows = self._own(starts, tiles), np.repeat(last, self.groups * self.words)
+            rows = self.own(starts, tiles), np.repeat(last, self.groups * self.words)
         else:
             rows = self._rows_needed(starts, tiles), self._rows_freed(starts, tiles)
         held = min(2 * self.tiles, 32) if self.uneven and self.transposed else 2
@@ -164,8 +168,8 @@ class Schedule:
             needed=(needed[needed < ends[-1]], rows[0]),
             freed=(freed, rows[1]),
             emitted=self._results(starts, tiles),
-            delay=(2, 2),
-            room=(max(vectors * beats, 3), self.capacity * self.groups * self.words),
+            delay=(2, 0 if self.streamed else 2),
+            room=(max(vectors * beats, 3), 0 if self.streamed else self.capacity * self.groups * self.words),
             pipe=pipe,
             queue=max((pipe + shortest) // shortest + 1, held),
         )
@@ -190,13 +194,13 @@ class Schedule:
         sees them.
         """
         if self.causal:
-            own = self._own(starts, tiles).reshape(self.matrices, self.tokens, -1)
+            own = self.own(starts, tiles).reshape(self.matrices, self.tokens, -1)
             before = np.repeat(starts[:: self.tokens * self.heads], self.groups * self.words)
             rows = np.repeat(before.reshape(self.matrices, 1, -1), self.rows - self.tokens, axis=1)
             return np.concatenate((rows, own), axis=1).reshape(-1)
         return np.repeat(starts[:: self.tokens * self.heads], self.rows * self.groups * self.words)
 
-    def _own(self, starts: Counts, tiles: Counts) -> Counts:
+    def own(self, starts: Counts, tiles: Counts) -> Counts:
         """The step that first needs every beat of a token's own row: one of its last tile of rows."""
         share = self.heads // self.groups
         start, many = starts[::share, None], tiles[::share, None]

@@ -148,6 +148,7 @@ class MatmulParams(Params, frozen=True):
     causal: bool
     capacity: int
     has_slot: bool
+    streamed: bool
     cast: Cast
 
     def stream(self, name: str) -> Stream:
@@ -155,8 +156,15 @@ class MatmulParams(Params, frozen=True):
         folded = super().stream(name)
         if name == SLOT:
             return folded
+        if name == "data_in_1" and self.streamed:
+            steps, lanes = self.schedule.steps(0).steps, self.schedule.banks * folded.lanes
+            return dataclasses.replace(folded, shape=(steps, lanes), parallelism=(lanes,), layout=None)
         outer = (self.matrices, self.rows if name == "data_in_1" else self.tokens)
         return dataclasses.replace(folded, shape=(*outer, *folded.shape[1:]), parallelism=(*folded.parallelism, 1))
+
+    def streaming(self) -> MatmulParams:
+        """The same where the words of the steps come one behind the other."""
+        return msgspec.structs.replace(self, streamed=True)
 
     def attributes(self) -> Attributes:
         """Which way round the second operand is, and whether tokens see what comes after them."""
@@ -192,6 +200,7 @@ class MatmulParams(Params, frozen=True):
             words=(self.data_in_0 if self.transposed else self.data_out_0).tiles[0],
             capacity=self.capacity,
             slots=self.has_slot,
+            streamed=self.streamed,
         )
 
 
@@ -318,6 +327,7 @@ def build(r: Request) -> MatmulParams:
         # earlier.
         capacity=2 * rows if slots == 1 else min(AHEAD, tokens * (slots - 1)),
         has_slot=slots > 1,
+        streamed=False,
         cast=r.arithmetic.modes,
     )
     return made if slots > 1 else msgspec.structs.replace(made, capacity=made.schedule.enough)

@@ -73,7 +73,9 @@ class HardwareArgs(BaseModel):
         description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
         "nothing is chosen that only some families do well",
     )
-    implementation: dict[str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]] = Field(
+    implementation: dict[
+        str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]
+    ] = Field(
         default_factory=dict,
         examples=[{"fc1": "packed"}],
         description="how a linear layer or a convolution computes its products, by node, instead of what costs least: "
@@ -192,9 +194,13 @@ class HardwareArgs(BaseModel):
     )
 
     @property
-    def memory_outside(self) -> ExternalMemory:
-        """The external memory that is stated."""
+    def external_memory(self) -> ExternalMemory:
+        """The memory outside, as it is stated."""
         return ExternalMemory(8 * self.external_bytes, self.external_latency, self.external_burst)
+
+    def is_fast(self, node: str) -> bool:
+        """Whether a node gets registers for a fast clock."""
+        return self.fast_clock if isinstance(self.fast_clock, bool) else node in self.fast_clock
 
     @property
     def reads_outside(self) -> bool:

@@ -33,7 +33,7 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
         args: What was configured.
     """
     asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
-    fast = args.fast_clock if isinstance(args.fast_clock, bool) else node.name in args.fast_clock
+    fast = args.is_fast(node.name)
     if not hardware.implementations:
         return {"fast": True} if fast else {}
     if not (asked or order or args.family or fast):
@@ -76,7 +76,7 @@ def interface(
         if loaded and name not in streams and isinstance(arguments[name], TensorMetadata):
             raise _inside(f"{node.name}.{name}", hardware.module)
         if outside and f"{node.name}.{name}" in args.parameters_at and name not in taken:
-            raise _not_outside(f"{node.name}.{name}", hardware.module, args.fast_clock)
+            raise _not_outside(f"{node.name}.{name}", hardware.module, args.is_fast(node.name))
         if name not in hardware.static:
             continue
         if outside and name in taken:

@@ -28,6 +28,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.nn.streaming import continuing, streaming
 from mase_hw.numerics import quantize
+from mase_hw.ops.products._cache import CACHE
 from mase_hw.simulate.diagnose.failure import WINDOW, Replay
 from mase_hw.simulate.diagnose.inputs import InputValues, input_values
 from mase_hw.simulate.diagnose.report import (
@@ -325,6 +326,8 @@ def find_edges(graph: MaseGraph) -> list[Edge]:
             origin = _root(netlist, netlist.net_into(origin.source.instance, "in_data"))
         if netlist.slot is not None and origin.source == Pin(TOP, netlist.slot.name):
             continue  # whose token it is, which no node gives
+        if origin.source.instance != TOP and netlist.instance(origin.source.instance).op == CACHE:
+            continue  # words in the order of a product, which no node gives either
         if origin.source.instance == TOP:
             node = entries[[s.name for s in netlist.inputs].index(origin.source.port)]
         else:

@@ -120,10 +120,10 @@ module external_source_proof #(
     p_order : assert (!check || !out_valid || int'(out_data) == out_q);
     p_address : assert (!check || !ask_valid || int'(ask_address) == block_q * ROW * BLOCK);
     p_asks_stay : assert (!check || !waits_q || ask_valid);
-    p_room : assert (!check || !dut.row_valid || dut.row_ready);
+    p_room : assert (!check || !dut.u_blocks.row_valid || dut.u_blocks.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
-    p_late : assert (!check || late == (dut.there_q != '0 && !out_valid));
-    p_full : assert (!check || full == (int'(dut.there_q) == ROOM && out_valid && !out_ready));
+    p_late : assert (!check || late == (dut.u_blocks.there_q != '0 && !out_valid));
+    p_full : assert (!check || full == (int'(dut.u_blocks.there_q) == ROOM && out_valid && !out_ready));
   end
 
   // ---- Invariants: where the blocks are that were asked for.
@@ -136,23 +136,23 @@ module external_source_proof #(
   int asked;  // blocks, and not all of them gone
   int apart;
 
-  assign held    = int'(dut.u_rows.count);
-  assign waiting = int'(dut.u_due.count);
+  assign held    = int'(dut.u_blocks.u_rows.count);
+  assign waiting = int'(dut.u_blocks.u_due.count);
   assign pending = int'(dut.pending_q);
-  assign asked   = waiting + int'(dut.there_q) - pending;
+  assign asked   = waiting + int'(dut.u_blocks.there_q) - pending;
 
   if (BLOCK == 1) begin : g_one_row
     assign gone = 0;
   end else begin : g_rows
-    assign gone = BLOCK - 2 - int'(signed'(dut.u_rows_of_block.g_count.left_q));
+    assign gone = BLOCK - 2 - int'(signed'(dut.u_blocks.u_rows_of_block.g_count.left_q));
     always_comb inv_gone : assert (!armed || (gone >= 0 && gone < BLOCK));
   end
   if (ROW == 1) begin : g_one_beat
     assign turn  = 0;
     assign words = 0;
   end else begin : g_beats
-    assign turn  = int'(dut.g_beats.turn_q);
-    assign words = ROW - 2 - int'(signed'(dut.g_words.u_words.g_count.left_q));
+    assign turn  = int'(dut.u_blocks.g_beats.turn_q);
+    assign words = ROW - 2 - int'(signed'(dut.u_blocks.g_words.u_words.g_count.left_q));
     always_comb begin
       inv_turn : assert (!armed || (turn >= 0 && turn < ROW && words >= 0 && words < ROW));
     end
@@ -161,7 +161,7 @@ module external_source_proof #(
       always_comb begin
         inv_words :
         assert (!armed || w > words ||
-                int'(dut.g_words.words_q[(ROW-1-w)*Width+:Width]) == (in_q - w + DEPTH) % DEPTH);
+                int'(dut.u_blocks.g_words.words_q[(ROW-1-w)*Width+:Width]) == (in_q - w + DEPTH) % DEPTH);
       end
     end
   end
@@ -170,7 +170,7 @@ module external_source_proof #(
     inv_numbers :
     assert (!armed || (in_q >= 0 && in_q < DEPTH && out_q >= 0 && out_q < DEPTH && block_q >= 0 &&
                        block_q < Blocks && owed_q >= 0 && owed_q <= ROOM * ROW * BLOCK));
-    inv_blocks : assert (!armed || int'(dut.room_q) + waiting + int'(dut.there_q) == ROOM);
+    inv_blocks : assert (!armed || int'(dut.u_blocks.room_q) + waiting + int'(dut.u_blocks.there_q) == ROOM);
     inv_beats : assert (!armed || asked * ROW * BLOCK - gone * ROW == owed_q + words + held * ROW);
     inv_in : assert (!armed || in_q == (out_q - turn + held * ROW + words + DEPTH) % DEPTH);
     inv_turns : assert (!armed || (out_q % ROW == turn && (out_q / ROW) % BLOCK == gone));
@@ -178,34 +178,34 @@ module external_source_proof #(
     inv_since : assert (!armed || since_q >= 1);
     inv_index : assert (!armed || int'(dut.index_q) == block_q);
     inv_waits : assert (!armed || !waits_q || dut.pending_q);
-    inv_offered : assert (!armed || !stalled_q || (held != 0 && dut.there_q != '0));
-    inv_due : assert (!armed || waiting + int'(dut.there_q) >= pending);
+    inv_offered : assert (!armed || !stalled_q || (held != 0 && dut.u_blocks.there_q != '0));
+    inv_due : assert (!armed || waiting + int'(dut.u_blocks.there_q) >= pending);
     inv_started :
-    assert (!armed || started_q || (!waits_q && int'(dut.there_q) == 0 && waiting == pending));
+    assert (!armed || started_q || (!waits_q && int'(dut.u_blocks.there_q) == 0 && waiting == pending));
   end
 
   // The rows that are held, one after the other.
   for (genvar i = 0; i < ROOM * BLOCK; i++) begin : g_held
     int place;
     int number;
-    assign place  = (int'(dut.u_rows.rd_ptr_q) + i) % (ROOM * BLOCK);
+    assign place  = (int'(dut.u_blocks.u_rows.rd_ptr_q) + i) % (ROOM * BLOCK);
     assign number = out_q - turn + i * ROW;  // of its first beat
     for (genvar b = 0; b < ROW; b++) begin : g_of_row
       always_comb begin
         inv_row :
         assert (!armed || i >= held ||
-                int'(dut.u_rows.mem[place][b*Width+:Width]) == (number + b) % DEPTH);
+                int'(dut.u_blocks.u_rows.mem[place][b*Width+:Width]) == (number + b) % DEPTH);
       end
     end
   end
 
   always_comb begin
     inv_rows :
-    assert (!armed || (held <= ROOM * BLOCK && int'(dut.u_rows.rd_ptr_q) < ROOM * BLOCK &&
-        int'(dut.u_rows.wr_ptr_q) == (int'(dut.u_rows.rd_ptr_q) + held) % (ROOM * BLOCK)));
+    assert (!armed || (held <= ROOM * BLOCK && int'(dut.u_blocks.u_rows.rd_ptr_q) < ROOM * BLOCK &&
+        int'(dut.u_blocks.u_rows.wr_ptr_q) == (int'(dut.u_blocks.u_rows.rd_ptr_q) + held) % (ROOM * BLOCK)));
     inv_stamps :
-    assert (!armed || (waiting <= ROOM && int'(dut.u_due.rd_ptr_q) < ROOM &&
-        int'(dut.u_due.wr_ptr_q) == (int'(dut.u_due.rd_ptr_q) + waiting) % ROOM));
+    assert (!armed || (waiting <= ROOM && int'(dut.u_blocks.u_due.rd_ptr_q) < ROOM &&
+        int'(dut.u_blocks.u_due.wr_ptr_q) == (int'(dut.u_blocks.u_due.rd_ptr_q) + waiting) % ROOM));
   end
 
   // A request is seen a cycle after it was decided, when the space to the next one has begun.
@@ -230,7 +230,7 @@ module external_source_proof #(
   always_comb begin
     c_round : cover (check && out_valid && out_ready && out_q == DEPTH - 1);
     c_full : cover (check && full);
-    c_late : cover (check && dut.there_q != '0 && !out_valid);
+    c_late : cover (check && dut.u_blocks.there_q != '0 && !out_valid);
   end
 
 endmodule

@@ -1,0 +1,1 @@
+"""What a netlist keeps in memory outside the chip."""
