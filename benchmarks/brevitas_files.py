@@ -65,10 +65,17 @@ class Residual(nn.Module):
         return self.last(nn.functional.avg_pool2d(self.add(x, self.second(x)).value, 2)).value
 
 
-def truncated(mode: str) -> nn.Module:
+class Truncated(nn.Module):
     """A pool that drops the last bits of its sums."""
-    pool = bnn.TruncAvgPool2d(kernel_size=2, stride=2, bit_width=6, float_to_int_impl_type=mode)
-    return nn.Sequential(bnn.QuantReLU(bit_width=6, **UINT8), pool)
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.relu = bnn.QuantReLU(bit_width=6, **UINT8)
+        self.pool = bnn.TruncAvgPool2d(kernel_size=2, stride=2, bit_width=6, float_to_int_impl_type=mode)
+
+    def forward(self, x: Tensor) -> Any:
+        """``(N, 3, 14, 14)`` -> ``(N, 3, 7, 7)``."""
+        return self.pool(self.relu(x)).value
 
 
 def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
@@ -83,7 +90,7 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
         "mlp_fixed": (mlp(*fixed), VECTOR),
         **{f"cnv_{w}w{a}a": (cnv(w, a), IMAGE) for w, a in ((1, 1), (1, 2), (2, 2), (4, 4))},
         "residual": (Residual(), IMAGE),
-        **{f"trunc_{mode}": (truncated(mode), IMAGE) for mode in ("floor", "round", "ceil")},
+        **{f"trunc_{mode}": (Truncated(mode), IMAGE) for mode in ("floor", "round", "ceil")},
         "float8": (nn.Sequential(bnn.QuantIdentity(**INT8), float8), VECTOR),
     }
 
