@@ -249,7 +249,8 @@ def differences(
         run = executor(file, outputs)
     except ModuleNotFoundError as missing:
         return f"not compared: {missing.name} is missing", ""
-    named = {graph.meta["imported"][name]: value.numpy() for name, value in frames.items()}
+    entries = {str(node.target): node.name for node in graph.fx_graph.nodes if node.op == "placeholder"}
+    named = {graph.meta["imported"][entries[name]]: value.numpy() for name, value in frames.items()}
     wanted = [run({name: value[i : i + 1] for name, value in named.items()}) for i in range(count)]
     with torch.no_grad():
         made = graph.model(*frames.values())

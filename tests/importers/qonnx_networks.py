@@ -155,6 +155,21 @@ def truncated_once() -> Net:
     return n
 
 
+def truncated_up() -> Net:
+    """Trunc that rounds up, of fixed point and of any scale, up to what saturates."""
+    n = Net(14, 1, 13)
+    n.version = 2
+    n.quant(4, 8)
+    n.trunc(4, 8, 5, out=1, mode="CEIL")
+    n.add("MatMul", n.weight(2, 4, 13, 9))
+    n.quant(3, 8)
+    n.trunc(3, 8, 4, out=1, mode="CEIL")
+    n.add("MatMul", n.weight(0, 4, 9, 6, scale=0.19))
+    n.quant(0, 8, scale=0.75)
+    n.truncate([0.75, 0.0, 8.0, 3.0, 6.0], "CEIL")
+    return n
+
+
 def real_scales() -> Net:
     """Scales of any size, for the tensor and for each channel, zero points, biases of floats and of integers."""
     n = Net(8, 1, 3, 7, 6)
@@ -271,6 +286,7 @@ NETWORKS: dict[str, Callable[[], Net]] = {
         odd_zero_points,
         rounding_modes,
         truncated_real_scales,
+        truncated_up,
     )
 }
 

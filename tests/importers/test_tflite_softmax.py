@@ -22,6 +22,13 @@ def file_of(classes: int, scale: float, beta: float = 1.0, result: tuple[float, 
     return f
 
 
+def log_of(classes: int, scale: float) -> File:
+    f = File(1)
+    x = f.input(1, classes, scale=scale, zero=-9)
+    f.output(f.function("LOG_SOFTMAX", x, 1 / 16, 127, schema.LogSoftmaxOptionsT()))
+    return f
+
+
 def codes(r: np.random.Generator, rows: int, classes: int) -> np.ndarray:
     """Rows of which some lie near together, so that no class has all."""
     reach = r.choice([3, 20, 128], (rows, 1))
@@ -46,12 +53,26 @@ def test_every_integer_of_the_reference_kernel(classes: int, scale: float, beta:
     assert len(np.unique(wanted)) > (60 if 1 < classes < 20 and 0.02 < scale < 0.2 else 0)
 
 
+@pytest.mark.parametrize(
+    ("classes", "scale"), [(2, 0.02), (10, 0.0481), (10, 0.11), (12, 0.31), (100, 0.07), (1, 0.1), (33, 0.0004)]
+)
+def test_logarithms_of_the_reference_kernel(classes: int, scale: float) -> None:
+    given = codes(np.random.default_rng(classes), 400 if classes > 9 else 3000, classes)
+    data = log_of(classes, scale).data()
+    (wanted,) = (v[:, 0] for name, v in executed(data, given).items() if name != "input")
+    with torch.no_grad():
+        found = mase_hw.import_model(data).model(torch.from_numpy((given.astype(np.float64) + 9) * np.float32(scale)))
+    np.testing.assert_array_equal(np.rint(found.double().numpy() * 16) + 127, wanted)
+    assert len(np.unique(wanted)) > (60 if classes > 1 and scale > 0.04 else 0)
+
+
 @pytest.mark.slow
-def test_rows_in_hardware(tmp_path: Path) -> None:
+@pytest.mark.parametrize("logarithms", [False, True])
+def test_rows_in_hardware(logarithms: bool, tmp_path: Path) -> None:
     """Of a matrix; and a single element that has all, whose reciprocal saturates."""
     f = File(3)
     x = f.input(1, 3, 5, scale=0.11, zero=-9)
-    f.output(softmax(f, x))
+    f.output(f.function("LOG_SOFTMAX", x, 1 / 16, 127, schema.LogSoftmaxOptionsT()) if logarithms else softmax(f, x))
     result = compared(f, 40)
     assert result.differences() == dict.fromkeys(result.found, 0)
     assert {-128, 127} < set(result.wanted[result.outputs[0]].reshape(-1).tolist())

@@ -87,7 +87,8 @@ def _bipolar(s: Step, scale: Tensor) -> Ref:
 
 def trunc(s: Step) -> Ref:
     """``Trunc`` of version 2 (with an output scale) or 1: drops the last bits of what is quantised."""
-    mode, scale = _rounding(s, "FLOOR"), s.known(1, "the scale")
+    up = s.node.get("rounding_mode", "FLOOR").upper() == "CEIL"
+    mode, scale = Rounding.FLOOR if up else _rounding(s, "FLOOR"), s.known(1, "the scale")
     if _zero(s):
         raise Refused(f"a zero point of {_zero(s)} of what is truncated", "truncate without a zero point")
     if len(s.inputs) != (6 if s.node.version > 1 else 5):
@@ -107,6 +108,11 @@ def trunc(s: Step) -> Ref:
         # Nothing is clipped: what comes is a number of the input bit width, signed or not.
         target, width = scale, given - lost + 1
         given_width, given_scale = given + 1, scale * math.ldexp(1.0, -lost)
+    if up:  # the next multiple of the coarse step is the one below what a coarse step less a fine one is added to
+        coarse, fine = (grids.steps(v)[0] for v in (target, given_scale))
+        if coarse < fine or not (coarse / fine).is_integer():
+            raise Refused(f"CEIL from steps of {fine:g} to {coarse:g}", "truncate to a multiple of the steps")
+        x, given_width = s.call(torch.add, x, coarse - fine), given_width + 1
     have, want = (_data_format(v, n, signed) for v, n in ((given_scale, given_width), (target, width)))
     if isinstance(x, Tensor):
         step = grids.steps(target)[0]

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -153,7 +154,7 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     bias = _bias(s, outputs)
     bounds = _largest_sums(x.fmt, weight, bias)
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
-    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    geometry: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     made, have = _sums(s, "conv2d", x, given, _Weights(weight, scales, bias), shape, **geometry)
     unsigned = s.info(0).unsigned  # whose kernel multiplies the scales in float32
     products = [product_scale(x.fmt, scale) if unsigned else x.fmt.scale * scale for scale in scales]
