@@ -118,7 +118,8 @@ class Request:
         family: Family of FPGAs for which it chooses; empty for none in particular.
         narrow: Whether the most negative code does not occur among the stored weights.
         parameters: Mantissas of the stored parameters by name, for implementations that are made for them.
-        levels: Additions between two registers of such an implementation; ``solver`` is what finds them.
+        levels: Additions between two registers of such an implementation, for which ``solver`` finds them; or of a
+            division, 0 if nothing is said.
         order: The order of its work that was asked for, where an op has several; empty for its own.
         fast: Whether registers are wanted where long paths begin.
         slots: Sequences in turn (:mod:`mase_hw.ops._slots`); 1 if every frame is one of its own.
@@ -228,6 +229,7 @@ class Hardware:
             has as few as keep up with the beats of what comes before.
         registers_static: Every beat of a parameter goes into registers as it is taken: its memory needs none behind it.
         fast: Whether it has registers for a fast clock, for :attr:`Request.fast`.
+        levels: Additions between two of its registers if nothing is said; 0 if there is no choice.
         delegates: Of some of the implementations: the op whose hardware facets they are, in place of these.
         generated: Of a module that is made for its constants: node name, parameters, and the arithmetic as for
             ``memories`` -> what makes it; ``file`` is then a template. None for modules that are files.
@@ -267,6 +269,7 @@ class Hardware:
     time_multiplexed: bool = False
     registers_static: bool = False
     fast: bool = False
+    levels: int = 0
     delegates: Mapping[str, str] = field(default_factory=dict)
     generated: Callable[[str, Any, Arithmetic], Generated] | None = None
     whole: bool = False

@@ -218,6 +218,8 @@ def binary(t: Terms, p: Parameters) -> None:
             added = min(added, max(given[0] + taken[1] - given[1] - apart, 1))
         t.logic("sum" if added > SOFT[t.xilinx] else "soft.sum", lanes * (added if t.xilinx else 2 * ceil(added / 2)))
         _scaled(t, p, lanes)
+        if p.get("AHEAD"):
+            t.count(ff=1 + lanes * sum(bits))
     else:
         t.logic("compare", lanes * exact)
     cast(t, "cast", lanes, Cast(taken, given, way), held=True, summed=not product)

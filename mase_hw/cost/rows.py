@@ -212,8 +212,10 @@ def softmax(t: Terms, p: Parameters) -> None:
         t.count(ff=1)
     else:
         frac = max(p["DATA_OUT_0_PRECISION_1"], 0) + 1
-        pipeline(t, "share", frac + 2)
-        t.count(ff=(frac + 1) * sums + lanes * ((frac + 1) * (sums + 1) + frac * (frac + 1) // 2))
+        levels = p.get("SHARE_LEVELS", 1)
+        kept = [step for step in range(frac + 1) if step % levels == levels - 1 or step == frac]
+        pipeline(t, "share", len(kept) + 1)
+        t.count(ff=len(kept) * sums + lanes * (len(kept) * (sums + 1) + sum(kept)))
         # Rounding half up reads a bit of the last rest only, and floor none: neither what leads to it.
         unread = {1: 1, 2: 2}.get(p["ROUNDING"], 0)
         t.count(ff=-unread * (sums + lanes * sums) - (lanes if unread == 2 else 0))

@@ -28,7 +28,8 @@ from mase_hw.steps import Steps
 
 ADD, SUB, SUB_FROM, MUL, MIN, MAX, LT, LE, GT, GE, EQ, NE = range(12)
 """Codes of the parameter ``OPERATION``; ``SUB_FROM`` is the second operand minus the first."""
-ARITHMETIC = (ADD, SUB, SUB_FROM, MUL)
+SUMS = (ADD, SUB, SUB_FROM)
+ARITHMETIC = (*SUMS, MUL)
 """Operations that compute with values; the others choose among mantissas or compare them."""
 CONSTANT = "constant"
 """Name of an operand that the model stores, and of its stream."""
@@ -98,6 +99,7 @@ class CombinedParams(BinaryParams, frozen=True):
     data_in_0_multiplier: int
     data_in_1_zero_point: int
     data_in_1_multiplier: int
+    ahead: bool
 
     @property
     def multiplied(self) -> bool:
@@ -233,6 +235,7 @@ def build(operation: int) -> Callable[[Request], CombinedParams]:
             data_in_0_multiplier=factors[0],
             data_in_1_zero_point=zeros[1],
             data_in_1_multiplier=factors[1],
+            ahead=r.fast and operation in SUMS,
         )
 
     return run
@@ -286,8 +289,8 @@ def check_shapes(r: Request, second: str) -> None:
 
 
 def latency(p: CombinedParams) -> Latency:
-    """One beat per cycle; a product, and operands that are multiplied, have one register more."""
-    beats, pipe = p.data_in_0.beats, 2 if p.operation == MUL or p.multiplied else 1
+    """One beat per cycle; a product, and operands that wait or are multiplied, have one register more."""
+    beats, pipe = p.data_in_0.beats, 2 if p.operation == MUL or p.multiplied or p.ahead else 1
     return Latency.from_steps(Steps.registered(beats, 2 - p.has_constant, pipe, skid=True))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -48,9 +49,10 @@ def _case_of(operation: int) -> Callable[..., Case]:
         *,
         constant: Sequence[int] | None = None,
         frames: int = 6,
+        fast: bool = False,
         **attributes: Any,
     ) -> Case:
-        request = binary.request(name, shape, lanes, formats, modes, constant, attributes)
+        request = replace(binary.request(name, shape, lanes, formats, modes, constant, attributes), fast=fast)
         return Case(name, binary.build(operation)(request), frames)
 
     return case
@@ -62,6 +64,8 @@ def _sum_cases() -> list[Case]:
         case("same_format", (4, 16), 4, (S8, S8, FixedFormat(9, 4))),
         case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
         case("aligned_other_way", (2, 9), 3, (S8_COARSE, S8_FINE, S8), FLOOR_WRAP),
+        case("fast", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8), fast=True),
+        case("fast_constant", (2, 3, 5), 4, (ZU8, S4_0, FixedFormat(10, 0)), constant=(5,), fast=True),
         case("unsigned", (3, 7), 7, (U6, FixedFormat(6, 1, signed=False), FixedFormat(7, 2, signed=False)), UP),
         case("mixed_signs", (3, 7), 3, (U6, S8, S8)),
         case("two_bit", (2, 5), 1, (S2, S2, FixedFormat(3, 0))),
@@ -172,6 +176,7 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], *methods
             work=binary.work,
             multipliers=binary.multipliers,
             follows_input=True,
+            fast=operation in binary.SUMS,
             static=(CONSTANT,),
             broadcast=(CONSTANT,),
         ),

@@ -177,6 +177,7 @@ def test_facets_build_the_parameters(it: Item) -> None:
         order=it.order,
         narrow=bool(it.hardware.narrow(it.case.params)),
         fast=it.fast,
+        levels=getattr(it.case.params, "share_levels", 0),
         slots=it.slots,
     )
     if it.op.mase_type:

@@ -37,6 +37,7 @@ from mase_hw.ops.rows.softmax import (
     exponentials,
     gradient_of,
     result_format,
+    share_stages,
     shares,
     shares_cast,
     stepped,
@@ -187,6 +188,7 @@ class MaskedSoftmaxParams(Params, frozen=True):
     cast: Cast
     exponent: ExponentTables
     divisor_factor: int
+    share_levels: int
 
     def absent(self) -> tuple[str, ...]:
         """The mask may be stored, or causal, and all queries of one sequence."""
@@ -248,6 +250,7 @@ def build(r: Request) -> MaskedSoftmaxParams:
         cast=a.modes,
         exponent=plan.parameters(r.fast),
         divisor_factor=divisor_factor(a, plan.frac, shape[-1])[0],
+        share_levels=r.levels or 1,
     )
 
 
@@ -272,7 +275,7 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
         row_steps(beats, tiles, note=2),
         Steps.registered(beats, pipe=p.exponent.exp_stages),
         row_steps(beats, tiles, note=2 + levels + int(p.divisor_factor > 1)),
-        Steps.registered(beats, pipe=3 + max(p.data_out_0.fmt.frac_width, 0)),
+        Steps.registered(beats, pipe=share_stages(p.data_out_0.fmt, p.share_levels)),
     )
 
 
@@ -284,10 +287,11 @@ def _case(
     frames: int = 4,
     slots: int = 1,
     fast: bool = False,
+    levels: int = 0,
     **attributes: Any,
 ) -> Case:
     def _build(r: Request) -> MaskedSoftmaxParams:
-        return build(dataclasses.replace(r, slots=slots, fast=fast))
+        return build(dataclasses.replace(r, slots=slots, fast=fast, levels=levels))
 
     names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
     shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
@@ -305,7 +309,7 @@ def _cases() -> list[Case]:
         _case("more_queries", (1, 6, 1, 4), 2, "u7.3 s8.7", causal=True),
         _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
         _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
-        _case("fast", (1, 3, 2, 6), 4, "s16.12 s16.15", fast=True, causal=True),
+        _case("fast", (1, 3, 2, 6), 4, "s16.12 s16.15", fast=True, levels=2, causal=True),
         _case("slots", (1, 5, 2, 5), 2, "s8.4 u8.8", causal=True, slots=2, frames=8),
         _case(
             "slots_windows",
@@ -351,6 +355,7 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
             cases=cases,
             follows_input=True,
             fast=True,
+            levels=1,
             layout="row_major",
             memories=_memories,
         ),

@@ -52,6 +52,7 @@ from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._rows import Exponent, along, evaluate, exponent, lowered_size, relayout, row_shape, row_steps
 from mase_hw.steps import Steps
+from mase_hw.streams import ceil_div
 
 SOFTMAX, SOFTMIN, LOG = range(3)
 """Codes of the parameter ``FUNCTION``."""
@@ -72,6 +73,7 @@ class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
     log_frac: int
     segments: Segments
     divisor_factor: int
+    share_levels: int
 
     def fmt(self, name: str) -> FixedFormat:
         """The format of a port; the result has a step of its own."""
@@ -248,6 +250,7 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
             log_frac=fmt.frac_width,
             segments=segments,
             divisor_factor=1 if function == LOG else divisor_factor(a, plan.frac, size)[0],
+            share_levels=r.levels or 1,
         )
 
     return build
@@ -270,18 +273,30 @@ def _latency(p: SoftmaxParams) -> Latency:
         row_steps(beats, tiles, note=2),
         Steps.registered(beats, pipe=p.exponent.exp_stages),
         row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else int(p.divisor_factor > 1))),
-        Steps.registered(beats, pipe=1 if is_log else 3 + max(p.data_out_0.fmt.frac_width, 0)),
+        Steps.registered(beats, pipe=1 if is_log else share_stages(p.data_out_0.fmt, p.share_levels)),
     )
+
+
+def share_stages(result: FixedFormat, levels: int) -> int:
+    """Cycles of a ``row_share``: so many bits of the quotient in each, and one for its cast."""
+    return 1 + ceil_div(2 + max(result.frac_width, 0), levels)
 
 
 EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
 
 
 def _case(
-    function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4, fast: bool = False
+    function: int,
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: str,
+    frames: int = 4,
+    fast: bool = False,
+    levels: int = 0,
 ) -> Case:
     build = _build(function)
-    return case(lambda r: build(replace(r, fast=fast)), name, shape, lanes, formats, frames=frames, size=shape[-1])
+    return case(lambda r: build(replace(r, fast=fast, levels=levels)), name, shape, lanes, formats, frames=frames, size=shape[-1])
 
 
 def steps_case(
@@ -304,6 +319,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
             case("wide", (5, 6), 2, "s16.12 u16.14 floor"),
             case("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
             case("fast", (5, 6), 3, "s16.12 u16.14", fast=True),
+            case("levels", (3, 7), 2, "s8.4 u8.8", levels=3),
             steps_case(_build(function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
         ]
 
@@ -335,6 +351,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
             cases=_cases(function),
             follows_input=True,
             fast=True,
+            levels=0 if function == LOG else 1,
             layout="rows",
             memories=_memories(function),
         ),

@@ -91,7 +91,8 @@ class HardwareArgs(BaseModel):
         default_factory=dict,
         examples=[{"fc1": 2}],
         description="of an unrolled layer, by node: additions between two registers, 3 if nothing is said; 0 for a "
-        "register at the output only",
+        "register at the output only; of a softmax the subtractions of its division, a bit of the quotient each, 1 if "
+        "nothing is said",
     )
     order: dict[str, Literal["outputs_first", "inputs_first", "weights_first"]] = Field(
         default_factory=dict,
@@ -119,8 +120,8 @@ class HardwareArgs(BaseModel):
         description="whether modules get registers where their longest paths begin, or the nodes whose modules do: of a "
         "linear layer an activation is taken a cycle before its weights, so that a register enables the memory of the "
         "weights, and what sums start with is one too; of a softmax an exponential that is a product takes its factors "
-        "and its parts from registers; bits and interval are the same, the latency is a cycle longer, or two, for some "
-        "flip-flops",
+        "and its parts from registers; a sum or a difference keeps its operands in registers; bits and interval are the "
+        "same, the latency is a cycle longer, or two of a softmax, for some flip-flops",
     )
     constant_solver: Literal["own", "da4ml"] = Field(
         default="own",
@@ -371,12 +372,13 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     again = [f"{n}.{t}" for n, o in args.order.items() if o == WEIGHTS_FIRST for t in ("data_in_0", "data_out_0")]
     again += [place for place in stored if args.parameters_at.get(place, args.parameters) == "external"]
     levels = "registers are asked for between the additions of a node that is not unrolled"
+    added = [*unrolled, *(name for name, hardware in ways.items() if hardware.levels)]
     for key, problem, places, known in (
         ("parallelism", "parallelism for a node that is not in hardware", args.parallelism, ways),
         ("parallelism", "parallelism for a tensor the node does not have", given, lanes),
         ("fifo_depth", "a FIFO is asked for where there is no data input", args.fifo_depth, inputs),
         ("implementation", "an implementation is asked of a node without several", args.implementation, several),
-        ("adder_levels", levels, args.adder_levels, unrolled),
+        ("adder_levels", levels, args.adder_levels, added),
         ("order", "an order is asked of a node that has only one", args.order, orders),
         ("fast_clock", "a node has no registers for a fast clock", fast, [n for n, h in ways.items() if h.fast]),
         ("memory", "a memory is placed where no parameter is kept", args.memory, kept),

@@ -8,7 +8,7 @@ from typing import Any
 from torch import fx, nn
 
 from mase_hw.catalogue import Hardware
-from mase_hw.errors import UnsupportedError
+from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.hardware.memories import FAMILIES, UNNAMED, Family
 from mase_hw.ir import TensorMetadata
 from mase_hw.ir.records import Entries
@@ -35,7 +35,15 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
     asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
     fast = args.is_fast(node.name)
     if not hardware.implementations:
-        return {"fast": True} if fast else {}
+        levels = args.adder_levels.get(node.name, hardware.levels)
+        if hardware.levels and not levels:
+            raise ConfigError(
+                "a stage of a division gives a bit of the quotient at least",
+                field=f"hardware.adder_levels.{node.name}",
+                got=levels,
+                expected="1 or more",
+            )
+        return {"fast": fast, "levels": levels}
     if not (asked or order or args.family or fast):
         return {}
     narrow = False
