@@ -250,10 +250,12 @@ def _hardware(settings: CompileConfig) -> Step:
             got="a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
-    if "external" in (settings.hardware.parameters, *settings.hardware.parameters_at.values()):
+    outside = {"hardware.parameters": (settings.hardware.parameters, *settings.hardware.parameters_at.values())}
+    outside["decode.cache"] = (settings.decode.cache,)
+    for field in (field for field, places in outside.items() if "external" in places):
         raise ConfigError(
-            "what parameters from external memory cost and how fast they come is not known to what chooses lanes",
-            field="hardware.parameters",
+            "what comes from external memory, what it costs and how fast it is, is not known to what chooses lanes",
+            field=field,
             got="external, with a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )

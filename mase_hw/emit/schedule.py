@@ -33,7 +33,7 @@ from mase_hw.hardware.external import (
 )
 from mase_hw.hardware.latency import timing_of
 from mase_hw.ops._slots import SLOT
-from mase_hw.ops.products._cache import CACHE, Cache, reader_of, stages_of, unit_beats
+from mase_hw.ops.products._cache import CACHE, READER, Cache, reader_of, stages_of, unit_beats
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
@@ -41,8 +41,6 @@ SOON = 10
 """Frames in which most designs settle."""
 FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
-READER = "cache_reader"
-"""The module that reads external memory for caches."""
 LONG_BEFORE = -(1 << 40)
 """Cycle in which beats come that nothing is to wait for."""
 
@@ -210,6 +208,11 @@ class Timeline:
     def stages_of(self, name: str) -> int:
         """Stages of a part, those of the sources of its parameters among them."""
         return len(self.parts[name].stages) + sum(len(source_stages(s.instance.parameters)) for s in self.late(name))
+
+    @property
+    def stages_before(self) -> int:
+        """Stages before those of the parts: the reader of caches, and what makes words of what it reads."""
+        return 1 + len(self.caches) if self.caches else 0
 
     @property
     def ahead(self) -> int:

@@ -24,7 +24,9 @@ class TokenCosts:
         cycles: What the token takes if it enters an idle design.
         products: Multiplications of it.
         stages: Its products by the multipliers, stage after stage, as if no stage worked beside another one.
-        slowest: The same of the stage that needs most: no schedule gives a token in fewer cycles.
+        slowest: The same of the stage that needs most, or the words that the token reads from external memory: no
+            schedule gives a token in fewer cycles.
+        read: Those words.
         state_bytes: What is read of keys, values and the states of linear recurrences.
         weight_bytes: What is read of weights and biases, at any position.
     """
@@ -33,13 +35,14 @@ class TokenCosts:
     products: Counts
     stages: Counts
     slowest: Counts
+    read: Counts
     state_bytes: Counts
     weight_bytes: int
 
     def rows(self) -> list[dict[str, int]]:
         """Some positions, the first and the last among them, as a table shows them."""
         places = np.unique(np.linspace(0, len(self.cycles) - 1, MOST_ROWS).astype(int))
-        names = ("cycles", "products", "stages", "slowest", "state_bytes")
+        names = ("cycles", "products", "stages", "slowest", "state_bytes", *(("read",) if self.read.any() else ()))
         return [{"position": int(at), **{name: int(getattr(self, name)[at]) for name in names}} for at in places]
 
 
@@ -84,4 +87,6 @@ def token_costs(manifest: Manifest, catalogue: Catalogue) -> TokenCosts | None:
         elif op.name == "linear_recurrence":
             state_bits += share * params.state.width
     cycles = np.array(decode.cycles, np.int64)
-    return TokenCosts(cycles, products, stages, slowest, -(-state_bits // 8), -(-weight_bits // (8 * context)))
+    read = np.array([0] * context if manifest.caches is None else manifest.caches.read, np.int64)
+    slowest = np.maximum(slowest, read)
+    return TokenCosts(cycles, products, stages, slowest, read, -(-state_bits // 8), -(-weight_bits // (8 * context)))

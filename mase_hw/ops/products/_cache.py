@@ -23,6 +23,8 @@ from mase_hw.ops.products._schedule import Schedule
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
+READER = "cache_reader"
+"""The module that reads external memory for all caches."""
 CACHE = "external_cache"
 """The module, and what stands in its place for the name of an op."""
 
