@@ -33,7 +33,7 @@ from mase_hw.hardware.external import (
 )
 from mase_hw.hardware.latency import timing_of
 from mase_hw.ops._slots import SLOT
-from mase_hw.ops.products._cache import CACHE, READER, Cache, reader_of, stages_of, unit_beats
+from mase_hw.ops.products._cache import AHEAD, CACHE, READER, Cache, reader_of, stage_of, unit_beats
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
@@ -238,7 +238,7 @@ class Timeline:
         """Cycles per frame that every instance and port needs by itself."""
         ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
         late = {s.instance.name: s.interval for sources in self.sources.values() for s in sources}
-        reads = {READER: self._reader.steps} if self.caches else {}
+        reads = {READER: self._reader.steps - AHEAD} if self.caches else {}
         return ports | {name: part.interval for name, part in self.parts.items()} | late | reads
 
     @property
@@ -252,9 +252,11 @@ class Timeline:
         """Put the reader into a network, and what makes words of a product of what it reads."""
         reads = self._reader
         begin = network.source(1, Evenly(1, 1, -reads.steps), (READER, "begin"))
-        for instance, units in zip(self.caches, network.stage(reads, [begin], READER), strict=True):
+        *read, tokens = network.stage(reads, [begin], READER)
+        for instance, units in zip(self.caches, read, strict=True):
             stage = unit_beats(Cache.of(instance.parameters).beats)
             (edges[Pin(instance.name, READER)],) = network.stage(stage, [units], (READER, instance.name))
+        edges[Pin(READER, self.caches[-1].name)] = tokens
 
     def beats(self, pin: Pin) -> int:
         """Beats per frame of a source."""
@@ -387,7 +389,8 @@ class Timeline:
         late = self.late(name)
         for number, stage in enumerate(part.stages):
             if (words := edges.get(Pin(name, READER))) is not None:
-                inputs, stage = [*inputs, words], stages_of(Cache.of(part.instance.parameters))[1]
+                tokens = [edges[pin] for pin in (Pin(READER, name),) if pin in edges]
+                inputs, stage = [*inputs, words, *tokens], stage_of(Cache.of(part.instance.parameters), bool(tokens))
             if late and number == len(part.stages) - 1:
                 inputs = [*inputs, *(source.place(network) for source in late)]
                 assert part.facets is not None  # its ports have names
@@ -510,7 +513,7 @@ def _part(
         depth = int(instance.parameters["DEPTH"])
         return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
     if instance.op == CACHE:
-        steps = stages_of(Cache.of(instance.parameters))[0]
+        steps = Cache.of(instance.parameters).steps()
         return Part(instance, inputs, beats, (steps,), steps.steps)
     facets = catalogue[instance.op].hardware
     assert facets is not None  # only ops with hardware become instances

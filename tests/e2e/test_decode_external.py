@@ -23,7 +23,7 @@ from tests.parameters.test_external import Slow
 
 CONTEXT, WIDTH, HEADS, GROUPS, IDS = 27, 8, 4, 2, 11
 PROMPTS, CHOSEN = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8], [2] * 17], 8
-STATED = {"external_bytes": 4, "external_latency": 9}
+STATED = {"external_bytes": 4, "external_latency": 9, "max_parallelism": 2}
 
 
 class Attention(nn.Module):

@@ -6,6 +6,7 @@
 // have room, blocks are stored, and memory takes requests and brings words, in order, when the solver likes.
 //   p_address      the unit that is asked for is the one that the token needs next
 //   p_stored       its block is stored
+//   p_ahead        the last cache has begun with the token before the one before
 //   p_read_stays   a request is offered until it is taken
 //   p_together     the memory takes it when that cache's room is taken, and no other one's
 //   p_pace         requests are as many cycles apart as the first one has words
@@ -24,13 +25,14 @@ module cache_reader_proof #(
     input logic       rst,
     input logic [1:0] roomy,
     input logic [1:0] stores,
+    input logic       begun,
     input logic       read_ready,
     input logic       comes,
     input logic       pick
 );
 
   logic [1:0] room, asked, stored, word_valid;
-  logic read_valid, data_valid;
+  logic read_valid, data_valid, begins;
   logic [31:0] read_address;
   logic [15:0] read_words;
 
@@ -85,9 +87,12 @@ module cache_reader_proof #(
   int   used    [2];  // those that tokens have asked for
   logic [1:0] roomy_q;
   logic waits_q;
-  logic last_row, token_ends, turn_ends, takes;
+  int   tokens_q;  // that may ask, besides one that has begun to
+  logic last_row, token_ends, turn_ends, takes, fresh;
   int   size;
 
+  assign fresh      = !cache_q && part_q == 0 && unit_q == 0;
+  assign begins     = begun && tokens_q < ROWS && !rst;
   assign size       = cache_q ? Words : 1;
   assign takes      = read_valid && read_ready;
   assign last_row   = row_q == (sees_q == Blocks - 2 ? ROWS - (Blocks - 1) * BLOCK - 1 : BLOCK - 1);
@@ -119,6 +124,7 @@ module cache_reader_proof #(
   always_ff @(posedge clk) begin
     waits_q <= !rst && read_valid && !read_ready;
     beat_q  <= !rst && (word_valid[1] ? !beat_q : beat_q);
+    tokens_q <= rst ? 0 : tokens_q + int'(begins) - int'(takes && fresh);
     left_q  <= rst ? 0 : takes ? size - 1 : left_q == 0 ? 0 : left_q - 1;
     if (rst) begin
       sees_q  <= 1;
@@ -151,11 +157,13 @@ module cache_reader_proof #(
     assert (!check || !read_valid ||
             (int'(read_address) == piece + unit_q * size && int'(read_words) == size));
     p_stored : assert (!check || !read_valid || have_q[cache_q] > unit_q);
+    p_ahead : assert (!check || !read_valid || !fresh || tokens_q > 0);
     p_read_stays : assert (!check || !waits_q || read_valid);
     p_together : assert (!check || asked == (takes ? (cache_q ? 2'b10 : 2'b01) : 2'b00));
     p_pace : assert (!check || !read_valid || left_q == 0);
     p_kept :
-    assert (!check || read_valid || !room[cache_q] || left_q != 0 || have_q[cache_q] < sees_q);
+    assert (!check || read_valid || !room[cache_q] || left_q != 0 || have_q[cache_q] < sees_q ||
+            (fresh && tokens_q == 0));
     p_once : assert (!check || ($onehot0(word_valid) && (word_valid != '0) == data_valid));
   end
 
@@ -172,6 +180,8 @@ module cache_reader_proof #(
                        int'(dut.left_q) == left_q && int'(dut.share_q) == int'(share_q) &&
                        int'(dut.group_q) == (cache_q ? 0 : part_q) &&
                        int'(dut.part_q) == (cache_q ? part_q : 0)));
+    inv_tokens :
+    assert (!armed || (tokens_q >= 0 && int'(dut.tokens_q) == tokens_q && dut.fresh_q == fresh));
     inv_new :
     assert (!armed || dut.new_q == (row_q == 0 && part_q == 0 && !share_q && unit_q == 0));
     inv_places :
