@@ -250,5 +250,12 @@ def _hardware(settings: CompileConfig) -> Step:
             got="a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
+    if settings.decode.cache == "external":
+        raise ConfigError(
+            "caches in external memory, what they cost and how fast they are, are not known to what chooses lanes",
+            field="decode.cache",
+            got="external, with a table target",
+            remedy="leave the target out, and set max_parallelism or parallelism",
+        )
     given = {"target": settings.target, "hardware": hardware, "context": settings.decode.context}
     return Step("hardware", fit_hardware_analysis_pass, given, "choosing lanes and implementations")

@@ -27,7 +27,7 @@ module {} #(
     parameter MEM_DIR = "mem"{}
 ) ("""
 CACHE_BUS = (
-    *("asked", "room", "word_valid", "late", "stored"),
+    *("asked", "room", "word_valid", "late", "begins", "stored"),
     *("write_valid", "write_ready", "write_address", "write_data", "write_last"),
 )
 """What every cache in external memory has of its own."""

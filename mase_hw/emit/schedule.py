@@ -34,7 +34,7 @@ from mase_hw.hardware.external import (
 from mase_hw.hardware.latency import timing_of
 from mase_hw.hardware.manifest import InstanceTiming
 from mase_hw.ops._slots import SLOT
-from mase_hw.ops.products._cache import CACHE, Cache, reader_of, stages_of, unit_beats
+from mase_hw.ops.products._cache import AHEAD, CACHE, READER, Cache, reader_of, stage_of, unit_beats
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
@@ -42,8 +42,6 @@ SOON = 10
 """Frames in which most designs settle."""
 FRAMES = 40
 """Frames after which a design that has not settled is given up on."""
-READER = "cache_reader"
-"""The module that reads external memory for caches."""
 LONG_BEFORE = -(1 << 40)
 """Cycle in which beats come that nothing is to wait for."""
 
@@ -198,6 +196,11 @@ class Timeline:
         return len(self.parts[name].stages) + sum(len(source_stages(s.instance.parameters)) for s in self.late(name))
 
     @property
+    def stages_before(self) -> int:
+        """Stages before those of the parts: the reader of caches, and what makes words of what it reads."""
+        return 1 + len(self.caches) if self.caches else 0
+
+    @property
     def ahead(self) -> int:
         """Frames whose parameters are there before the first one begins, at most."""
         found = (source for sources in self.sources.values() for source in sources)
@@ -221,7 +224,7 @@ class Timeline:
         """Cycles per frame that every instance and port needs by itself."""
         ports = {s.name: s.beats for s in (*self.netlist.inputs, *self.netlist.outputs)}
         late = {s.instance.name: s.interval for sources in self.sources.values() for s in sources}
-        reads = {READER: self._reader.steps} if self.caches else {}
+        reads = {READER: self._reader.steps - AHEAD} if self.caches else {}
         return ports | {name: part.interval for name, part in self.parts.items()} | late | reads
 
     @property
@@ -235,9 +238,11 @@ class Timeline:
         """Put the reader into a network, and what makes words of a product of what it reads."""
         reads = self._reader
         begin = network.source(1, Evenly(1, 1, -reads.steps), (READER, "begin"))
-        for instance, units in zip(self.caches, network.stage(reads, [begin], READER), strict=True):
+        *read, tokens = network.stage(reads, [begin], READER)
+        for instance, units in zip(self.caches, read, strict=True):
             stage = unit_beats(Cache.of(instance.parameters).beats)
             (edges[Pin(instance.name, READER)],) = network.stage(stage, [units], (READER, instance.name))
+        edges[Pin(READER, self.caches[-1].name)] = tokens
 
     def beats(self, pin: Pin) -> int:
         """Beats per frame of a source."""
@@ -389,7 +394,8 @@ class Timeline:
         late = self.late(name)
         for number, stage in enumerate(part.stages):
             if (words := edges.get(Pin(name, READER))) is not None:
-                inputs, stage = [*inputs, words], stages_of(Cache.of(part.instance.parameters))[1]
+                tokens = [edges[pin] for pin in (Pin(READER, name),) if pin in edges]
+                inputs, stage = [*inputs, words, *tokens], stage_of(Cache.of(part.instance.parameters), bool(tokens))
             if late and number == len(part.stages) - 1:
                 inputs = [*inputs, *(source.place(network) for source in late)]
                 assert part.facets is not None  # its ports have names
@@ -512,7 +518,7 @@ def _part(
         depth = int(instance.parameters["DEPTH"])
         return Part(instance, inputs, beats, (Steps.queued(1, depth),), beats)
     if instance.op == CACHE:
-        steps = stages_of(Cache.of(instance.parameters))[0]
+        steps = Cache.of(instance.parameters).steps()
         return Part(instance, inputs, beats, (steps,), steps.steps)
     facets = catalogue[instance.op].hardware
     assert facets is not None  # only ops with hardware become instances

@@ -61,5 +61,7 @@ class DecodeOptions(BaseModel):
             raise ValueError("keys and values in external memory are those of one sequence, whose tokens a host gives")
         asked = self.slots > 1 or self.cache != "block_ram" or self.sample != "none" or self.by_itself
         if asked and not self.context:
-            raise ValueError("all other options of decode are of a model with a decode.context, which is missing")
+            raise ValueError(
+                "slots, cache, sample, stop and length are of a model with a decode.context, which is missing"
+            )
         return self

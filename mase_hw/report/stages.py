@@ -25,6 +25,7 @@ from mase_hw.hardware.manifest import Instance as ManifestInstance
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
 from mase_hw.opdef import OpDef
+from mase_hw.ops.products._cache import CACHE, Cache
 from mase_hw.streams import Direction, Stream
 
 _ROM = "(memories)"
@@ -60,6 +61,11 @@ def rebuilt(manifest: Manifest, catalogue: Catalogue) -> Netlist | None:
             plain = (_plain("out", int(entry.parameters["WIDTH"])),)
             netlist.instances.append(Instance(entry.name, FETCHED, entry.parameters, plain, entry.node, FETCHED))
             netlist.memories[entry.name] = ""
+            continue
+        if entry.module == CACHE:
+            cache = Cache.of(entry.parameters)
+            ports = (_plain("in", cache.width), _plain("out", cache.schedule.banks * cache.width))
+            netlist.instances.append(Instance(entry.name, CACHE, entry.parameters, ports, entry.node, CACHE))
             continue
         instance = _instance(entry, ops.get(entry.module, []))
         if instance is None:
@@ -223,7 +229,7 @@ def stages(timeline: Timeline, schedule: Schedule) -> list[Stage]:
     first.advance()
     steady, _ = timeline.network()
     interval = steady.settle(FRAMES)
-    found, number = [], 0
+    found, number = [], timeline.stages_before
     for name, part in timeline.parts.items():
         if not part.stages:
             continue

@@ -28,7 +28,9 @@ class TokenCosts:
         products: Multiplications of it.
         stages: The sum of the latencies of the stages on its longest path: what the token would take if it entered
             each of them after it has left the one before.
-        slowest: Its products by the multipliers, of the stage that needs most: no schedule gives tokens faster.
+        slowest: Its products by the multipliers, of the stage that needs most, or the words that the token reads from
+            external memory: no schedule gives tokens faster.
+        read: Those words.
         state_bytes: What is read of keys, values and the states of linear recurrences.
         weight_bytes: What is read of weights and biases, at any position.
     """
@@ -37,13 +39,14 @@ class TokenCosts:
     products: Counts
     stages: Counts
     slowest: Counts
+    read: Counts
     state_bytes: Counts
     weight_bytes: int
 
     def rows(self) -> list[dict[str, int]]:
         """Some positions, the first and the last among them, as a table shows them."""
         places = np.unique(np.linspace(0, len(self.cycles) - 1, MOST_ROWS).astype(int))
-        names = ("cycles", "products", "stages", "slowest", "state_bytes")
+        names = ("cycles", "products", "stages", "slowest", "state_bytes", *(("read",) if self.read.any() else ()))
         return [{"position": int(at), **{name: int(getattr(self, name)[at]) for name in names}} for at in places]
 
 
@@ -87,7 +90,9 @@ def token_costs(manifest: Manifest, catalogue: Catalogue) -> TokenCosts | None:
         elif op.name == "linear_recurrence":
             state_bits += share * params.state.width
     cycles, stages = np.array(decode.cycles, np.int64), _longest(netlist, catalogue, context)
-    return TokenCosts(cycles, products, stages, slowest, -(-state_bits // 8), -(-weight_bits // (8 * context)))
+    read = np.array([0] * context if manifest.caches is None else manifest.caches.read, np.int64)
+    slowest = np.maximum(slowest, read)
+    return TokenCosts(cycles, products, stages, slowest, read, -(-state_bits // 8), -(-weight_bits // (8 * context)))
 
 
 def _longest(netlist: Netlist, catalogue: Catalogue, context: int) -> Counts:

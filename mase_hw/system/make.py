@@ -14,7 +14,7 @@ from mase_hw._version import __version__
 from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import read_file, read_manifest
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
 from mase_hw.hardware.manifest import External, Manifest, Port, typed
 from mase_hw.hardware.parameter_ports import LOADING, parameter_ports, reading
@@ -71,6 +71,13 @@ def make_system(bundle: Path, out: Path, options: SystemOptions | None = None, w
         )
     if manifest.external is not None:
         _check_external(manifest.external, options)
+    if manifest.caches is not None:
+        raise UnsupportedError(
+            "a system has no bus master that writes keys and values of a design that keeps them in external memory",
+            field="decode.cache",
+            got="external",
+            remedy="compile the design without it, or connect the ports cache_* of the core yourself",
+        )
     packed = options.elements == "packed"
     sides = [tuple(Frame.of(p, options.bus, packed) for p in ports) for ports in _ports(manifest)]
     records = (Record(sides[0]), Record(sides[1]))

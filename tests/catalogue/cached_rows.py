@@ -8,10 +8,10 @@ import numpy as np
 
 from mase_hw.beat_times import BeatNetwork
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.external import ExternalMemory, with_parameters
+from mase_hw.hardware.external import ExternalMemory
 from mase_hw.hardware.library import with_dependences
 from mase_hw.opdef import SUPPORT
-from mase_hw.ops.products._cache import Cache, delay_of, parameters, reading, turns, unit_beats
+from mase_hw.ops.products._cache import Cache, delay_of, parameters, reading, stage_of, turns, unit_beats
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.simulate.result import SimResult
 
@@ -107,13 +107,16 @@ def caches(name: str, stalls: int = 0) -> Bench:
         if run != "full rate" or stalls:
             return
         network = BeatNetwork()
-        units = network.stage(reading([keys, values], rooms, delay), [network.source(1)])
+        *units, tokens = network.stage(reading([keys, values], rooms, delay), [network.source(1)])
         edges = {}
         for cache, unit in zip((keys, values), units, strict=True):
             (words,) = network.stage(unit_beats(cache.beats), [unit])
             rows = network.source(sizes.rows * sizes.groups * cache.schedule.words)
-            stage = with_parameters(cache.steps(), [cache.taken()])
-            (edges["key_words" if cache.schedule.transposed else "value_words"],) = network.stage(stage, [rows, words])
+            last = [] if cache.schedule.transposed else [tokens]
+            stage = stage_of(cache, bool(last))
+            (edges["key_words" if cache.schedule.transposed else "value_words"],) = network.stage(
+                stage, [rows, words, *last]
+            )
         for edge in edges.values():
             network.sink(edge)
         for _ in range(SEQUENCES):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .proofs import (
     CROSS,
+    FETCHES,
     FORK,
     HOLD,
     JOIN,
@@ -48,6 +49,7 @@ STAYING = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
 FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
+SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
@@ -342,6 +344,17 @@ MUTANTS: dict[str, Mutant] = {
     "fetch_is_late_early": of(
         FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
     ),
+    # cache_reader
+    "caches_ask_for_the_wrong_piece": of(SEQUENCE, "p_address", "* 32'(Blocks);", "* 32'(Blocks - 1);", 20),
+    "caches_ask_before_it_is_stored": of(SEQUENCE, "p_stored", " && (!new_q || stored_q[id_q] != '0)", ""),
+    "caches_run_ahead": of(SEQUENCE, "p_ahead", " && (!fresh_q || tokens_q != '0)", ""),
+    "caches_withdraw": of(SEQUENCE, "p_read_stays", "= room[id_q] &&", "= room[id_q] && !data_valid &&", 12),
+    "caches_ask_alone": of(SEQUENCE, "p_together", "asked[id_q]      = takes;", "asked[id_q] = read_valid;"),
+    "caches_ask_too_fast": of(SEQUENCE, "p_pace", "read_words - 16'd1 : (left_q", "16'd0 : (left_q", 16),
+    "caches_ask_late": of(SEQUENCE, "p_kept", "room[id_q] && left_q == '0", "(&room) && left_q == '0"),
+    "caches_share_a_word": of(SEQUENCE, "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"),
+    "caches_remember_the_next": of(SEQUENCE, "p_order", ".in_data  (id_q)", ".in_data  (next_id)", 12),
+    "caches_never_end": of(SEQUENCE, "p_room", ".out_ready(data_valid && word_last)", ".out_ready(1'b0)", 20),
     # external_reader
     "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
     "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),

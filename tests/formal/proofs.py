@@ -37,6 +37,7 @@ SHARE = {"needs": ("system_order", "stream_fifo"), "parts": ("share_spec",)}
 READERS = Harness("system_share_read", **SHARE)
 REQUESTS = Harness("system_parameters")
 TURNS = Harness("external_reader", needs=("stream_fifo",), parts=("share_spec",))
+FETCHES = Harness("cache_reader", needs=("stream_fifo",), parts=("share_spec",))
 WRITERS = Harness("system_share_write", **SHARE)
 RECORDS = Harness("system_records")
 CAST = Harness("fixed_cast_unit")
@@ -192,6 +193,7 @@ PROOFS = [
     Proof(READERS, cover=12),
     Proof(WRITERS, cover=14),
     Proof(TURNS, cover=12),
+    *(Proof(FETCHES, {"ROWS": rows, "BLOCK": block}) for rows, block in ((3, 1), (7, 2), (5, 1))),
     *(Proof(REQUESTS, {"BURST": burst}, cover=cover) for burst, cover in ((1, 0), (3, 8), (256, 8))),
     *(Proof(RECORDS, {"INPUTS": inputs}, cover=8) for inputs in (2, 3)),
     *(fetch(*shape) for shape in ((1, 1, 4, 2, 2), (2, 1, 4, 2, 1), (1, 2, 4, 2, 3), (1, 1, 3, 3, 1, 2, 3))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mase_hw.hardware.manifest import InstanceTiming, Manifest
+from mase_hw.ops.products._cache import READER
 
 FIRST_IN, FIRST_OUT = ("data_in_0", "in_data"), ("data_out_0", "out_data", "out_data[0]")
 """The ports of an instance between which its own delay is, one of each."""
@@ -23,6 +24,7 @@ def other_cycles(manifest: Manifest) -> Iterator[str]:
     timing, instances = manifest.timing, {e.name: e.timing for e in manifest.instances if e.timing is not None}
     each = {name: own.interval for name, own in instances.items()}
     each |= {entry.name: entry.beats for entry in manifest.ports}
+    each |= {} if manifest.caches is None else {READER: sum(manifest.caches.read)}
     slowest, steady = max(each.values()), timing.steady
     if each.get(timing.bottleneck) != slowest:
         yield f"timing.bottleneck: {timing.bottleneck!r} does not take the {slowest} cycles of the slowest part"

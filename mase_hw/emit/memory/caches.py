@@ -6,11 +6,10 @@ import dataclasses
 
 from mase_hw.catalogue import Catalogue, verilog_params
 from mase_hw.emit.netlist import Instance, Net, Netlist, Pin
-from mase_hw.emit.schedule import Timeline
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.hardware.external import ExternalMemory
 from mase_hw.hardware.library import with_dependences
-from mase_hw.ops.products._cache import CACHE, Cache, delay_of, parameters, smallest_block
+from mase_hw.ops.products._cache import AHEAD, CACHE, Cache, delay_of, parameters, smallest_block
 from mase_hw.ops.products.matmul import MatmulParams
 
 PRODUCT = "grouped_matmul"
@@ -53,7 +52,7 @@ def move_caches(netlist: Netlist, catalogue: Catalogue, context: int, memory: Ex
             remedy=f"leave {other} or decode.cache out",
         )
     records = [_record(catalogue, instance) for _, instance in products]
-    caches = _arranged(netlist, catalogue, records, context, memory)
+    caches = _arranged(records, context, memory)
     delay = delay_of(caches, memory)
     for (at, instance), record, cache in reversed(list(zip(products, records, caches, strict=True))):
         net = netlist.net_into(instance.name, "data_in_1")
@@ -101,17 +100,12 @@ def _streamed(record: MatmulParams) -> dict[str, object]:
     return {"parameters": verilog_params(streamed), "ports": tuple(streamed.streams()), "tied": streamed.tied()}
 
 
-def _arranged(
-    netlist: Netlist, catalogue: Catalogue, records: list[MatmulParams], context: int, memory: ExternalMemory
-) -> list[Cache]:
+def _arranged(records: list[MatmulParams], context: int, memory: ExternalMemory) -> list[Cache]:
     """The caches with the smallest blocks that are written in time, one behind the other in memory.
 
-    A block is written while the next one comes, all caches may have one at the same time, and two tokens are left.
+    A block is written while a product meets the tokens of the next one, but for two: a step in each cycle at most, and
+    they see a block of rows at least. All caches may have a block at the same time.
     """
-    parts = Timeline(netlist, catalogue).intervals()
-    causal = {i.name for i in netlist.instances if i.op == PRODUCT}
-    # Tokens come no faster than the slowest of all parts that take the same time for each.
-    pace = max(cycles for name, cycles in parts.items() if name not in causal) // context
     rows = smallest_block([record.schedule for record in records])
     while 2 * rows < context:
         caches: list[Cache] = []
@@ -121,14 +115,15 @@ def _arranged(
             width = record.data_in_1.lanes[0] * record.data_in_1.fmt.width
             caches.append(Cache(schedule, width, rows // schedule.banks, memory.bits, base))
             base += caches[-1].size
-        if (rows - 2) * pace >= sum(each.written + memory.latency + ACKNOWLEDGED for each in caches):
+        least = min(each.schedule.heads * each.schedule.words * each.block for each in caches)
+        if (rows - AHEAD + 1) * least >= sum(each.written + memory.latency + ACKNOWLEDGED for each in caches):
             return caches
         rows *= 2
     raise ConfigError(
         "keys and values of this context stay on the chip: two blocks of rows are kept there, so long that each is "
         "written while the next one comes",
         field="decode.cache",
-        got=f"external, with a context of {context}, a token each {pace} cycles",
-        expected=f"a context of more than {2 * rows} tokens for so short a time per token",
+        got=f"external, with a context of {context}",
+        expected=f"more than {2 * rows} tokens, or faster memory",
         remedy="leave decode.cache out, take a longer context, or a wider word (hardware.external_bytes)",
     )

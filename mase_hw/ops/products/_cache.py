@@ -23,6 +23,10 @@ from mase_hw.ops.products._schedule import Schedule
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import ceil_div
 
+READER = "cache_reader"
+"""The module that reads external memory for all caches."""
+AHEAD = 2
+"""Tokens by which the reader may be ahead of the last product."""
 CACHE = "external_cache"
 """The module, and what stands in its place for the name of an op."""
 
@@ -168,18 +172,30 @@ def delay_of(caches: Sequence[Cache], memory: ExternalMemory) -> int:
     return memory.latency + max(cache.unit for cache in caches) + 2
 
 
+def begins(cache: Cache) -> Counts:
+    """The steps in which the last cache begins with tokens whose number the reader knows."""
+    schedule = cache.schedule
+    tiles = -(-schedule.limits // schedule.banks) * schedule.words * schedule.heads
+    return (np.cumsum(tiles) - tiles)[2 * cache.rows - AHEAD :]
+
+
 def reading(caches: Sequence[Cache], rooms: Sequence[int], delay: int) -> Steps:
-    """The reader of a design with these caches: one output of units for each, and no input but that it may begin."""
+    """The reader of a design with these caches: one output of units for each, and no input but that it may begin.
+
+    One more output has a beat for each token, which the last cache takes when it begins with that, and for the AHEAD
+    tokens before the first one: the reader is no further ahead.
+    """
     turns = [cache.pieces * cache.far for cache in caches]
     at: list[list[Counts]] = [[] for _ in caches]
-    now = 0
+    now, marks = AHEAD, list(range(AHEAD))
     for token in range(caches[0].schedule.rows):
+        marks += [now] if any(turn[token] for turn in turns) else []
         for number, (cache, turn) in enumerate(zip(caches, turns, strict=True)):
             units = int(turn[token])
             at[number].append(now + cache.unit * np.arange(units))
             now += cache.unit * units
     once = np.zeros(1, np.int64)
-    emitted = tuple(np.concatenate(each) for each in at)
+    emitted = (*(np.concatenate(each) for each in at), np.array(marks))
     return Steps.at(
         now,
         needed=(once,),
@@ -187,8 +203,8 @@ def reading(caches: Sequence[Cache], rooms: Sequence[int], delay: int) -> Steps:
         emitted=emitted,
         delay=(0,),
         room=(0,),
-        pipe=(delay,) * len(caches),
-        queue=tuple(rooms),
+        pipe=(*(delay,) * len(caches), 1),
+        queue=(*rooms, AHEAD),
         queue_lag=1,
     )
 
@@ -200,10 +216,9 @@ def reader_of(caches: tuple[Cache, ...], rooms: tuple[int, ...], delay: int) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def stages_of(cache: Cache) -> tuple[Steps, Steps]:
-    """Its steps without and with what comes from memory, kept likewise."""
-    steps = cache.steps()
-    return steps, with_parameters(steps, [cache.taken()])
+def stage_of(cache: Cache, last: bool) -> Steps:
+    """Its steps with what comes from memory and, of the last cache, with the beats of tokens; kept likewise."""
+    return with_parameters(cache.steps(), [cache.taken(), *([begins(cache)] if last else [])])
 
 
 @functools.lru_cache(maxsize=64)

@@ -44,6 +44,7 @@ module cache_bench #(
   logic [1:0] room, asked, stored, word_valid, late, write_valid, write_ready, write_last;
   logic [1:0][31:0] write_address;
   logic [1:0][BUS-1:0] write_data;
+  logic [1:0] begins;
   logic read_valid, read_ready, data_valid, to_valid, to_ready, to_done;
   logic [31:0] read_address, to_address;
   logic [15:0] read_words;
@@ -77,6 +78,7 @@ module cache_bench #(
       .word_data    (data),
       .word_valid   (word_valid[0]),
       .late         (late[0]),
+      .begins       (begins[0]),
       .write_valid  (write_valid[0]),
       .write_ready  (write_ready[0]),
       .write_address(write_address[0]),
@@ -113,6 +115,7 @@ module cache_bench #(
       .word_data    (data),
       .word_valid   (word_valid[1]),
       .late         (late[1]),
+      .begins       (begins[1]),
       .write_valid  (write_valid[1]),
       .write_ready  (write_ready[1]),
       .write_address(write_address[1]),
@@ -132,8 +135,21 @@ module cache_bench #(
       .PARTS ({32'(VALUES_WORDS), 32'd1}),
       .FLIGHT(KEYS_ROOM + VALUES_ROOM)
   ) u_reader (
-      .*
+      .clk         (clk),
+      .rst         (rst),
+      .room        (room),
+      .asked       (asked),
+      .stored      (stored),
+      .begins      (begins[1]),
+      .word_valid  (word_valid),
+      .read_valid  (read_valid),
+      .read_ready  (read_ready),
+      .read_address(read_address),
+      .read_words  (read_words),
+      .data_valid  (data_valid)
   );
+
+  unread u_unread (.unused(&begins));
 
   cache_writer #(
       .CACHES(2),
