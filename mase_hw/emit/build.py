@@ -13,6 +13,7 @@ from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
 from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, kept_where, memories_of
+from mase_hw.emit.estimate import places_of
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
 from mase_hw.emit.netlist import TOP, Fifo, Instance, Net, Netlist, Pin
@@ -367,7 +368,9 @@ class NetlistBuilder:
         most, beats = self._args.external_buffer, 0
         if port.repeat > 1:
             held = self._held(f"{node.name}.{port.name}", port.beats // port.parts)
-            beats = held if most is None or held * port.bits <= most else 0
+            if most is None or held * port.bits <= most:
+                places = min(places_of(held, port.bits), blocks * port.beats)
+                beats = max(held, places if most is None else min(places, most // port.bits))
         size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
         ports = (_word_port("out", port.beats, port.bits),)
         place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": beats}

@@ -98,3 +98,10 @@ def block_rams(words: int, bits: int) -> int:
     if words <= UNNAMED.rom_words or words * bits < BLOCK_BITS // 4:
         return 0
     return UNNAMED.block.count(words, bits)
+
+
+def places_of(words: int, bits: int) -> int:
+    """Words for which there is room in the block RAMs of a memory of so many; no more than these in look-up tables."""
+    blocks = block_rams(words, bits)
+    shapes = ((deep, blocks // -(-bits // wide)) for deep, wide in UNNAMED.block.shapes)
+    return max(words, *(deep * rows for deep, rows in shapes))
