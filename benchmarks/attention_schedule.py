@@ -23,9 +23,9 @@ from torch import nn
 import mase_hw
 from benchmarks.vision_transformers import fewest
 from mase_hw.catalogue import default_catalogue
-from mase_hw.emit.estimate import block_rams
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.library import source
+from mase_hw.hardware.memories import block_rams
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import Arithmetic, Request
 from mase_hw.streams import ceil_div

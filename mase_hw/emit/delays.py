@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.emit.estimate import block_rams
 from mase_hw.emit.netlist import TOP, Instance, Pin
 from mase_hw.emit.schedule import Timeline
+from mase_hw.hardware.memories import block_rams
 
 COPY = 4
 """Block RAMs that a copied module must save for each of its lanes.

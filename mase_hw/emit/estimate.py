@@ -9,7 +9,7 @@ from mase_hw.cost import Resources, cost_of
 from mase_hw.cost.model import FITTED
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.hardware.manifest import Fifo, Instance, Manifest, Memory
-from mase_hw.hardware.memories import UNNAMED
+from mase_hw.hardware.memories import BLOCK_BITS, UNNAMED, block_rams
 from mase_hw.host.documents import Json
 
 FAMILY = "xc7"
@@ -20,7 +20,6 @@ BASIS = (
     "operands of an addition have"
 )
 """Measured on modules and networks that nothing was fitted to; a test holds it to a factor of two on all others."""
-BLOCK_BITS = UNNAMED.block.bits
 
 
 def basis(family: str = FAMILY) -> str:
@@ -91,10 +90,3 @@ def filled(memories: Iterable[Memory], fifos: Iterable[Fifo]) -> float | None:
     found += [(block_rams(fifo.depth, fifo.bits), fifo.depth * fifo.bits) for fifo in fifos]
     blocks = sum(number for number, _ in found)
     return sum(bits for number, bits in found if number) / (blocks * BLOCK_BITS) if blocks else None
-
-
-def block_rams(words: int, bits: int) -> int:
-    """Block RAMs of 18 Kbit that a memory is estimated to take; 0 if it goes into look-up tables."""
-    if words <= UNNAMED.rom_words or words * bits < BLOCK_BITS // 4:
-        return 0
-    return UNNAMED.block.count(words, bits)

@@ -18,13 +18,12 @@ A design that is slower than its slowest module then gets FIFOs on plain streams
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, reconvergent, tightest
-from mase_hw.emit.estimate import block_rams
 from mase_hw.emit.netlist import CONNECTORS, TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.progress import finishes
 from mase_hw.emit.rate import AROUND, Depths, RateSearch
@@ -33,11 +32,12 @@ from mase_hw.emit.schedule import FRAMES, Followed, Timeline
 from mase_hw.errors import CatalogueError, ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.manifest import Fifo, Shortfall
+from mase_hw.hardware.memories import block_rams
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.steps import Steps
-from mase_hw.streams import Direction, Stream
+from mase_hw.streams import Direction, Stream, ceil_div
 
 NEARLY = 2
 """Beats by which the depth of a FIFO is not known before all FIFOs are."""
@@ -65,7 +65,7 @@ def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = Non
     }
     timeline = Timeline(netlist, catalogue, solved)
     given = _given(timeline, depths)
-    chosen = _choose(timeline, frozenset(), ())
+    chosen = _choose(timeline, frozenset(), (), _during_waits(timeline, given) or None)
     if given:
         _check(timeline, chosen.depths, given)
     else:
@@ -187,7 +187,7 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
     timeline = chosen.timeline
 
     def made(rate: Depths) -> _Chosen:
-        return _choose(timeline, chosen.tight, chosen.late, rate, like=chosen)
+        return _choose(timeline, chosen.tight, chosen.late, chosen.rate | rate, like=chosen)
 
     slowest = max(timeline.intervals().values())
     if chosen.followed is None and not chosen.depths:
@@ -215,6 +215,38 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
     return some, Shortfall(slowest, search.cost(found), most)
 
 
+def _during_waits(timeline: Timeline, given: Container[Pin]) -> Depths:
+    """FIFOs between the slowest part and layers behind it that wait for a set of parameters: what comes meanwhile.
+
+    Layers farther behind wait at the same time, and all of them are faster than what goes on.
+
+    Args:
+        timeline: The design without FIFOs.
+        given: Inputs where depths are given.
+    """
+
+    def passes(instance: Instance) -> int:
+        return len(timeline.netlist.twins.get(instance.node, (instance.node,)))
+
+    intervals = {name: part.interval * passes(part.instance) for name, part in timeline.parts.items()}
+    slowest = max(intervals.values())
+    sources = [source for late in timeline.sources.values() for source in late]
+    if any(source.interval * passes(source.instance) >= slowest for source in sources):
+        return {}
+    found: Depths = {}
+    reached = {name for name, interval in intervals.items() if interval == slowest}
+    for pin, source in timeline.data_pins().items():  # parts stand in topological order
+        if source.instance not in reached:
+            continue
+        wait = max((source.wait(slowest) for source in timeline.late(pin.instance)), default=0)
+        if not wait:
+            reached.add(pin.instance)
+        elif pin not in given:
+            beats = timeline.beats(source) * passes(timeline.parts[pin.instance].instance)
+            found[pin] = ceil_div(wait * beats, slowest)
+    return found
+
+
 def _with_delays(chosen: _Chosen, catalogue: Catalogue) -> _Chosen:
     """The same with FIFOs before forks, as long as they save block RAMs."""
     refused: set[Delay] = set()
@@ -238,20 +270,22 @@ def _apply(chosen: _Chosen, delays: Sequence[Delay], catalogue: Catalogue, refus
     """
     if not delays:
         return chosen
-    netlist, tight, late = chosen.timeline.netlist, chosen.tight, chosen.late
+    netlist, tight, late, rate = chosen.timeline.netlist, chosen.tight, chosen.late, chosen.rate
     todo = [(delay.fork, delay.pins, tightest(delay, chosen.timeline, chosen.depths)) for delay in delays]
     while todo:
         (fork, pins, held), *todo = todo
-        known = {held, *tight, *late, *(pin for _, others, _ in todo for pin in others)}
+        known = {held, *tight, *late, *rate, *(pin for _, others, _ in todo for pin in others)}
         if (rewired := delayed(netlist, fork, pins, known)) is None:
             continue
         netlist, queue, now = rewired
         tight = frozenset(now[pin] for pin in (held, *tight) if pin in now)
         late = (*(now[pin] for pin in late if pin in now), queue)
+        rate = {now[pin]: depth for pin, depth in rate.items() if pin in now}
         todo = [(f, tuple(now[p] for p in ps), now[h]) for f, ps, h in todo if all(p in now for p in ps)]
     netlist.verify()
     try:
-        made = _choose(Timeline(netlist, catalogue, chosen.timeline.solved), tight, late, other=chosen, like=chosen)
+        behind = Timeline(netlist, catalogue, chosen.timeline.solved)
+        made = _choose(behind, tight, late, rate or None, other=chosen, like=chosen)
     except (CatalogueError, _NoBetter):  # if it stops, some input needs a FIFO of its own
         made = chosen
     if made.blocks < chosen.blocks and made.no_slower(chosen):

@@ -92,6 +92,20 @@ class Late:
         """Cycles per frame in which they are read."""
         return fetch_interval(self.instance.parameters, self.blocks)
 
+    def wait(self, interval: int) -> int:
+        """Cycles that pass between the last use of a set and the first of the next one, of which less is held.
+
+        Args:
+            interval: Cycles per frame of the design; what is used last makes room meanwhile.
+        """
+        tensor = Tensor.of(self.instance.parameters)
+        room, delay = (int(self.instance.parameters[name]) for name in ("ROOM", "DELAY"))
+        missing = 2 * tensor.depth // tensor.sets - tensor.buffered - room * tensor.beats
+        if not tensor.buffered or missing <= 0:
+            return 0
+        fetched = fetch_interval(self.instance.parameters, ceil_div(missing, tensor.beats)) + delay
+        return max(fetched - interval // (tensor.sets * tensor.repeats), 0)
+
     def place(self, network: BeatNetwork) -> int:
         """Put it into a network; the edge of its beats. No frame begins before it holds all that it has room for."""
         name, blocks = self.instance.name, self.blocks

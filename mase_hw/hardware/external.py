@@ -24,6 +24,7 @@ import numpy as np
 
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.manifest import Manifest
+from mase_hw.hardware.memories import places_of
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream, ceil_div
 
@@ -141,8 +142,13 @@ def source_size(port: Stream, blocks: int, most: int | None, ahead: float) -> di
         ahead: Of the next use, what is held while one lasts.
     """
     held = held_beats(port.beats // port.parts, ahead) if port.repeat > 1 else 0
+    if most is not None and held * port.bits > most:
+        held = 0
+    if held:  # and as much of the next ones as there is room for
+        places = min(places_of(held, port.bits), blocks * port.beats)
+        held = max(held, places if most is None else min(places, most // port.bits))
     size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
-    return {**size, "BUFFERED": held if most is None or held * port.bits <= most else 0}
+    return {**size, "BUFFERED": held}
 
 
 def arranged(

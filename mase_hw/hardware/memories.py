@@ -107,3 +107,19 @@ FAMILIES: Mapping[str, Family] = {
 """By the names of ``mase-hw synth``."""
 UNNAMED = FAMILIES["xc7"]
 """What is estimated with where no family is named."""
+BLOCK_BITS = UNNAMED.block.bits
+"""Of a block RAM of that family."""
+
+
+def block_rams(words: int, bits: int) -> int:
+    """Block RAMs of 18 Kbit that a memory is estimated to take; 0 if it goes into look-up tables."""
+    if words <= UNNAMED.rom_words or words * bits < BLOCK_BITS // 4:
+        return 0
+    return UNNAMED.block.count(words, bits)
+
+
+def places_of(words: int, bits: int) -> int:
+    """Words for which there is room in the block RAMs of a memory of so many; no more than these in look-up tables."""
+    blocks = block_rams(words, bits)
+    shapes = ((deep, blocks // -(-bits // wide)) for deep, wide in UNNAMED.block.shapes)
+    return max(words, *(deep * rows for deep, rows in shapes))

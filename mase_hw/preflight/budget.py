@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from mase_hw.cost import unsupported
 from mase_hw.cost.devices import RESOURCES, device_of, missing
-from mase_hw.emit.estimate import BLOCK_BITS, FAMILY
+from mase_hw.emit.estimate import FAMILY
+from mase_hw.hardware.memories import BLOCK_BITS
 from mase_hw.host.documents import Json
 
 ESTIMATED_BLOCK = BLOCK_BITS

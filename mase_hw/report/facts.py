@@ -16,11 +16,12 @@ from torch import Tensor
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, default_catalogue
-from mase_hw.emit.estimate import BLOCK_BITS, Part, basis, estimate, filled, memory_blocks, of_one
+from mase_hw.emit.estimate import Part, basis, estimate, filled, memory_blocks, of_one
 from mase_hw.emit.schedule import Schedule, Timeline, predict
 from mase_hw.errors import CatalogueError, GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.manifest import Instance, Manifest, Vectors
+from mase_hw.hardware.memories import BLOCK_BITS
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw import render

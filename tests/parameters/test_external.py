@@ -224,6 +224,40 @@ def test_less_of_the_next_frame_is_held(tmp_path: Path) -> None:
     assert found == [(2 * 6 * 4, 2), (6 * 4, 1)]
 
 
+class Two(nn.Module):
+    """Two linear layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 64, bias=False), nn.Linear(64, 16, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.down(torch.relu(self.up(x))))
+
+
+def test_the_slowest_layer_goes_on_while_one_behind_it_waits(tmp_path: Path) -> None:
+    """Its multipliers never pause: what they give while the next layer waits for its set, a FIFO takes in."""
+    found = []
+    for given in ({"layers.0.down.data_in_0": 0}, {}):
+        config = outside(
+            SHARED,
+            parallelism={
+                f"layers.{block}.{name}": {"data_in_0": 8, "data_out_0": lanes}
+                for block in range(3)
+                for name, lanes in (("up", 4), ("down", 8))
+            },
+            ahead={"layers.0.down.weight": 0},
+            fifo_depth=given,
+            external_burst=1,
+        )
+        folder = tmp_path / str(len(given))
+        model = seeded(lambda: Blocks(Two, 3, nn.Sequential(nn.Linear(16, 16), nn.ReLU()), nn.Linear(16, 4)))
+        design = compiled(model, (16, 16), folder, config)
+        holds(design, frames=3)
+        found.append(design.timing["interval"])
+    assert found[1] == 3 * 16 * 16 * 64 // 32 < found[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_convolutions_that_take_their_frame_again(shared: bool, tmp_path: Path) -> None:
