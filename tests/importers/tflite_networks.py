@@ -199,7 +199,7 @@ def _given(
     for key, value in more.items():
         setattr(made, key, value)
     y = f.result(shape, x.scale, x.zero)
-    f.operation(name, [x.index, *map(f.numbers, stored)], [y.index], made)
+    f.operation(name, [x.index, *map(f.numbers, stored)], [y.index], made, 2 if name == "BROADCAST_TO" else 1)
     return y
 
 
