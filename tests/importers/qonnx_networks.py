@@ -167,6 +167,10 @@ def truncated_up() -> Net:
     n.add("MatMul", n.weight(0, 4, 9, 6, scale=0.19))
     n.quant(0, 8, scale=0.75)
     n.truncate([0.75, 0.0, 8.0, 3.0, 6.0], "CEIL")
+    n.add("Relu")
+    n.quant(0, 6, scale=1.5, signed=0)
+    numbers = [n.store(np.float32(v)) for v in (1.5, 0.0, 6.0, 6.0, 4.0)]
+    n.add("Trunc", *numbers, domain=DOMAIN, rounding_mode="CEIL", signed=0)
     return n
 
 

@@ -199,7 +199,7 @@ def _given(
     for key, value in more.items():
         setattr(made, key, value)
     y = f.result(shape, x.scale, x.zero)
-    f.operation(name, [x.index, *map(f.numbers, stored)], [y.index], made)
+    f.operation(name, [x.index, *map(f.numbers, stored)], [y.index], made, 2 if name == "BROADCAST_TO" else 1)
     return y
 
 
@@ -223,7 +223,9 @@ def parts() -> File:
     n = _given(f, "GATHER", c, [[2, 0, 2]], (1, 3, 3), "Gather", axis=1)
     o = _given(f, "TILE", c, [[1, 2, 1]], (1, 8, 3))
     p = _given(f, "REVERSE_V2", c, [[1]], (1, 4, 3), "ReverseV2")
-    f.output(f.conv(d, 4), e, g, f.conv(h, 3), i, k, m, n, f.dense(o, 3), p)
+    row = _given(f, "SLICE", c, [[0, 1, 0], [1, 1, 3]], (1, 1, 3))
+    q = _given(f, "BROADCAST_TO", row, [[1, 5, 3]], (1, 5, 3))
+    f.output(f.conv(d, 4), e, g, f.conv(h, 3), i, k, m, n, f.dense(o, 3), p, q)
     return f
 
 
@@ -296,7 +298,11 @@ def slopes() -> File:
     t = f.result(x.shape, 0.02)
     stored = f.stored(f.random.integers(-128, 128, (6,)), 0.02, 14)
     f.operation("SQUARED_DIFFERENCE", [stored.index, x.index], [t.index], schema.SquaredDifferenceOptionsT(), 2)
-    f.output(s, t)
+    options = schema.LeakyReluOptionsT()
+    options.alpha = 0.37
+    leaky, one = f.function("LEAKY_RELU", x, 0.021, -40, options), f.result(x.shape, 0.023)
+    f.operation("PRELU", [x.index, f.stored([[[-77]]], 0.009, 31).index], [one.index])
+    f.output(s, t, leaky, one)
     return f
 
 

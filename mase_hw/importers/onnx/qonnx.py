@@ -112,8 +112,8 @@ def trunc(s: Step) -> Ref:
         coarse, fine = (grids.steps(v)[0] for v in (target, given_scale))
         if coarse < fine or not (coarse / fine).is_integer():
             raise Refused(f"CEIL from steps of {fine:g} to {coarse:g}", "truncate to a multiple of the steps")
-        x, given_width = s.call(torch.add, x, coarse - fine), given_width + 1
-    have, want = (_data_format(v, n, signed) for v, n in ((given_scale, given_width), (target, width)))
+        x, given_width = s.call(torch.add, x, coarse - fine), given_width + 2  # with a sign, and one bit more
+    have, want = _data_format(given_scale, given_width, signed or up), _data_format(target, width, signed)
     if isinstance(x, Tensor):
         step = grids.steps(target)[0]
         ends = [v * step for v in (want.min_mantissa, want.max_mantissa)]
