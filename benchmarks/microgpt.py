@@ -57,6 +57,7 @@ def plan(name: str) -> dict[str, Any]:
         "order": overlapping,
         "implementation": dict.fromkeys(norms if most == 1 and lanes else (), "in_turn"),
         "fast_clock": [softmax, "add", "add_1"],
+        "adder_levels": {softmax: 3} if name == "alone" else {},
         "family": "ecp5",
     }
 

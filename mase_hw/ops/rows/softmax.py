@@ -296,7 +296,15 @@ def _case(
     levels: int = 0,
 ) -> Case:
     build = _build(function)
-    return case(lambda r: build(replace(r, fast=fast, levels=levels)), name, shape, lanes, formats, frames=frames, size=shape[-1])
+    return case(
+        lambda r: build(replace(r, fast=fast, levels=levels)),
+        name,
+        shape,
+        lanes,
+        formats,
+        frames=frames,
+        size=shape[-1],
+    )
 
 
 def steps_case(

@@ -72,7 +72,9 @@ class HardwareArgs(BaseModel):
         description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
         "nothing is chosen that only some families do well",
     )
-    implementation: dict[str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]] = Field(
+    implementation: dict[
+        str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]
+    ] = Field(
         default_factory=dict,
         examples=[{"fc1": "packed"}],
         description="how a linear layer or a convolution computes its products, by node, instead of what costs least: "
