@@ -33,7 +33,7 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
         args: What was configured.
     """
     asked, order = args.implementation.get(node.name, ""), args.order.get(node.name, "")
-    fast = args.fast_clock if isinstance(args.fast_clock, bool) else node.name in args.fast_clock
+    fast = _fast(node, args)
     if not hardware.implementations:
         levels = args.adder_levels.get(node.name, hardware.levels)
         if hardware.levels and not levels:
@@ -56,6 +56,11 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
         lowest = module.arithmetic.formats["weight"].min_mantissa
         narrow = all(bool((m.mantissa("weight") > lowest).all()) for m in modules if isinstance(m, Quantized))
     return {"implementation": asked, "family": args.family, "narrow": narrow, "order": order, "fast": fast}
+
+
+def _fast(node: fx.Node, args: HardwareArgs) -> bool:
+    """Whether a node is to have the registers of a fast clock."""
+    return args.fast_clock if isinstance(args.fast_clock, bool) else node.name in args.fast_clock
 
 
 def interface(
@@ -84,7 +89,7 @@ def interface(
         if loaded and name not in streams and isinstance(arguments[name], TensorMetadata):
             raise _inside(f"{node.name}.{name}", hardware.module)
         if outside and f"{node.name}.{name}" in args.parameters_at and name not in taken:
-            raise _not_outside(f"{node.name}.{name}", hardware.module, args.fast_clock)
+            raise _not_outside(f"{node.name}.{name}", hardware.module, _fast(node, args))
         if name not in hardware.static:
             continue
         if outside and name in taken:
