@@ -34,8 +34,8 @@ PLANS: dict[str, dict[str, tuple[int, int]]] = {
     "chosen": {},
     "fast": dict.fromkeys(LAYERS, (4, 4)),
 }
-"""Lanes of inputs and outputs by node; ``turns`` and ``alone`` have 48 multiplier blocks with those of norms and softmax,
-and are the best found for sequences in turn and for one."""
+"""Lanes of inputs and outputs by node; ``turns`` and ``alone``, for sequences in turn and for one, have 48 multiplier
+blocks with those of norms and softmax."""
 TARGET = {"dsp": 64, "interval": 120 * CONTEXT, "minimise": "latency", "unrolled": 0}
 """What those of ``chosen`` are to reach."""
 CONFIG: dict[str, Any] = {
@@ -57,6 +57,7 @@ def plan(name: str) -> dict[str, Any]:
         "order": overlapping,
         "implementation": dict.fromkeys(norms if most == 1 and lanes else (), "in_turn"),
         "fast_clock": [softmax, "add", "add_1"],
+        "adder_levels": {softmax: 3} if name == "alone" else {},
         "family": "ecp5",
     }
 

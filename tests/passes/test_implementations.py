@@ -11,6 +11,7 @@ from torch import nn
 
 import mase_hw
 from mase_hw.cost import cost_of
+from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import memory_files
 from mase_hw.errors import ConfigError, EmitError, UnsupportedError
 
@@ -84,6 +85,7 @@ def test_blocks_cost_what_is_said(tmp_path: Path) -> None:
         ({"memory": {"_0.wieght": "lut"}}, ConfigError, "hardware.memory._0.wieght"),
         ({"implementation": {"_0": "packed"}, "family": "ecp5"}, UnsupportedError, "hardware.implementation._0"),
         ({"implementation": {"_0": "fast"}}, ConfigError, "implementation"),
+        ({"fast_clock": ["_1"]}, ConfigError, "hardware.fast_clock._1"),
         ({"family": "xc8"}, ConfigError, "family"),
     ],
 )
@@ -163,6 +165,52 @@ def test_orders_that_alternate_overlap(tmp_path: Path) -> None:
     assert other[3] <= 0.6 * plain[3]
     for _, _, interval, fill, timing in found:
         assert (timing["fill"], timing["interval"]) == (fill, interval), timing
+
+
+class Rows(nn.Module):
+    """A norm of sums, and softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.shares = nn.RMSNorm(12), nn.Softmax(-1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.shares(self.norm(x + 0.5))
+
+
+def test_stages_of_rows(tmp_path: Path) -> None:
+    """Registers of single nodes, bits of a quotient by stage, and multipliers in turn, in the predicted cycles."""
+    torch.manual_seed(4)
+    data, found = torch.randn(3, 5, 12), {}
+    wide = {"by": "type", "default": {"config": dict.fromkeys(("data_in_width", "data_out_width", "weight_width"), 16)}}
+    for name, hardware in {
+        "plain": {},
+        "fast": {"fast_clock": ["add", "shares"]},
+        "levels": {"adder_levels": {"shares": 4}},
+        "in_turn": {"implementation": {"norm": "in_turn"}},
+    }.items():
+        config = {"quantize": wide, "hardware": {"family": "ecp5", "max_parallelism": 2, **hardware}}
+        design = mase_hw.compile(Rows(), data[:1], config, out=tmp_path / name, calibration=[data], vectors=data)
+        played = design.simulate(data, engine="batch")
+        assert played.passed
+        assert (played.fill, played.interval) == (design.timing["fill"], design.timing["interval"])
+        found[name] = played, estimate(design.record, "ecp5")
+    (shares,) = (e["parameters"] for e in design.manifest["instances"] if e["module"] == "fixed_softmax")
+    bits = 2 + shares["DATA_OUT_0_PRECISION_1"]
+    plain, area = found["plain"]
+    assert all(bool((played.output == plain.output).all()) for played, _ in found.values())
+    assert {name: played.fill - plain.fill for name, (played, _) in found.items()} == {
+        "plain": 0,
+        "fast": 1 + 2,
+        "levels": -(-bits // 4) - bits,
+        "in_turn": 0,
+    }
+    # Of 2 squares, 2 products and the root two multipliers are left; 2 * 6 beats of a row and 18 cycles between.
+    assert area["dsp"] - found["in_turn"][1]["dsp"] == 3
+    assert found["in_turn"][0].interval == 5 * (2 * 6 + 18) > plain.interval
+    with pytest.raises(ConfigError, match="a bit of the quotient"):
+        config = {"hardware": {"adder_levels": {"shares": 0}}}
+        mase_hw.compile(Rows(), data[:1], config, out=tmp_path / "none", calibration=[data])
 
 
 def test_a_fast_clock_costs_a_cycle_a_layer(tmp_path: Path) -> None:
