@@ -272,10 +272,9 @@ def test_a_state_of_fixed_size(kind: str, tmp_path: Path) -> None:
     assert found.measured == found.predicted and [found.tokens[1]] == [alone(design, PROMPTS[1], CHOSEN)[0]]
     both = design.model(torch.tensor([[1] * CONTEXT, [2] + [1] * (CONTEXT - 1)]))
     assert (both[0] != both[1]).any(-1)[:4].all(), "what comes later depends on the first token"
-    stored = [
-        i["parameters"]["DEPTH"] for i in design.manifest["instances"] if i["name"].endswith("recurrence_constant")
-    ]
-    assert stored == {"stored": [WIDTH * WIDTH // HEADS], "0.875": [WIDTH // HEADS]}.get(kind, []), "of one token"
+    depths = {i["name"]: i["parameters"].get("DEPTH") for i in design.manifest["instances"]}
+    beats = {"stored": HEADS * (WIDTH // HEADS) ** 2 // 4, "0.875": WIDTH // HEADS // 4}  # of four lanes, for one token
+    assert depths.get("u_linear_recurrence_constant") == beats.get(kind)
     for asked in ({"stalls": 0.3}, {"abort": 20}):
         again = design.generate(PROMPTS, CHOSEN, **asked)
         assert again.result is not None and again.result.mismatches == 0

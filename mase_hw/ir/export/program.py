@@ -40,7 +40,8 @@ def program_of(model: ExportedProgram | fx.GraphModule) -> ExportedProgram:
         guards = {"check_guards": False} if "check_guards" in signature(model.module).parameters else {}
         model = _again(model.module(**guards), model.graph, model.example_inputs)
     # PyTorch cannot assign a parameter that was registered as a buffer, as FalconMamba has it.
-    model.constants.update({name: held.data for name, held in model.constants.items() if isinstance(held, nn.Parameter)})
+    held = {name: each.data for name, each in model.constants.items() if isinstance(each, nn.Parameter)}
+    model.constants.update(held)
     try:
         with _quiet():
             made: ExportedProgram = model.run_decompositions({})
