@@ -1,9 +1,9 @@
 """A character model in hardware: a small causal transformer, trained on the documentation that comes with Python.
 
 Trains two decoder layers of width 32 on the help texts of ``pydoc``, quantises them, emits SystemVerilog, and compares
-float, quantised model and simulated hardware: bits per character on text that was held out, every bit of the scores,
-and lines of text that the simulated hardware writes itself, character by character and several in turn: what it
-computed of those before stays in its memories.
+float, quantised model and simulated hardware: bits per character on text that was held out, and every bit of the
+scores. The same model with a choice of the next character then writes lines by itself, several in turn, up to the end
+of a sentence: what it computed of the characters before stays in its memories.
 
     python examples/text_gpt.py --out build/text_gpt
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -30,10 +31,15 @@ import mase_hw
 
 CONFIG = Path(__file__).with_suffix(".toml")
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,'-?"
+SPACE = LETTERS.index(" ")
 TOKENS, WIDTH, HEADS, LAYERS = 24, 32, 2, 2
-STEPS, BATCH, SEED = 500, 64, 0
-PROMPTS, TEMPERATURE = ("the value ", "if the ", "an object "), 0.6
-"""How the written lines begin, and how far they stray from what is likeliest."""
+STEPS, BATCH, SEED = 1500, 64, 0
+TEMPERATURE = 0.5
+"""How far written lines stray from what is likeliest."""
+PROMPTS = ("the value ", "if the ", "an object ", "a class ", "this is ", "the name ")
+"""How they begin."""
+WRITES = {"sample": "top_k", "candidates": 4, "temperature": TEMPERATURE, "stop": LETTERS.index(".")}
+"""Of the design that writes them."""
 
 
 class Block(nn.Module):
@@ -72,12 +78,13 @@ class TextGPT(nn.Module):
 
 def encode(text: str) -> Tensor:
     """Numbers of the characters; what is no letter becomes a space."""
-    return torch.tensor([max(1, LETTERS.find(c)) for c in text.lower()])
+    return torch.tensor([LETTERS.find(c) if c in LETTERS[SPACE:] else SPACE for c in text.lower()])
 
 
 def load(tokens: int = TOKENS) -> tuple[Tensor, Tensor]:
     """The text, in frames of one character more: nine tenths to train, the rest held out."""
-    text = encode(" ".join(" ".join(topics[name].split()) for name in sorted(topics)))
+    text = encode(" ".join(topics[name] for name in sorted(topics)))
+    text = text[(text != SPACE) | (text.roll(1) != SPACE)]
     frames = text[: len(text) // (tokens + 1) * (tokens + 1)].view(-1, tokens + 1)
     order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(SEED))
     frames = frames[order]
@@ -119,9 +126,10 @@ def drawn() -> Callable[[Any], int]:
     return choose
 
 
-def write(design: mase_hw.Design, count: int) -> list[str]:
-    """Lines of text that the simulated hardware writes."""
-    written = design.generate([encode(prompt).tolist() for prompt in PROMPTS], count, choose=drawn())
+def write(design: mase_hw.Design, say: Callable[[str], None]) -> list[str]:
+    """Lines of text that the simulated hardware writes by itself, every character and cycle compared."""
+    written = design.generate([encode(prompt).tolist() for prompt in PROMPTS], progress=say)
+    assert written.measured == written.predicted
     return [p + "".join(LETTERS[i] for i in ids) for p, ids in zip(PROMPTS, written.tokens, strict=True)]
 
 
@@ -136,7 +144,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A character model, from float training to bit-exact hardware.")
     parser.add_argument("--out", type=Path, default=Path("build") / "text_gpt", help="folder of the bundle")
     parser.add_argument("--frames", type=int, default=20, help="held-out frames to simulate")
-    parser.add_argument("--letters", type=int, default=15, help="characters to write in each line, 15 at most")
+    parser.add_argument("--letters", type=int, default=15, help="characters to write in each line at most")
     arguments = parser.parse_args()
     console = Console()
     try:
@@ -187,7 +195,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         + ", ".join(f"{pace} each with {lines} lines in turn" for lines, pace in paces[1:]),
         highlight=False,
     )
-    for line in write(design, arguments.letters):
+    say("the same model with a choice of the next character, which writes by itself")
+    settings = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
+    settings["decode"] |= {**WRITES, "length": arguments.letters}
+    writer = mase_hw.compile(
+        net,
+        frames[:1, :-1],
+        settings,
+        out=arguments.out.with_name(f"{arguments.out.name}_writes"),
+        calibration=frames[:256, :-1].split(64),
+        vectors=held[:4, :-1],
+    )
+    for line in write(writer, say):
         console.print(f"the hardware writes: {line}", highlight=False, markup=False)
     console.print(
         f"[bold green]PASSED[/]: {result.beats_compared} beats compared with PyTorch, {result.mismatches} mismatches",

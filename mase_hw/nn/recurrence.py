@@ -99,24 +99,27 @@ class Recurrence(nn.Module):
         return f"{self.kind}, {self.weight.shape[1]} units"
 
 
-def linear_recurrence(x: Tensor, decay: Tensor) -> Tensor:
+def linear_recurrence(x: Tensor, decay: Tensor | float) -> Tensor:
     """``h[t] = decay[t] * h[t-1] + x[t]``, element by element along dimension 1, from a state of zeros.
 
     The state of state-space models, of linear attention and of their relatives. A call is one op of the graph.
 
     Args:
         x: What is added in every time step, ``(N, T, ...)``.
-        decay: What of the state before is kept, of the same shape.
+        decay: What of the state before is kept: data, a tensor that the model stores or a number, of any shape that
+            broadcasts to that of ``x``, such as ``(heads, 1, 1)``.
 
     Returns:
-        The state after every time step, of the same shape.
+        The state after every time step, of the shape of ``x``.
     """
     if has_torch_function((x, decay)):
         found: Tensor = handle_torch_function(linear_recurrence, (x, decay), x, decay)
         return found
+    decay = torch.as_tensor(decay, dtype=x.dtype)
     if torch.compiler.is_exporting():
         found = torch.ops.mase_hw.linear_recurrence(x, decay)
         return found
+    decay = decay.expand(x.shape)
     states = [x[:, 0]]
     for step in range(1, x.shape[1]):
         states.append(decay[:, step] * states[-1] + x[:, step])

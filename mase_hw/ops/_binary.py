@@ -17,7 +17,7 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.formats.attributes import Attributes, attributes_of
-from mase_hw.hardware.params import DIMS, Cast, Params, Tensor3, fold_shape, port
+from mase_hw.hardware.params import Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
@@ -200,21 +200,26 @@ def _surrogate(value: Tensor, frac: int, a: Arithmetic) -> Tensor:
     return value.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else value
 
 
-def streamed_shape(r: Request, name: str) -> tuple[int, ...]:
-    """Shape of the part of a constant that a frame of ``data_in_0`` streams again and again, folded to three sizes.
+def streamed_shape(r: Request, name: str, folded: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Shape of the part of a constant that a frame of ``data_in_0`` streams again and again.
 
     The smallest run of whole inner dimensions of the stream beyond which the constant repeats itself.
+
+    Args:
+        r: Of the node.
+        name: The constant.
+        folded: Sizes of the stream of ``data_in_0``, as the module counts them; three if they are not given.
     """
-    full, data = r.shapes["data_in_0"], r.stream_shapes["data_in_0"]
+    full = r.shapes["data_in_0"]
+    folded = folded or tuple(reversed(fold_shape(r.stream_shapes["data_in_0"])))
     layout = r.layouts.get("data_in_0") or Layout.row_major(full)
     constant = (1,) * (len(full) - len(r.shapes[name])) + tuple(r.shapes[name])
     probe = torch.arange(math.prod(constant)).reshape(constant).expand(full)
     run = torch.from_numpy(layout.to_stream(probe[None].numpy())).reshape(-1)
-    folded = tuple(reversed(fold_shape(data)))
-    for kept in range(1, DIMS + 1):
-        period = math.prod(folded[DIMS - kept :])
+    for outer in reversed(range(len(folded))):
+        period = math.prod(folded[outer:])
         if bool((run.reshape(-1, period) == run[:period]).all()):
-            return (1,) * (DIMS - kept) + folded[DIMS - kept :]
+            return (1,) * outer + folded[outer:]
     return folded
 
 

@@ -122,6 +122,7 @@ def test_what_a_token_costs(design: mase_hw.Design) -> None:
         assert row["products"] == sum(widths) + 2 * rows * WIDTH
         assert row["state_bytes"] == math.ceil(sum(rows * WIDTH * p["DATA_IN_1_PRECISION_0"] for p in keys) / 8)
         assert row["cycles"] == cycles[row["position"]] > row["slowest"] < row["stages"]
+        assert row["cycles"] < 1.15 * row["stages"], "stages overlap, or follow each other at once"
     assert [row["position"] for row in found["tokens"]][:: len(found["tokens"]) - 1] == [0, CONTEXT - 1]
     assert "bytes of keys, values and states" in page(bundle_facts(design.path), None)
 
@@ -242,28 +243,38 @@ def test_formats_hold_keys_and_values_of_whole_sequences(tmp_path: Path) -> None
 
 
 class LinearAttention(nn.Module):
-    """Keys times values, of which a gate of each key lets a share decay: a state of fixed size."""
+    """Keys times values, of which a share decays: a state of fixed size."""
 
-    def __init__(self) -> None:
+    def __init__(self, decay: str = "of every key") -> None:
         super().__init__()
+        self.decay, self.of_heads = decay, nn.Parameter(torch.tensor([0.75, 0.9]))
         self.ids, self.parts, self.out = nn.Embedding(IDS, WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(WIDTH, IDS)
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.ids(ids)
-        queries, keys, values, gates = self.parts(x).chunk(4, -1)
-        new = keys.unsqueeze(-1) * values.unsqueeze(-2)
-        state = linear_recurrence(new, torch.sigmoid(gates).unsqueeze(-1).expand_as(new))
-        return self.out(x + (queries.unsqueeze(-1) * state).sum(-2))
+        queries, keys, values, gates = (part.unflatten(-1, (HEADS, -1)) for part in self.parts(x).chunk(4, -1))
+        new, gates = keys.unsqueeze(-1) * values.unsqueeze(-2), torch.sigmoid(gates).unsqueeze(-1)
+        # As RWKV and gated linear attention have it, gated RetNet, RetNet, and what is simplest.
+        kinds = {"of every key": gates, "of every head": gates[..., :1, :], "stored": self.of_heads[:, None, None]}
+        state = linear_recurrence(new, kinds.get(self.decay, 0.875))
+        return self.out(x + (queries.unsqueeze(-1) * state).sum(-2).flatten(-2))
 
 
-def test_a_state_of_fixed_size(tmp_path: Path) -> None:
+KINDS = ["stored", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("of every key", "of every head", "0.875"))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_of_fixed_size(kind: str, tmp_path: Path) -> None:
     """What came before is in the state: every bit and cycle, the same cycles at every position."""
-    design = compiled(tmp_path / "linear", LinearAttention)
+    design = compiled(tmp_path / "linear", lambda: LinearAttention(kind))
     assert len(set(design.manifest["decode"]["cycles"])) == 1
     found = design.generate(PROMPTS, CHOSEN)
     assert found.measured == found.predicted and [found.tokens[1]] == [alone(design, PROMPTS[1], CHOSEN)[0]]
     both = design.model(torch.tensor([[1] * CONTEXT, [2] + [1] * (CONTEXT - 1)]))
     assert (both[0] != both[1]).any(-1)[:4].all(), "what comes later depends on the first token"
+    depths = {i["name"]: i["parameters"].get("DEPTH") for i in design.manifest["instances"]}
+    beats = {"stored": HEADS * (WIDTH // HEADS) ** 2 // 4, "0.875": WIDTH // HEADS // 4}  # of four lanes, for one token
+    assert depths.get("u_linear_recurrence_constant") == beats.get(kind)
     for asked in ({"stalls": 0.3}, {"abort": 20}):
         again = design.generate(PROMPTS, CHOSEN, **asked)
         assert again.result is not None and again.result.mismatches == 0

@@ -166,19 +166,20 @@ def test_a_linear_recurrence(case: Case) -> None:
     a = Arithmetic.of(case.params)
     wraps = a.overflow is Overflow.WRAP
     generator = torch.Generator().manual_seed(1)
-    shape = (2, 4, 3)
+    second = "constant" if case.params.has_constant else "data_in_1"
 
     def drawn(name: str) -> torch.Tensor:
-        fmt = a.formats[name]
+        fmt, shape = a.formats[name], (4, 1) if name == "constant" else (2, 4, 3)
         return torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, shape, generator=generator)
 
-    given = {name: drawn(name) for name in ("data_in_0", "data_in_1")}
+    given = {name: drawn(name) for name in ("data_in_0", second)}
     op = default_catalogue()["linear_recurrence"]
     assert op.golden is not None
     carried = {name: value.double() for name, value in given.items()}
     found = op.golden(a, carried)["data_out_0"]
     x, decay = (carried[name] * a.formats[name].scale for name in given)
     floats = linear_recurrence(x, decay)
+    given, decay = {name: value.expand(2, 4, 3) for name, value in given.items()}, decay.expand(2, 4, 3)
     for sequence, feature in itertools.product(range(2), range(3)):
         state, exact = Fraction(0), 0.0
         for at in range(4):
@@ -186,7 +187,7 @@ def test_a_linear_recurrence(case: Case) -> None:
                 name: Fraction(int(value[sequence, at, feature])) * Fraction(2) ** -a.formats[name].frac_width
                 for name, value in given.items()
             }
-            kept = numbers["data_in_1"] * state + numbers["data_in_0"]
+            kept = numbers[second] * state + numbers["data_in_0"]
             state = rounded(kept, a.formats["state"], a.rounding, wraps=wraps)
             result = rounded(state, a.formats["data_out_0"], a.rounding, wraps=wraps)
             mantissa = Fraction(int(found[sequence, at, feature]))

@@ -39,6 +39,9 @@ def program_of(model: ExportedProgram | fx.GraphModule) -> ExportedProgram:
     elif _refuse_symbols(model.graph, model.range_constraints):
         guards = {"check_guards": False} if "check_guards" in signature(model.module).parameters else {}
         model = _again(model.module(**guards), model.graph, model.example_inputs)
+    # PyTorch cannot assign a parameter that was registered as a buffer, as FalconMamba has it.
+    held = {name: each.data for name, each in model.constants.items() if isinstance(each, nn.Parameter)}
+    model.constants.update(held)
     try:
         with _quiet():
             made: ExportedProgram = model.run_decompositions({})

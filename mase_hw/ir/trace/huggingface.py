@@ -233,36 +233,66 @@ def broadcast(mask_function: Callable[..., Any], bh_indices: bool = True) -> Cal
 
 @contextlib.contextmanager
 def states_at_once() -> Iterator[None]:
-    """Let mixers of Mamba compute their states in one op, and not in a loop over tokens."""
-    module = sys.modules.get("transformers.models.mamba.modeling_mamba")
-    if module is None:
+    """Let mixers of Mamba, FalconMamba and Mamba-2 compute their states in one op, and not in a loop over tokens."""
+    with contextlib.ExitStack() as stack:
+        for name, (kind, method, mixer) in _MIXERS.items():
+            module = sys.modules.get(f"transformers.models.{name}.modeling_{name}")
+            if module is not None:
+                mixers = getattr(module, kind)
+                stack.callback(setattr, mixers, method, getattr(mixers, method))
+                setattr(mixers, method, mixer)
         yield
-        return
-    loop = module.MambaMixer.slow_forward
-    module.MambaMixer.slow_forward = mamba_mixer
-    try:
-        yield
-    finally:
-        module.MambaMixer.slow_forward = loop
 
 
 def mamba_mixer(self: Any, hidden: Tensor, *_: Any) -> Tensor:
-    """``MambaMixer.slow_forward`` without caches, its loop over tokens as one op; the tensors and the result are its.
+    """``slow_forward`` of Mamba without caches, its loop over tokens as one op; the tensors and the result are its.
 
     Args:
-        self: The mixer.
+        self: The mixer; that of FalconMamba has norms besides.
         hidden: Shape ``(N, T, width)``, as the result.
     """
     x, gate = self.in_proj(hidden).chunk(2, -1)
     x = self.act(self.conv1d(x.transpose(1, 2))[..., : hidden.shape[1]]).transpose(1, 2)
     size = self.ssm_state_size
-    ranks, b, c = torch.split(self.x_proj(x), [self.time_step_rank, size, size], -1)
+    parts = torch.split(self.x_proj(x), [self.time_step_rank, size, size], -1)
+    epsilon = getattr(self, "rms_eps", None)
+    ranks, b, c = parts if epsilon is None else (nn.functional.rms_norm(p, p.shape[-1:], eps=epsilon) for p in parts)
     step = nn.functional.softplus(self.dt_proj(ranks))
     decay = torch.exp(step.unsqueeze(-1) * -torch.exp(self.A_log))
     state = linear_recurrence((step * x).unsqueeze(-1) * b.unsqueeze(2), decay)
     y = (state * c.unsqueeze(2)).sum(-1) + x * self.D
     result: Tensor = self.out_proj(y * self.act(gate))
     return result
+
+
+def mamba2_mixer(self: Any, hidden: Tensor, *_: Any) -> Tensor:
+    """``torch_forward`` of Mamba-2 without caches, token by token and not chunk by chunk; the result is its.
+
+    Args:
+        self: The mixer.
+        hidden: Shape ``(N, T, width)``, as the result.
+    """
+    heads, groups, size = self.num_heads, self.n_groups, self.ssm_state_size
+    gate, x, steps = self.in_proj(hidden).split([self.intermediate_size, self.conv_dim, heads], -1)
+    x = self.act(self.conv1d(x.transpose(1, 2))[..., : hidden.shape[1]]).transpose(1, 2)
+    x, b, c = x.split([self.intermediate_size, groups * size, groups * size], -1)
+    x = x.unflatten(-1, (heads, self.head_dim))
+    b, c = (each.unflatten(-1, (groups, size)).repeat_interleave(heads // groups, 2) for each in (b, c))
+    step = torch.clamp(nn.functional.softplus(steps + self.dt_bias), *self.time_step_limit)
+    decay = torch.exp(step * -torch.exp(self.A_log))
+    new = (step.unsqueeze(-1) * x).unsqueeze(-1) * b.unsqueeze(3)
+    state = linear_recurrence(new, decay[..., None, None])
+    y = (state * c.unsqueeze(3)).sum(-1) + x * self.D.unsqueeze(-1)
+    result: Tensor = self.out_proj(self.norm(y.flatten(2), gate))
+    return result
+
+
+_MIXERS: dict[str, tuple[str, str, Callable[..., Tensor]]] = {
+    "mamba": ("MambaMixer", "slow_forward", mamba_mixer),
+    "falcon_mamba": ("FalconMambaMixer", "slow_forward", mamba_mixer),
+    "mamba2": ("Mamba2Mixer", "torch_forward", mamba2_mixer),
+}
+"""Of models of Hugging Face: the class, its method with a loop over tokens, and what computes the same."""
 
 
 @contextlib.contextmanager

@@ -14,22 +14,26 @@ from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.params import Cast, Params, Precision, Tensor4, port
+from mase_hw.formats.attributes import Attributes
+from mase_hw.hardware.params import Cast, Precision, Tensor4, port
 from mase_hw.nn.recurrence import linear_recurrence
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, symbolic
 from mase_hw.opdef import Arithmetic, Case, Hardware, Inner, Latency, OpDef, Request
-from mase_hw.ops._binary import check_shapes
+from mase_hw.ops._binary import CONSTANT, OperandParams, check_shapes, streamed_shape
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 NAMES = ("data_in_0", "data_in_1", "state", "data_out_0")
 """What has a format: ``x``, ``decay``, the state, and the result that is cast from it."""
+STORED = ("data_in_0", CONSTANT, "state", "data_out_0")
+"""The same where the model stores the decay."""
 
 
-class LinearRecurrenceParams(Params, frozen=True):
+class LinearRecurrenceParams(OperandParams, frozen=True):
     """Parameters of ``fixed_linear_recurrence``: time steps are dimension 2 of the ports, sequences dimension 3."""
 
     data_in_0: Tensor4
+    has_constant: bool
     data_in_1: Tensor4
     data_out_0: Tensor4
     state: Precision
@@ -46,18 +50,22 @@ class LinearRecurrenceParams(Params, frozen=True):
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``data_in_0`` and ``data_in_1`` of one shape ``(N, T, ...)`` -> ``data_out_0`` of that shape."""
-    x, decay, state, out = t["data_in_0"], t["data_in_1"], a.formats["state"], a.formats["data_out_0"]
+    """``data_in_0`` ``(N, T, ...)``, ``data_in_1`` of the same shape or ``constant`` of one that broadcasts to it.
+
+    Gives ``data_out_0`` of the shape of ``data_in_0``.
+    """
+    second = CONSTANT if CONSTANT in t else "data_in_1"
+    x, decay, state, out = t["data_in_0"], t[second], a.formats["state"], a.formats["data_out_0"]
     if symbolic(x):
         return {"data_out_0": x.new_zeros(x.shape, dtype=carrier(magnitude(out)))}
-    given, product = a.formats["data_in_0"], state.frac_width + a.formats["data_in_1"].frac_width
+    given, product = a.formats["data_in_0"], state.frac_width + a.formats[second].frac_width
     frac = max(given.frac_width, product)
-    bound = (magnitude(state) * magnitude(a.formats["data_in_1"]) << frac - product) + (
+    bound = (magnitude(state) * magnitude(a.formats[second]) << frac - product) + (
         magnitude(given) << frac - given.frac_width
     )
     dtype = carrier(bound, wide=True)
     added = as_carrier(x, dtype) * (1 << frac - given.frac_width)
-    kept = as_carrier(decay, dtype) * (1 << frac - product)
+    kept = as_carrier(decay, dtype).expand(x.shape) * (1 << frac - product)
     states: list[Tensor] = []
     for step in range(x.shape[1]):
         exact = added[:, step] + kept[:, step] * states[-1] if states else added[:, step]
@@ -66,9 +74,20 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": cast(results, state.frac_width, out, a.rounding, a.overflow)}
 
 
+def _check(node: str, attributes: Attributes) -> None:
+    if attributes.get("reversed"):
+        raise UnsupportedError(
+            "a linear recurrence adds what the model stores to a state whose decay is data",
+            node=node,
+            expected="x of data",
+            remedy="give x for each token, as `x + 0 * decay`",
+        )
+
+
 def _build(r: Request) -> LinearRecurrenceParams:
     formats, shape = r.arithmetic.formats, r.shapes["data_in_0"]
-    check_shapes(r, "data_in_1")
+    second = CONSTANT if CONSTANT in r.shapes else "data_in_1"
+    check_shapes(r, second)
     if len(shape) < 3:
         raise UnsupportedError(
             "a recurrence needs dimensions of frames, of time and of features",
@@ -78,30 +97,37 @@ def _build(r: Request) -> LinearRecurrenceParams:
             remedy="unsqueeze both operands along the last dimension",
         )
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
-    for name in [each for each in r.parallelism if each != "data_in_0"]:
+    for name in [each for each in r.parallelism if each not in ("data_in_0", CONSTANT)]:
         lanes_within(r.node, name, r.parallelism[name], shape)
     whole = (*shape[:2], math.prod(shape[2:-1]), shape[-1])
-    first, second, result = (port(whole, formats[n], lanes, dims=4) for n in ("data_in_0", "data_in_1", "data_out_0"))
+    x, result = (port(whole, formats[name], lanes, dims=4) for name in ("data_in_0", "data_out_0"))
+    decay = port(streamed_shape(r, second, whole) if second == CONSTANT else whole, formats[second], lanes, dims=4)
     state = Precision(formats["state"].width, formats["state"].frac_width)
-    return LinearRecurrenceParams(first, second, result, state, r.arithmetic.modes)
+    return LinearRecurrenceParams(x, second == CONSTANT, decay, result, state, r.arithmetic.modes)
 
 
 def _latency(p: LinearRecurrenceParams) -> Latency:
     """A register for the product, one for the state, and the output; the next beat may need the state of this one."""
-    beats = p.data_in_0.beats
+    beats, streams = p.data_in_0.beats, 2 - p.has_constant
     if p.beats > 1:
-        return Latency.from_steps(Steps.registered(beats, 2, 3, skid=True))
-    each = np.arange(beats, dtype=np.int64)
-    product = Steps.at(
-        beats, needed=(each, each), freed=(each, each), emitted=each, delay=(0, 0), room=(0, 0), pipe=1, queue=1
-    )
+        return Latency.from_steps(Steps.registered(beats, streams, 3, skid=True))
+    each, none = (np.arange(beats, dtype=np.int64),) * streams, (0,) * streams
+    product = Steps.at(beats, needed=each, freed=each, emitted=each[0], delay=none, room=none, pipe=1, queue=1)
     return Latency.from_steps(product, Steps.registered(beats, 1, 2, skid=True))
 
 
 def _cases() -> Sequence[Case]:
-    def case(name: str, shape: tuple[int, ...], lanes: int, formats: str, frames: int = 4) -> Case:
-        a = Arithmetic.read(formats, NAMES)
-        shapes = dict.fromkeys(("data_in_0", "data_in_1", "data_out_0"), shape)
+    def case(
+        name: str,
+        shape: tuple[int, ...],
+        lanes: int,
+        formats: str,
+        frames: int = 4,
+        stored: tuple[int, ...] | None = None,
+    ) -> Case:
+        a = Arithmetic.read(formats, NAMES if stored is None else STORED)
+        second = ("data_in_1", shape) if stored is None else (CONSTANT, stored)
+        shapes = {"data_in_0": shape, **dict([second]), "data_out_0": shape}
         return Case(name, _build(Request(name, a, shapes, {"data_in_0": (lanes,)})), frames)
 
     return [
@@ -113,6 +139,9 @@ def _cases() -> Sequence[Case]:
         case("pads", (2, 3, 2, 5), 3, "s8.2 s6.4 s14.9 s8.4 wrap"),
         case("fine_input", (1, 4, 6), 2, "s16.14 u4.4 s8.4 u6.3"),
         case("wide", (1, 4, 6), 3, "s24.10 s24.23 s32.12 s20.1"),
+        case("stored_number", (1, 5, 4), 2, "s8.6 u8.8 s16.12 s8.4", stored=()),
+        case("stored_by_head", (2, 4, 3, 2, 2), 2, "s8.6 s8.7 s12.8 s8.4", stored=(3, 1, 1)),
+        case("stored_by_time", (1, 5, 3), 3, "s8.6 u8.8 s16.12 s9.4 half_up", stored=(1, 5, 1)),
     ]
 
 
@@ -126,7 +155,11 @@ OPS = (
         mase_type="builtin_func",
         functions=(linear_recurrence,),
         golden=golden,
-        formats=NAMES,
+        formats=("data_in_0", "data_in_1", CONSTANT, "state", "data_out_0"),
+        parameters=(CONSTANT,),
+        attributes=("reversed",),
+        constant=CONSTANT,
+        check=_check,
         inner=Inner(lambda _: ("state",), _observe, lambda _, width: 2 * width),
         hardware=Hardware(
             module="fixed_linear_recurrence",
@@ -139,6 +172,8 @@ OPS = (
             idle=lambda p: p.data_in_0.beats if p.beats == 1 else 0,
             follows_input=True,
             layout="row_major",
+            static=(CONSTANT,),
+            broadcast=(CONSTANT,),
         ),
     ),
 )

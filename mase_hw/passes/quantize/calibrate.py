@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
 from rich.progress import Progress
 from torch import Tensor, fx
@@ -171,7 +172,8 @@ def _inner(graph: MaseGraph, node: fx.Node) -> tuple[str, ...]:
     op, module = graph.op_of(node), graph.meta_of(node).module
     if op is None or op.inner is None:
         return ()
-    return op.inner.names(attributes_of({name: getattr(module, name) for name in op.attributes}))
+    named = () if module is None else op.attributes
+    return op.inner.names(attributes_of({name: getattr(module, name) for name in named}))
 
 
 def _check_state(graph: MaseGraph, state: CalibrationState) -> None:
@@ -237,7 +239,9 @@ def _observed(graph: MaseGraph, inputs: Values, state: CalibrationState, masked:
         if node in laid_out:
             op, module = graph.op_of(node), graph.meta_of(node).module
             assert op is not None and op.inner is not None  # as `_inner` says
-            for name, seen in op.inner.observe(module, [kept[source] for source in node.all_input_nodes]).items():
+            given = (each for each in (*node.args, *node.kwargs.values()) if each is not None)
+            inputs = [kept[each] if isinstance(each, fx.Node) else torch.as_tensor(each) for each in given]
+            for name, seen in op.inner.observe(module, inputs).items():
                 state.observer(f"{node.name}.{name}").update(seen, f"{node.name}.{name}")
         if node.op == "output":
             result.append(value)

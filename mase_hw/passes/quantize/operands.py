@@ -23,7 +23,7 @@ from mase_hw.ops.arithmetic.where import some_beyond
 from mase_hw.passes.quantize.config import QuantizeArgs
 from mase_hw.passes.quantize.paths import attribute
 
-_SIGNATURE = ("input", "self", "other", "a", "b")
+_SIGNATURE = ("input", "self", "other", "a", "b", "decay")
 """What signatures call an operand; other numbers of a call are settings."""
 
 
