@@ -328,8 +328,12 @@ MUTANTS: dict[str, Mutant] = {
     "repack_fills_short_beats": of(repack(2, 4, 6, 6), "p_order", "AtW'(OutTail - 1)", "AtW'(OutTail)", 10),
     "repack_holds_less": of(RAGGED, "p_room", "ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),
     # external_source
-    "fetch_drops_a_beat": of(FETCHED, "p_valid_stays", "there_q != '0;\n", "there_q != '0 && !word_valid;\n", 14, BLOCKS),
-    "fetch_turns_a_row": of(fetch(2, 1, 4, 2, 1), "p_order", "= {word_data, words_q};", "= {words_q, word_data};", 14, BLOCKS),
+    "fetch_drops_a_beat": of(
+        FETCHED, "p_valid_stays", "there_q != '0;\n", "there_q != '0 && !word_valid;\n", 14, BLOCKS
+    ),
+    "fetch_turns_a_row": of(
+        fetch(2, 1, 4, 2, 1), "p_order", "= {word_data, words_q};", "= {words_q, word_data};", 14, BLOCKS
+    ),
     "fetch_leaves_a_block_out": of(FETCHED, "p_address", "again ? first : next;", "next + IndexW'(1);", 14),
     "fetch_asks_once": of(FETCHED, "p_asks_stay", "asks || (pending_q && !ask_ready);", "asks;"),
     "fetch_has_more_room": of(FETCHED, "p_room", "<= RoomW'(ROOM);", "<= RoomW'(ROOM + 1);", 14, BLOCKS),
@@ -337,7 +341,9 @@ MUTANTS: dict[str, Mutant] = {
         fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"
     ),
     "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14, BLOCKS),
-    "fetch_is_late_early": of(FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS),
+    "fetch_is_late_early": of(
+        FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
+    ),
     # cache_reader
     "caches_ask_for_the_wrong_piece": of(SEQUENCE, "p_address", "* 32'(Blocks);", "* 32'(Blocks - 1);", 20),
     "caches_ask_before_it_is_stored": of(SEQUENCE, "p_stored", " && (!new_q || stored_q[id_q] != '0)", ""),
