@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from mase_hw.cost.casts import Parameters, Terms, bits_of
-from mase_hw.cost.primitives import counter, level, ram, ring
+from mase_hw.cost.primitives import counter, fifo, level, ram, ring
 from mase_hw.cost.products import mac_array
 
 _NO_BIAS = {
@@ -53,14 +53,15 @@ def matmul(t: Terms, p: Parameters) -> None:
     for _ in range(2):
         level(t, "vector.level", places + beats)
     ram(t, "vector.ram", places, width_in, True)
-    # ---- The matrix.
-    counter(t, "matrix.rows", rows)
-    address = bits_of(depth)
-    t.count(ff=bits_of(groups * words) + bits_of(banks) + address)
-    t.logic("matrix.write", address + bits_of(banks) + bits_of(groups * words))
-    level(t, "matrix.have", capacity + rows - 1)
-    level(t, "matrix.used", capacity)
-    ram(t, "matrix.ram", depth, width_rows, True, banks)
+    # ---- The matrix, where it is not kept by an external_cache.
+    if not p.get("STREAMED"):
+        counter(t, "matrix.rows", rows)
+        address = bits_of(depth)
+        t.count(ff=bits_of(groups * words) + bits_of(banks) + address)
+        t.logic("matrix.write", address + bits_of(banks) + bits_of(groups * words))
+        level(t, "matrix.have", capacity + rows - 1)
+        level(t, "matrix.used", capacity)
+        ram(t, "matrix.ram", depth, width_rows, True, banks)
     # ---- Registers of a step.
     t.count(ff=2 + (bits_of(beats + 1) if beats > 1 else 1) + bits_of(banks + 1))
     padded = rows % banks
@@ -68,6 +69,19 @@ def matmul(t: Terms, p: Parameters) -> None:
     t.logic("kept", (banks - padded) * width_rows if padded else 0)
     array = {**p, **_NO_BIAS, **{f"WEIGHT_{k}": p[f"DATA_IN_1_{k}"] for k in ("PRECISION_0", "PRECISION_1", "SIGNED")}}
     mac_array(t, array, lanes_in, beats, 1, shared=True, gated=False)
+
+
+def external_cache(t: Terms, p: Parameters) -> None:
+    """An ``external_cache``: two blocks of rows that are read, the same to be written, and what comes back."""
+    words, block = p["GROUPS"] * p["WORDS"], p["BLOCK"] * p["BANKS"]
+    row_tiles = ceil(p["ROWS"] / p["BANKS"])
+    tiles = row_tiles - (p["ROWS"] - 2 * block) // p["BANKS"]
+    _steps(t, (p["BANKS"], row_tiles), (p["GROUPS"], p["WORDS"]), (p["HEADS"] // p["GROUPS"], p["ROWS"]), tiles * words)
+    ram(t, "matrix.ram", tiles * words, p["WIDTH"], True, p["BANKS"])
+    ram(t, "blocks.ram", 2 * p["BLOCK"] * words, p["WIDTH"], True, p["BANKS"])
+    span = p["WORDS"] if p["TRANSPOSED"] else 1
+    fifo(t, "rows", p["ROW"] * p["BANKS"] * p["WIDTH"], p["ROOM"] * p["BLOCK"] * span // p["ROW"])
+    fifo(t, "due", bits_of(p["DELAY"]), p["ROOM"])
 
 
 def _steps(t: Terms, matrix: tuple[int, int], words: tuple[int, int], loops: tuple[int, int], depth: int) -> None:

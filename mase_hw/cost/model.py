@@ -24,7 +24,7 @@ from mase_hw.cost.connectors import (
 )
 from mase_hw.cost.devices import RESOURCES, Resources
 from mase_hw.cost.functions import function, pieces, requantize
-from mase_hw.cost.matrices import matmul
+from mase_hw.cost.matrices import external_cache, matmul
 from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.rows import masked_softmax, normalize, softmax
@@ -53,6 +53,7 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_prelu": prelu,
     "fixed_zero_pad2d": zero_pad2d,
     "fixed_upsample_nearest": upsample_nearest,
+    "external_cache": external_cache,
     "external_source": external_source,
     "replay_buffer": replay_buffer,
     "loop_entry": loop_entry,

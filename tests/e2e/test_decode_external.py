@@ -115,7 +115,7 @@ def test_stalls_inside(design: mase_hw.Design) -> None:
 def test_a_slower_memory(design: mase_hw.Design) -> None:
     """Words, requests, words that are written and their acknowledgements wait: the same bits in more cycles."""
     found = Slow(design).simulate(engine="batch", waves=False, check=False)
-    assert found.passed and found.interval is not None and found.interval > 1.2 * design.timing["interval"]
+    assert found.passed and found.interval is not None and found.interval > 1.1 * design.timing["interval"]
     slow = Slow(design).simulate(engine="batch", waves=False, stalls=0.3, reset_at=(Reset(1700), Reset(30, "out")))
     assert slow.passed
 
@@ -165,7 +165,7 @@ def test_a_broken_module_is_seen(design: mase_hw.Design, fault: str, tmp_path: P
 def test_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="stay on the chip: two blocks of rows") as error:
         compiled(tmp_path / "far", external_latency=4000)
-    assert "a context of more than" in str(error.value)
+    assert "or faster memory" in str(error.value)
     with pytest.raises(ConfigError, match="those of one sequence, whose tokens a host gives"):
         compiled(tmp_path / "slots", decode={"slots": 2})
     with pytest.raises(UnsupportedError, match="with parameters in ROM"):

@@ -25,20 +25,20 @@ module cache_bench #(
     parameter int VALUES_ROOM  = 2,
     parameter int VALUES_BASE  = 0
 ) (
-    input  logic                                  clk,
-    input  logic                                  rst,
-    input  logic [  KEYS_WIDTH-1:0]               keys,
-    input  logic                                  keys_valid,
-    output logic                                  keys_ready,
-    input  logic [VALUES_WIDTH-1:0]               values,
-    input  logic                                  values_valid,
-    output logic                                  values_ready,
-    output logic [  KEYS_BANKS*KEYS_WIDTH-1:0]    key_words,
-    output logic                                  key_words_valid,
-    input  logic                                  key_words_ready,
-    output logic [VALUES_BANKS*VALUES_WIDTH-1:0]  value_words,
-    output logic                                  value_words_valid,
-    input  logic                                  value_words_ready
+    input  logic                                 clk,
+    input  logic                                 rst,
+    input  logic [               KEYS_WIDTH-1:0] keys,
+    input  logic                                 keys_valid,
+    output logic                                 keys_ready,
+    input  logic [             VALUES_WIDTH-1:0] values,
+    input  logic                                 values_valid,
+    output logic                                 values_ready,
+    output logic [    KEYS_BANKS*KEYS_WIDTH-1:0] key_words,
+    output logic                                 key_words_valid,
+    input  logic                                 key_words_ready,
+    output logic [VALUES_BANKS*VALUES_WIDTH-1:0] value_words,
+    output logic                                 value_words_valid,
+    input  logic                                 value_words_ready
 );
 
   logic [1:0] room, asked, stored, word_valid, late, write_valid, write_ready, write_last;

@@ -13,13 +13,13 @@
 //   p_kept         a request is offered whenever there is room, the block is stored and the time has come
 //   p_once         a word goes to one cache, and to no other
 module cache_reader_proof #(
-    parameter  int ROWS   = 7,
-    parameter  int BLOCK  = 2,
+    parameter int ROWS = 7,
+    parameter int BLOCK = 2,
     localparam int Blocks = (ROWS + BLOCK - 1) / BLOCK,
-    localparam int Each   = 2,
-    localparam int Depth  = 2 * Each,
-    localparam int Words  = 2,  // of a unit of cache 1
-    localparam int Base   = 2 * Blocks  // of it
+    localparam int Each = 2,
+    localparam int Depth = 2 * Each,
+    localparam int Words = 2,  // of a unit of cache 1
+    localparam int Base = 2 * Blocks  // of it
 ) (
     input logic       clk,
     input logic       rst,
@@ -76,20 +76,20 @@ module cache_reader_proof #(
   assign data_valid = open != '0 && comes && !rst;
 
   // ---- Model.
-  int   sees_q;  // blocks
-  int   row_q;
+  int sees_q;  // blocks
+  int row_q;
   logic cache_q;
-  int   part_q;  // of a group or part, as far as the cache has several
+  int part_q;  // of a group or part, as far as the cache has several
   logic share_q;
-  int   unit_q;
-  int   left_q;  // cycles to the next request
-  int   have_q  [2];  // blocks of the sequence that is read that are stored
-  int   used    [2];  // those that tokens have asked for
+  int unit_q;
+  int left_q;  // cycles to the next request
+  int have_q[2];  // blocks of the sequence that is read that are stored
+  int used[2];  // those that tokens have asked for
   logic [1:0] roomy_q;
   logic waits_q;
-  int   tokens_q;  // that may ask, besides one that has begun to
+  int tokens_q;  // that may ask, besides one that has begun to
   logic last_row, token_ends, turn_ends, takes, fresh;
-  int   size;
+  int size;
 
   assign fresh      = !cache_q && part_q == 0 && unit_q == 0;
   assign begins     = begun && tokens_q < ROWS && !rst;
@@ -105,7 +105,8 @@ module cache_reader_proof #(
     assign used[c] =
         (sees_q == Blocks - 2 && last_row && c == 0 && cache_q) ? 0 :
         sees_q - int'(row_q == 0 && (c > int'(cache_q) ||
-                                     (c == int'(cache_q) && part_q == 0 && !share_q && unit_q == 0)));
+                                     (c == int'(cache_q) && part_q == 0 && !share_q &&
+                                      unit_q == 0)));
     always_ff @(posedge clk) begin
       roomy_q[c] <= !rst && room[c] && !asked[c];
       if (rst) have_q[c] <= 0;
@@ -122,10 +123,10 @@ module cache_reader_proof #(
   end
 
   always_ff @(posedge clk) begin
-    waits_q <= !rst && read_valid && !read_ready;
-    beat_q  <= !rst && (word_valid[1] ? !beat_q : beat_q);
+    waits_q  <= !rst && read_valid && !read_ready;
+    beat_q   <= !rst && (word_valid[1] ? !beat_q : beat_q);
     tokens_q <= rst ? 0 : tokens_q + int'(begins) - int'(takes && fresh);
-    left_q  <= rst ? 0 : takes ? size - 1 : left_q == 0 ? 0 : left_q - 1;
+    left_q   <= rst ? 0 : takes ? size - 1 : left_q == 0 ? 0 : left_q - 1;
     if (rst) begin
       sees_q  <= 1;
       row_q   <= 0;
@@ -188,7 +189,8 @@ module cache_reader_proof #(
     assert (!armed || (int'(dut.address_q) == piece + unit_q * size && int'(dut.piece_q) == piece &&
                        int'(dut.first_q) == (cache_q ? Base : piece)));
     inv_waits : assert (!armed || !waits_q || read_valid);
-    inv_beat : assert (!armed || (dut.word_q == 16'(beat_q) && (!beat_q || (open != '0 && dut.turn))));
+    inv_beat :
+    assert (!armed || (dut.word_q == 16'(beat_q) && (!beat_q || (open != '0 && dut.turn))));
   end
 
   always_comb begin

@@ -102,7 +102,9 @@ module external_source_proof #(
 
   // ---- Properties.
   logic check;
+  int   there;  // blocks that are due
   assign check = armed && !rst;
+  assign there = int'(dut.u_blocks.there_q);
 
   int   part_before_q;
   logic longer;  // the space before the next request
@@ -123,7 +125,7 @@ module external_source_proof #(
     p_room : assert (!check || !dut.u_blocks.row_valid || dut.u_blocks.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
     p_late : assert (!check || late == (dut.u_blocks.there_q != '0 && !out_valid));
-    p_full : assert (!check || full == (int'(dut.u_blocks.there_q) == ROOM && out_valid && !out_ready));
+    p_full : assert (!check || full == (there == ROOM && out_valid && !out_ready));
   end
 
   // ---- Invariants: where the blocks are that were asked for.
@@ -139,7 +141,7 @@ module external_source_proof #(
   assign held    = int'(dut.u_blocks.u_rows.count);
   assign waiting = int'(dut.u_blocks.u_due.count);
   assign pending = int'(dut.pending_q);
-  assign asked   = waiting + int'(dut.u_blocks.there_q) - pending;
+  assign asked   = waiting + there - pending;
 
   if (BLOCK == 1) begin : g_one_row
     assign gone = 0;
@@ -161,7 +163,8 @@ module external_source_proof #(
       always_comb begin
         inv_words :
         assert (!armed || w > words ||
-                int'(dut.u_blocks.g_words.words_q[(ROW-1-w)*Width+:Width]) == (in_q - w + DEPTH) % DEPTH);
+                int'(dut.u_blocks.g_words.words_q[(ROW-1-w)*Width+:Width]) ==
+                (in_q - w + DEPTH) % DEPTH);
       end
     end
   end
@@ -170,7 +173,7 @@ module external_source_proof #(
     inv_numbers :
     assert (!armed || (in_q >= 0 && in_q < DEPTH && out_q >= 0 && out_q < DEPTH && block_q >= 0 &&
                        block_q < Blocks && owed_q >= 0 && owed_q <= ROOM * ROW * BLOCK));
-    inv_blocks : assert (!armed || int'(dut.u_blocks.room_q) + waiting + int'(dut.u_blocks.there_q) == ROOM);
+    inv_blocks : assert (!armed || int'(dut.u_blocks.room_q) + waiting + there == ROOM);
     inv_beats : assert (!armed || asked * ROW * BLOCK - gone * ROW == owed_q + words + held * ROW);
     inv_in : assert (!armed || in_q == (out_q - turn + held * ROW + words + DEPTH) % DEPTH);
     inv_turns : assert (!armed || (out_q % ROW == turn && (out_q / ROW) % BLOCK == gone));
@@ -179,9 +182,8 @@ module external_source_proof #(
     inv_index : assert (!armed || int'(dut.index_q) == block_q);
     inv_waits : assert (!armed || !waits_q || dut.pending_q);
     inv_offered : assert (!armed || !stalled_q || (held != 0 && dut.u_blocks.there_q != '0));
-    inv_due : assert (!armed || waiting + int'(dut.u_blocks.there_q) >= pending);
-    inv_started :
-    assert (!armed || started_q || (!waits_q && int'(dut.u_blocks.there_q) == 0 && waiting == pending));
+    inv_due : assert (!armed || waiting + there >= pending);
+    inv_started : assert (!armed || started_q || (!waits_q && there == 0 && waiting == pending));
   end
 
   // The rows that are held, one after the other.
@@ -202,7 +204,8 @@ module external_source_proof #(
   always_comb begin
     inv_rows :
     assert (!armed || (held <= ROOM * BLOCK && int'(dut.u_blocks.u_rows.rd_ptr_q) < ROOM * BLOCK &&
-        int'(dut.u_blocks.u_rows.wr_ptr_q) == (int'(dut.u_blocks.u_rows.rd_ptr_q) + held) % (ROOM * BLOCK)));
+        int'(dut.u_blocks.u_rows.wr_ptr_q) ==
+        (int'(dut.u_blocks.u_rows.rd_ptr_q) + held) % (ROOM * BLOCK)));
     inv_stamps :
     assert (!armed || (waiting <= ROOM && int'(dut.u_blocks.u_due.rd_ptr_q) < ROOM &&
         int'(dut.u_blocks.u_due.wr_ptr_q) == (int'(dut.u_blocks.u_due.rd_ptr_q) + waiting) % ROOM));
