@@ -60,10 +60,16 @@ def mapped(design: Design, family: str) -> tuple[Counter[str], Counter[str]]:
         (folder / "netlist.json").write_text(json.dumps(netlist))
     layer: Counter[str] = Counter()
     loader: Counter[str] = Counter()
-    for name, module in netlist["modules"].items():
-        kinds = Counter(cell["type"] for cell in module["cells"].values() if cell["type"] not in netlist["modules"])
+    ours = {name: m["cells"] for name, m in netlist["modules"].items() if "blackbox" not in m["attributes"]}
+    for name, cells in ours.items():
+        kinds = Counter(cell["type"] for cell in cells.values() if cell["type"] not in ours)
         (layer if name.partition("$")[0] in LAYER else loader).update(target.count(kinds)[0])
     return layer, loader
+
+
+def shown(counts: Counter[str]) -> str:
+    """Counts for people."""
+    return ", ".join(f"{counts[kind]} {kind.upper()}" for kind in ("lut", "ff", "bram"))
 
 
 def main() -> None:
@@ -77,11 +83,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as work:
                 design = compiled(parameters, family, Path(work) / "bundle")
                 found[parameters], loader = mapped(design, family)
-                counts = (
-                    ", ".join(f"{of[k]} {k.upper()}" for k in ("lut", "ff", "bram"))
-                    for of in (found[parameters], loader)
-                )
-                print(f"{family} {parameters}: {next(counts)}; besides {next(counts)}", flush=True)
+                counts = [shown(of) for of in (found[parameters], loader)]
+                print(f"{family} {parameters}: {counts[0]}; besides {counts[1]}", flush=True)
                 for seed in seeds if family == "ecp5" else []:
                     netlist, part = design.path / "netlist.json", find_device(device, find_target(family))
                     placed = place(netlist, design.record, part, MHZ, seed, lambda _: None)

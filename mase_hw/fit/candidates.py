@@ -380,9 +380,6 @@ class Options:
 
 
 def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:
-    """Arguments with some parameters in external memory, which are read again for each use unless it is said how."""
+    """Arguments with some parameters in external memory."""
     at = dict.fromkeys(places, "external")
-    if not at:
-        return args
-    buffer = 0 if args.external_buffer is None else args.external_buffer
-    return args.model_copy(update={"parameters_at": {**args.parameters_at, **at}, "external_buffer": buffer})
+    return args.model_copy(update={"parameters_at": {**args.parameters_at, **at}}) if at else args

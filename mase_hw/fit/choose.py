@@ -96,7 +96,9 @@ class Chooser:
         self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None, tokens: int = 0
     ) -> None:
         self.goal, self.graph, self.tell, self.tokens = goal, graph, tell, tokens
-        self.args = args.model_copy(update={"family": goal.family})
+        # What is moved to external memory to have less on the chip is read again for each use.
+        again = {"external_buffer": 0} if goal.external and args.external_buffer is None else {}
+        self.args = args.model_copy(update={"family": goal.family, **again})
         self._open: int | None = None
         self._within: tuple[Candidates, Solution] | None = None
         orders = goal.minimise == "latency"

@@ -241,3 +241,47 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     )
     assert {name: sum(layer[name] for layer in found["layers"]) for name in found["use"]} == found["use"]
     assert cli.main([*words[:-1], str(tmp_path / "rates.png")]) == cli.UNUSABLE
+
+
+def images() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(8, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 1), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(128, 64)).eval(), torch.rand(1, 8, 2, 2)
+
+
+def test_weights_move_outside_where_block_ram_is_short(tmp_path: Path) -> None:
+    """The last layer alone has 65,536 bits of weights, which with its registers and windows are more than four blocks; outside they are 1,024 words."""
+    (model, example), config = images(), {"hardware": {"family": "ecp5"}}
+    target = {"dsp": 12, "bram": 4, "unrolled": 0}
+    with pytest.raises(ConfigError, match="no design within the budgets meets the target"):
+        fit(model, example, config, target=target, front=False)
+    target |= {"external": True}
+    found = fit(model, example, config, target=target, front=False)
+    outside = {name for name, each in found.choice.chosen.items() if each.outside}
+    # The pointwise convolution reads its 1,024 weights again at each of four positions.
+    words = {"_5": 128 * 64 // 8, "_2": 4 * 32 * 32 // 8}
+    assert "_5" in outside <= {*words, "_0"} and found.proven
+    design = mase_hw.compile(model, example, config, target=target, out=tmp_path / "made")
+    read = design.manifest["external"]["words_per_frame"]
+    assert read >= sum(words[name] for name in outside & set(words))
+    simulation = design.simulate(torch.rand(4, 8, 2, 2), engine="batch")
+    assert simulation.passed and simulation.interval == design.timing["interval"] == found.interval >= read
+    # With whole tiles 12 blocks take 2,048 cycles at least for 9,216, 4,096 and 8,192 products.
+    assert found.interval == max(2048, read) and found.choice.use["bram"] <= 4
+
+
+def test_words_are_no_more_than_the_memory_brings() -> None:
+    """With words of four bytes the same weights need twice the cycles, where nothing else decides them."""
+    torch.manual_seed(0)
+    model, example = nn.Sequential(nn.Linear(128, 64)).eval(), torch.rand(1, 128)
+    intervals = []
+    for size in (4, 8):
+        config = {"hardware": {"family": "ecp5", "external_bytes": size, "parameters_at": {"_0.bias": "rom"}}}
+        target = {"dsp": 64, "bram": 3, "unrolled": 0, "external": True}
+        intervals.append(fit(model, example, config, target=target, front=False).choice.solution.total[-1])
+    assert intervals == [128 * 64 // 4, 128 * 64 // 8]
+
+
+def test_the_latency_is_not_sought_with_weights_outside() -> None:
+    with pytest.raises(ConfigError, match="how late weights from external memory come"):
+        fit(*images(), target={"dsp": 12, "minimise": "latency", "external": True})

@@ -10,6 +10,7 @@ from .proofs import (
     FETCHES,
     FORK,
     HOLD,
+    IMAGE,
     JOIN,
     LINES,
     LOOP,
@@ -50,6 +51,7 @@ LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
 FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
 SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
+IMAGED = Proof(IMAGE, {"STORED": 1})
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
@@ -355,6 +357,33 @@ MUTANTS: dict[str, Mutant] = {
     "caches_share_a_word": of(SEQUENCE, "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"),
     "caches_remember_the_next": of(SEQUENCE, "p_order", ".in_data  (id_q)", ".in_data  (next_id)", 12),
     "caches_never_end": of(SEQUENCE, "p_room", ".out_ready(data_valid && word_last)", ".out_ready(1'b0)", 20),
+    # external_image
+    "image_withdraws": of(IMAGED, "p_read_stays", "&& stored_q) || waits_q;", "&& stored_q);"),
+    "image_changes_what_is_offered": of(
+        IMAGED, "p_read_stable", "core_rst ? next_q :", "core_rst ? next_q + 32'(data_valid) :", 12
+    ),
+    "image_takes_a_request_alone": of(IMAGED, "p_passes", "= asks && read_ready && !core_rst;", "= read_ready;"),
+    "image_gives_words_to_the_design": of(IMAGED, "p_words", "= data_valid && !core_rst;", "= data_valid;", 12),
+    "image_lets_frames_begin": of(IMAGED, "p_hold", "= state_q != Run || !stored_q;", "= !stored_q;", 14),
+    "image_waits_for_no_frame": of(IMAGED, "p_empty", "if (empty) begin", "if (1'b1) begin"),
+    "image_waits_for_no_word": of(
+        IMAGED,
+        "p_reset",
+        "away_q == '0 && !waits_q) begin\n          state_q <= E",
+        "!waits_q) begin\n state_q <= E",
+        10,
+    ),
+    "image_skips_words": of(IMAGED, "p_once", "next_q + 32'(part);", "next_q + 32'd1;", 10),
+    "image_counts_a_word_twice": of(
+        IMAGED,
+        "p_counted",
+        "word_valid_q <= data_valid && state_q",
+        "word_valid_q <= (data_valid || word_valid_q) && state_q",
+        12,
+    ),
+    "image_shows_another_digest": of(IMAGED, "p_used", "word_q[BUS-1-:32];", "crc_q;", 14),
+    "image_is_used_in_any_case": of(IMAGED, "p_kept", "crc_q == Whole && named", "named", 14),
+    "image_is_not_refused": of(IMAGED, "p_refused", "refused_q <= 1'b1;", "refused_q <= 1'b0;", 14),
     # external_reader
     "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
     "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),

@@ -36,6 +36,7 @@ WRITER = Harness("system_dma_write", needs=MASTER)
 SHARE = {"needs": ("system_order", "stream_fifo"), "parts": ("share_spec",)}
 READERS = Harness("system_share_read", **SHARE)
 REQUESTS = Harness("system_parameters")
+IMAGE = Harness("external_image")
 TURNS = Harness("external_reader", needs=("stream_fifo",), parts=("share_spec",))
 FETCHES = Harness("cache_reader", needs=("stream_fifo",), parts=("share_spec",))
 WRITERS = Harness("system_share_write", **SHARE)
@@ -194,6 +195,9 @@ PROOFS = [
     Proof(WRITERS, cover=14),
     Proof(TURNS, cover=12),
     *(Proof(FETCHES, {"ROWS": rows, "BLOCK": block}) for rows, block in ((3, 1), (7, 2), (5, 1))),
+    Proof(IMAGE, {"WORDS": 1}, cover=16),
+    Proof(IMAGE, {"STORED": 1}, cover=16),
+    Proof(IMAGE, {"WORDS": 2, "BURST": 3}, cover=16),
     *(Proof(REQUESTS, {"BURST": burst}, cover=cover) for burst, cover in ((1, 0), (3, 8), (256, 8))),
     *(Proof(RECORDS, {"INPUTS": inputs}, cover=8) for inputs in (2, 3)),
     *(fetch(*shape) for shape in ((1, 1, 4, 2, 2), (2, 1, 4, 2, 1), (1, 2, 4, 2, 3), (1, 1, 3, 3, 1, 2, 3))),
