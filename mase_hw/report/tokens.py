@@ -110,4 +110,6 @@ def _longest(netlist: Netlist, catalogue: Catalogue, context: int) -> Counts:
             offers = timeline.apart(name, lambda beats: np.repeat(begins, beats // context))
             ends = [each.reshape(-1, len(each) // context)[:context, -1] for each in offers]
             until[name] = until[name] + np.max(ends, axis=0) - begins + 1
-    return np.max([until[timeline.into[Pin(TOP, stream.name)].instance] for stream in netlist.outputs], axis=0)
+    ends = [until[timeline.into[Pin(TOP, stream.name)].instance] for stream in netlist.outputs]
+    found: Counts = np.max(ends, axis=0)
+    return found

@@ -20,6 +20,7 @@ from .benches import STALLS, U8, Bench, Play, noise, on_library, plays, port
 from .cached_rows import SIZES, caches
 from .dividers import DIVIDERS, divider
 from .short_rows import short_rows
+from .slot_rows import slot_rows
 
 
 def fork() -> Bench:
@@ -160,6 +161,8 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "adder_tree": adder_tree,
     "accumulator": accumulator,
     **{f"divide_{name}": functools.partial(divider, name) for name in DIVIDERS},
+    "slot_rows": functools.partial(slot_rows, 4, 2, 2, 2),
+    "slot_rows_of_four": functools.partial(slot_rows, 3, 3, 4, 3),
     "short_rows": short_rows,
     "any_pieces": any_pieces,
     **{f"caches_{name}": functools.partial(caches, name) for name in SIZES},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.rtl import LIBRARY
 from .benches import FOLDER, MAX_CYCLES, SEED, WATCHDOG, Bench, placed
 from .conftest import Builder, Yosys
 from .primitives import BENCHES, rom
+from .slot_rows import FAULTS
 
 
 def test_benches_are_clean() -> None:
@@ -46,6 +48,21 @@ def test_bench(builder: Builder, tmp_path: Path, name: str) -> None:
     built = builder(bench.dut, name)
     for run in bench.plays:
         bench.holds(run, play(built, bench, run, tmp_path / run).raise_on_failure())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_slot_buffer_is_seen(builder: Builder, tmp_path: Path, fault: str) -> None:
+    """By its own bench, in one of its surroundings at least."""
+    bench, (before, after) = BENCHES["slot_rows"](), FAULTS[fault]
+    text = (LIBRARY / "lib/slot_buffer.sv").read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    broken = tmp_path / "slot_buffer.sv"
+    broken.write_text(text.replace(before, after), encoding="utf-8")
+    sources = tuple(broken if source.name == broken.name else source for source in bench.dut.sources)
+    built = builder(replace(bench.dut, sources=sources), broken.stem)
+    found = [play(built, bench, run, tmp_path / run) for run in bench.plays]
+    assert not all(result.passed for result in found)
 
 
 def test_rom_without_its_file(builder: Builder, tmp_path: Path) -> None:

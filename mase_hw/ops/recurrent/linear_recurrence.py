@@ -103,7 +103,14 @@ def _build(r: Request) -> LinearRecurrenceParams:
     x, result = (port(whole, formats[name], lanes, dims=4) for name in ("data_in_0", "data_out_0"))
     decay = port(streamed_shape(r, second, whole) if second == CONSTANT else whole, formats[second], lanes, dims=4)
     state = Precision(formats["state"].width, formats["state"].frac_width)
-    return LinearRecurrenceParams(x, second == CONSTANT, decay, result, state, r.arithmetic.modes)
+    return LinearRecurrenceParams(
+        data_in_0=x,
+        has_constant=second == CONSTANT,
+        data_in_1=decay,
+        data_out_0=result,
+        state=state,
+        cast=r.arithmetic.modes,
+    )
 
 
 def _latency(p: LinearRecurrenceParams) -> Latency:

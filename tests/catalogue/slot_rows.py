@@ -1,0 +1,53 @@
+"""The bench of ``slot_buffer``: each token reads the rows of its sequence up to its own, whatever others do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mase_hw.formats import FixedFormat
+from mase_hw.simulate.result import SimResult
+
+from .benches import U8, Bench, noise, on_library, plays, port
+
+TOKENS = 400
+
+
+def slot_rows(rows: int, words: int, slots: int, capacity: int) -> Bench:
+    """Tokens of any slots; sequences begin when a token says so, and behind their last row."""
+    rng = np.random.default_rng([rows, words, slots])
+    data = noise(TOKENS * words, U8)[:, 0].reshape(TOKENS, words)
+    held: list[list[list[int]]] = [[] for _ in range(slots)]
+    codes, seen = [], []
+    for row in data.tolist():
+        slot, begins = int(rng.integers(slots)), rng.random() < 0.2
+        if begins or len(held[slot]) == rows:
+            held[slot] = []
+        held[slot].append(row)
+        codes.append(slot + slots * begins)
+        seen += [word for each in held[slot] for word in each]
+    code = FixedFormat(slots.bit_length(), 0, signed=False)
+    streams = (
+        port("slot_in", "in", TOKENS, code),
+        port("in_data", "in", TOKENS * words, U8),
+        port("out_data", "out", len(seen), U8),
+    )
+    sizes = {"ROWS": rows, "WORDS": words, "SLOTS": slots, "CAPACITY": capacity}
+    dut = on_library("slot_buffer_bench", ("slot_position.sv", "slot_buffer.sv"), streams, WIDTH=8, **sizes)
+    beats = {"slot_in": np.array(codes)[:, None], "in_data": data.reshape(-1, 1), "out_data": np.array(seen)[:, None]}
+
+    def holds(name: str, result: SimResult) -> None:
+        assert result.beats_compared == len(seen) > data.size
+        if name == "full rate":  # the first row is read as it comes: two cycles from a word to the output
+            assert result.presented["out_data"][0] == result.accepted["in_data"][0] + 2
+
+    return Bench(dut, plays(beats), holds)
+
+
+FAULTS = {
+    "a row of another slot": ("int'(row_slot) * RowTiles", "(int'(row_slot) ^ 1) * RowTiles"),
+    "a sequence does not wait": ("!(begins && open_q[row_slot] != '0)", "!(begins && open_q[row_slot] == '1)"),
+    "a word that has not come": ("word_q > part", "word_q >= part"),
+    "a token is told again": ("if (token_ends) read_q <= after(read_q);", ""),
+    "more rows than there is room": ("begun_q != CountW'(CAPACITY) &&", ""),
+}
+"""What of the module becomes what, so that no run passes in all surroundings."""
