@@ -274,7 +274,9 @@ def _exponent(t: Terms, p: Parameters, width: int, lanes: int) -> None:
     factor = p["FACTOR_FRAC"] + 1
     rom(t, "exponent.coarse", 1 << (index - fine), factor, lanes)
     rom(t, "exponent.fine", 1 << fine, factor, lanes)
-    blocks = blocks_of(t, factor + t.xilinx, factor + t.xilinx, 2 * factor)
+    # With registers for a fast clock it is multiplied by both halves of the fine one.
+    parts = [factor // 2, factor - factor // 2] if p.get("EXP_STAGES", 3) > 3 else [factor]
+    blocks = sum(blocks_of(t, factor + t.xilinx, part + t.xilinx, factor + part) for part in parts)
     t.count(dsp=lanes * blocks)
     t.registers("exponent.product", lanes * exp)
     t.logic("exponent.rounds", lanes * exp)

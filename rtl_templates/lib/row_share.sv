@@ -50,9 +50,9 @@ module row_share #(
 
   // The divisor into each step, and what a step gives: remainders, and bits of the quotient,
   // inverted, of which there is one more after each. A stage has registers behind its last step.
-  logic [DIV_WIDTH-1:0] divisors[FRAC+2];
-  logic [LANES-1:0][    RestW-1:0] rests   [FRAC+1];
-  logic [LANES-1:0][       FRAC:0] bits    [FRAC+1];
+  logic [DIV_WIDTH-1:0]            divisors[FRAC+2];
+  logic [    LANES-1:0][RestW-1:0] rests   [FRAC+1];
+  logic [    LANES-1:0][   FRAC:0] bits    [FRAC+1];
   assign divisors[0] = in_divisor;
 
   // A remainder lies in [-divisor, divisor); its sign is the next bit, inverted.

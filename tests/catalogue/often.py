@@ -35,8 +35,9 @@ ALSO = frozenset((
     "prelu-one_weight", "prelu-serial", "rearrange-shuffled", "recurrence-gru_unrolled", "recurrence-lstm_cells_unit",
     "recurrence-tanh", "relu-unsigned_in", "repack-2to4_rows10to10", "repack-2to4_rows8to16", "repack-4to1_rows8to8",
     "repack-4to2_rows8to16", "requantize-odd_ties", "requantize-twice_channels", "requantize-unsigned_clamped",
-    "rms_norm-no_weight", "rms_norm-shared", "sliding_window-wide_padding", "softmax-step", "softmax_where-causal",
-    "stored_result-as_long", "sub-from_number", "sum-both", "var-fold",
+    "rms_norm-in_turn", "rms_norm-no_weight", "rms_norm-shared", "sliding_window-wide_padding", "softmax-fast",
+    "softmax-levels", "softmax-step", "softmax_where-causal", "stored_result-as_long", "sub-from_number", "sum-both",
+    "var-fold",
 ))  # fmt: skip
 """Cases that reach a generate branch which the others do not reach."""
 
