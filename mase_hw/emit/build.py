@@ -365,13 +365,11 @@ class NetlistBuilder:
 
     def _outside(self, node: fx.Node, port: Stream, name: str, blocks: int) -> _Source:
         """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
-        most, beats = self._args.external_buffer, 0
-        if port.repeat > 1:
-            held = self._held(f"{node.name}.{port.name}", port.beats // port.parts)
-            if most is None or held * port.bits <= most:
-                places = min(places_of(held, port.bits), blocks * port.beats)
-                beats = max(held, places if most is None else min(places, most // port.bits))
-        size = {"WIDTH": port.bits, "DEPTH": blocks * port.beats, "SETS": blocks * port.parts, "REPEATS": port.repeat}
+        most, whole, beats = self._args.external_buffer, blocks * port.beats, 0
+        room = 2 * whole if most is None else most // port.bits
+        if port.repeat > 1 and (held := self._held(f"{node.name}.{port.name}", port.beats // port.parts)) <= room:
+            beats = max(held, min(places_of(held, port.bits), room, whole))
+        size = {"WIDTH": port.bits, "DEPTH": whole, "SETS": blocks * port.parts, "REPEATS": port.repeat}
         ports = (_word_port("out", port.beats, port.bits),)
         place, parameters = self._free(f"u_{name}"), {**size, "BUFFERED": beats}
         return self._source(name, Instance(place, FETCHED, parameters, ports, node.name, FETCHED))
