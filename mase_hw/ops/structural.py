@@ -258,7 +258,7 @@ def _repack_cases() -> list[Case]:
 
 
 def _replay_cases() -> list[Case]:
-    sizes = ((1, 2, 2), (1, 5, 2), (4, 2, 8), (5, 3, 10), (6, 4, 12), (1, 3, 1), (5, 3, 5), (5, 2, 8), (6, 4, 9))
+    sizes = ((1, 2, 2), (1, 5, 2), (4, 2, 8), (5, 3, 10), (6, 4, 12), (1, 3, 1), (5, 3, 5), (3, 2, 8), (6, 4, 9))
     return [Case(f"l{n}_r{r}_d{d}", ReplayParams(7, n, r, d), 4) for n, r, d in sizes]
 
 

@@ -65,7 +65,7 @@ def fifo(depth: int, lut_depth: int) -> Proof:
 
 
 def replay(length: int, repeats: int, depth: int = 0) -> Proof:
-    """Vectors of that length, sent so often, in a memory of two or less; without repetition the module is wires."""
+    """Vectors of that length, sent so often, in a memory of two or of so many beats; without repetition it is wires."""
     cover = 3 * length * repeats + 2 if repeats > 1 and length * repeats <= 6 else 0
     return Proof(REPLAY, {"LEN": length, "REPEATS": repeats, "DEPTH": depth or 2 * length}, cover=cover)
 
@@ -170,7 +170,7 @@ PROOFS = [
     *(Proof(FORK, {"N": n}, cover=5) for n in range(1, 5)),
     *(Proof(JOIN, {"N": n}, cover=4) for n in range(1, 4)),
     *(replay(*shape) for shape in ((1, 1), (1, 2), (2, 2), (1, 3), (3, 2), (2, 3), (4, 3))),
-    *(replay(*shape) for shape in ((1, 2, 1), (2, 2, 3), (3, 2, 3), (3, 3, 4))),
+    *(replay(*shape) for shape in ((1, 2, 1), (2, 2, 3), (3, 2, 3), (3, 3, 4), (1, 2, 4), (2, 2, 5), (2, 3, 8))),
     *(
         Proof(ROM, {"DEPTH": d, "REGISTERS": registers}, cover=d + 5, memory=LINES[:d])
         for d in (1, 2, 5)

@@ -224,6 +224,17 @@ def test_less_of_the_next_frame_is_held(tmp_path: Path) -> None:
     assert found == [(2 * 6 * 4, 2), (6 * 4, 1)]
 
 
+@pytest.mark.parametrize(("limit", "held"), [({}, 512), ({"external_buffer": 2 * 72 * 64}, 2 * 72)])
+def test_a_buffer_fills_its_block_rams(limit: dict[str, int], held: int, tmp_path: Path) -> None:
+    """Two sets of 72 beats of 64 bits take two blocks of 512 x 36 bits, where seven of the eight sets find room."""
+    layer = {"parallelism": {"linear": {"data_in_0": 8, "data_out_0": 1}}, "order": {"linear": "weights_first"}}
+    config = {**SHARED, "hardware": {"parameters_at": {"linear.weight": "external"}, **layer, **limit}}
+    design = compiled(seeded(lambda: nn.Linear(8 * 72, 8)), (2, 8 * 72), tmp_path / "bundle", config)
+    holds(design, frames=3)
+    (source,) = (e.parameters for e in design.record.instances if e.module == "external_source")
+    assert (source["WIDTH"], source["SETS"], source["BUFFERED"]) == (64, 8, held)
+
+
 class Two(nn.Module):
     """Two linear layers."""
 

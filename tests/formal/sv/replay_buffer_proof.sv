@@ -46,13 +46,14 @@ module replay_buffer_proof #(
   localparam logic [PassW-1:0] PassLast = PassW'(REPEATS - 1);
 
   localparam int BaseW = $clog2(DEPTH + 1);
+  localparam int GapW = $clog2(DEPTH / LEN + 2);
 
   function automatic int place_of(input int at);
     return at % DEPTH;
   endfunction
 
   typedef struct packed {
-    logic [1:0]        gap;    // vectors behind the input
+    logic [GapW-1:0]   gap;    // vectors behind the input
     logic [BaseW-1:0]  base;   // where in the memory the vector begins
     logic [PassW-1:0]  pass;
     logic [IndexW-1:0] index;
@@ -67,7 +68,7 @@ module replay_buffer_proof #(
       to.index = '0;
       to.pass  = (at.pass == PassLast) ? '0 : at.pass + PassW'(1);
       if (at.pass == PassLast) to.base = BaseW'(place_of(int'(at.base) + LEN));
-      to.gap = at.gap - 2'(at.pass == PassLast);
+      to.gap = at.gap - GapW'(at.pass == PassLast);
     end
     return to;
   endfunction
@@ -86,7 +87,7 @@ module replay_buffer_proof #(
   logic                follow_q;
   logic   [ WIDTH-1:0] beat_q;
   logic   [IndexW-1:0] beat_index_q;
-  logic   [       1:0] beat_gap_q;  // vectors from the one at the output to the one of the beat
+  logic   [  GapW-1:0] beat_gap_q;  // vectors from the one at the output to the one of the beat
 
   assign in_fire  = in_valid && in_ready;
   assign out_fire = out_valid && out_ready;
@@ -111,10 +112,10 @@ module replay_buffer_proof #(
       due_q <= out_d.gap != '0 || out_d.index < in_index_q;
       if (in_fire) begin
         in_index_q <= (in_index_q == IndexLast) ? '0 : in_index_q + IndexW'(1);
-        out_q.gap  <= out_d.gap + 2'(in_index_q == IndexLast);
+        out_q.gap  <= out_d.gap + GapW'(in_index_q == IndexLast);
       end
       if (follow_q) begin
-        beat_gap_q <= beat_gap_q - 2'(ends);
+        beat_gap_q <= beat_gap_q - GapW'(ends);
         if (out_fire && out_q.pass == PassLast && out_q.index == beat_index_q && beat_gap_q == '0)
         begin
           follow_q <= 1'b0;
