@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
@@ -135,7 +136,7 @@ def _cached(netlist: Netlist) -> dict[str, Any]:
             "block": found[0][1].rows,
             "words": sum(cache.size for _, cache in found),
             "flight": sum(int(parameters["ROOM"]) for parameters, _ in found),
-            "read": sum(cache.read for _, cache in found).tolist(),
+            "read": np.sum([cache.read for _, cache in found], axis=0).tolist(),
         }
     }
 
