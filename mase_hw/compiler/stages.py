@@ -250,9 +250,9 @@ def _hardware(settings: CompileConfig) -> Step:
             got="a table target",
             remedy="leave the target out, and set max_parallelism or parallelism",
         )
-    outside = {"hardware.parameters": (settings.hardware.parameters, *settings.hardware.parameters_at.values())}
-    outside["decode.cache"] = (settings.decode.cache,)
-    for field in (field for field, places in outside.items() if "external" in places):
+    parameters = (settings.hardware.parameters, *settings.hardware.parameters_at.values())
+    outside = {"hardware.parameters": "external" in parameters, "decode.cache": settings.decode.cache == "external"}
+    for field in (field for field, asked in outside.items() if asked):
         raise ConfigError(
             "what comes from external memory, what it costs and how fast it is, is not known to what chooses lanes",
             field=field,
