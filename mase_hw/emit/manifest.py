@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from mase_hw._version import __version__
 from mase_hw.catalogue import Catalogue, Memory, OpDef, default_catalogue
@@ -133,7 +134,7 @@ def _cached(netlist: Netlist) -> manifest.Caches | None:
         block=found[0][1].rows,
         words=sum(cache.size for _, cache in found),
         flight=sum(int(parameters["ROOM"]) for parameters, _ in found),
-        read=tuple(map(sum, zip(*(cache.read.tolist() for _, cache in found), strict=True))),
+        read=tuple(np.sum([cache.read for _, cache in found], axis=0).tolist()),
     )
 
 

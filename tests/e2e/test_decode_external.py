@@ -139,7 +139,7 @@ BROKEN = {
     "shared once": ("cache_reader", "share_last   = share_q ==", "share_last   = 1'b1 || share_q =="),
     "a block too many": ("cache_reader", "unit_q == blocks_q - BlockW'(1)", "unit_q == blocks_q"),
     "stored early": ("cache_writer", "ends          = sent_q && away_q == '0", "ends          = sent_q"),
-    "another place": ("cache_blocks", "unit_last ? 32'((Blocks - 1) * Unit + 1)", "unit_last ? 32'(Blocks * Unit)"),
+    "another place": ("cache_blocks", "unit_last ? 32'(Skip)", "unit_last ? 32'(Skip + 1)"),
     "overwritten": ("cache_blocks", "begun_q || !waits_q[place_q]", "1'b1"),
     "turned": ("cache_blocks", "= {data, row_q};", "= {row_q, data};"),
     "freed early": ("external_cache", "if (block_ends && second_q)", "if (block_ends)"),

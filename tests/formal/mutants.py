@@ -349,7 +349,7 @@ MUTANTS: dict[str, Mutant] = {
     # cache_reader
     "caches_ask_for_the_wrong_piece": of(SEQUENCE, "p_address", "* 32'(Blocks);", "* 32'(Blocks - 1);", 20),
     "caches_ask_before_it_is_stored": of(SEQUENCE, "p_stored", " && (!new_q || stored_q[id_q] != '0)", ""),
-    "caches_run_ahead": of(SEQUENCE, "p_ahead", " && (!fresh_q || tokens_q != '0)", ""),
+    "caches_run_ahead": of(SEQUENCE, "p_ahead", "(!fresh_q || tokens_q != '0) && ", ""),
     "caches_withdraw": of(SEQUENCE, "p_read_stays", "= room[id_q] &&", "= room[id_q] && !data_valid &&", 12),
     "caches_ask_alone": of(SEQUENCE, "p_together", "asked[id_q]      = takes;", "asked[id_q] = read_valid;"),
     "caches_ask_too_fast": of(SEQUENCE, "p_pace", "read_words - 16'd1 : (left_q", "16'd0 : (left_q", 16),

@@ -56,7 +56,9 @@ def move_caches(netlist: Netlist, catalogue: Catalogue, context: int, memory: Ex
     delay = delay_of(caches, memory)
     for (at, instance), record, cache in reversed(list(zip(products, records, caches, strict=True))):
         net = netlist.net_into(instance.name, "data_in_1")
-        streamed = dataclasses.replace(instance, **_streamed(record))
+        taken = record.streaming()
+        given, tied = tuple(taken.streams()), taken.tied()
+        streamed = dataclasses.replace(instance, parameters=verilog_params(taken), ports=given, tied=tied)
         words = next(port for port in streamed.ports if port.name == "data_in_1")
         rows = next(port for port in instance.ports if port.name == "data_in_1")
         name = netlist.free(f"{instance.name}_cache")
@@ -92,12 +94,6 @@ def _record(catalogue: Catalogue, instance: Instance) -> MatmulParams:
             remedy="leave decode.cache out",
         )
     return record
-
-
-def _streamed(record: MatmulParams) -> dict[str, object]:
-    """What is different of an instance that takes the words of its steps."""
-    streamed = record.streaming()
-    return {"parameters": verilog_params(streamed), "ports": tuple(streamed.streams()), "tied": streamed.tied()}
 
 
 def _arranged(records: list[MatmulParams], context: int, memory: ExternalMemory) -> list[Cache]:
