@@ -348,11 +348,19 @@ MUTANTS: dict[str, Mutant] = {
     "image_lets_frames_begin": of(IMAGED, "p_hold", "= state_q != Run || !stored_q;", "= !stored_q;", 14),
     "image_waits_for_no_frame": of(IMAGED, "p_empty", "if (empty) begin", "if (1'b1) begin"),
     "image_waits_for_no_word": of(
-        IMAGED, "p_reset", "away_q == '0 && !waits_q) begin\n          state_q <= E", "!waits_q) begin\n state_q <= E", 10
+        IMAGED,
+        "p_reset",
+        "away_q == '0 && !waits_q) begin\n          state_q <= E",
+        "!waits_q) begin\n state_q <= E",
+        10,
     ),
     "image_skips_words": of(IMAGED, "p_once", "next_q + 32'(part);", "next_q + 32'd1;", 10),
     "image_counts_a_word_twice": of(
-        IMAGED, "p_counted", "word_valid_q <= data_valid && state_q", "word_valid_q <= (data_valid || word_valid_q) && state_q", 12
+        IMAGED,
+        "p_counted",
+        "word_valid_q <= data_valid && state_q",
+        "word_valid_q <= (data_valid || word_valid_q) && state_q",
+        12,
     ),
     "image_shows_another_digest": of(IMAGED, "p_used", "word_q[BUS-1-:32];", "crc_q;", 14),
     "image_is_used_in_any_case": of(IMAGED, "p_kept", "crc_q == Whole && named", "named", 14),
