@@ -127,9 +127,7 @@ Made = dict[tuple[Any, ...], Candidate | None]
 
 @dataclass(frozen=True)
 class Tried:
-    """What candidates differ in besides their lanes: orders, additions of constants, multipliers of look-up tables,
-    and where their weights lie.
-    """
+    """What candidates differ in besides lanes: orders, additions of constants, products in look-up tables, places."""
 
     orders: bool = False
     unrolls: bool = False

@@ -250,7 +250,7 @@ def images() -> tuple[nn.Module, Tensor]:
 
 
 def test_weights_move_outside_where_block_ram_is_short(tmp_path: Path) -> None:
-    """The last layer alone has 65,536 bits of weights, which with its registers and windows are more than four blocks; outside they are 1,024 words."""
+    """The last layer alone has 65,536 bits of weights, more than is left of four blocks; outside it is 1,024 words."""
     (model, example), config = images(), {"hardware": {"family": "ecp5"}}
     target = {"dsp": 12, "bram": 4, "unrolled": 0}
     with pytest.raises(ConfigError, match="no design within the budgets meets the target"):

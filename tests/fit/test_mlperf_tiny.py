@@ -13,6 +13,8 @@ from torch import nn
 
 import mase_hw
 from mase_hw.emit.estimate import estimate
+from mase_hw.errors import ConfigError
+from mase_hw.preflight.fit import fit
 
 FILE = Path(__file__).parents[2] / "examples" / "mlperf_tiny.py"
 
@@ -73,3 +75,22 @@ def test_rates(
     assert all(used[name] <= most for name, most in target.items() if name in used)
     slowest = max((each for each in parts if each.get("multipliers")), key=lambda each: each["timing"]["interval"])
     assert slowest["timing"]["interval"] >= 0.97 * simulation.interval
+
+
+@pytest.mark.slow
+def test_mobilenet_in_a_small_ecp5_reads_weights_from_outside(examples: ModuleType, tmp_path: Path) -> None:
+    """Its weights alone are more than the 56 block RAMs hold; 1,010 look-up tables and more are left for the reader."""
+    model, example = examples.mobilenet()
+    config = {"hardware": {"rate_fifos": False, "external_burst": 4}, "vectors": {"frames": 1, "faults": 1}}
+    target = {"device": "lfe5u-25f", "lut": 23_000, "interval": 663_552, "logic": True}
+    with pytest.raises(ConfigError, match="no design within the budgets meets the target"):
+        fit(model, example, config, target=target, front=False)
+    design = mase_hw.compile(model, example, config, target={**target, "external": True}, out=tmp_path / "made")
+    simulation = design.simulate(torch.rand(3, *example.shape[1:]), engine="batch", waves=False)
+    assert simulation.passed and simulation.interval == design.timing["interval"] <= target["interval"]
+    assert simulation.interval <= 1.01 * max(
+        design.manifest["external"]["words_per_frame"],
+        *(each["timing"]["interval"] for each in design.manifest["instances"] if each.get("multipliers")),
+    )
+    used = estimate(design.record, "ecp5")
+    assert used["bram"] <= 56 and used["dsp"] <= 28 and used["lut"] <= 23_000 and not used["not_estimated"]
