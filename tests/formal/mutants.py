@@ -5,33 +5,20 @@ The property is the only one in the design, so that none of the others can be wh
 
 from __future__ import annotations
 
+from .mutants_system import SYSTEM
 from .proofs import (
-    CROSS,
-    FETCHES,
     FORK,
     HOLD,
-    IMAGE,
     JOIN,
     LINES,
     LOOP,
     PIPELINE,
-    READER,
-    READERS,
-    RECORDS,
-    REGISTERS,
-    REQUESTS,
-    RESET,
     ROM,
-    SAMPLE,
     SKID,
     SLICE,
-    TURNS,
-    WRITER,
-    WRITERS,
     block_product,
     cast,
     divide,
-    fetch,
     fifo,
     fill,
     logic,
@@ -44,14 +31,11 @@ from .proofs import (
     vectors,
     windows,
 )
-from .runner import Mutant, Proof
+from .runner import Mutant, Proof, of
 
 STAYING = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
-FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
-SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
-IMAGED = Proof(IMAGE, {"STORED": 1})
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
@@ -70,24 +54,10 @@ BOTH = logic(2, 2, (3, 0), (3, 1))
 THIRDS = divide(IN_WIDTH=5, COL_MIN=3)
 
 
-def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
-    """A fault in the module of the harness, or in another one."""
-    return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
-
-
-CROSSING, SHORT, SAMPLED = Proof(CROSS), Proof(RESET, {"LEFT": 5}), Proof(SAMPLE, {"LEFT": 1, "AFTER": 1})
 _SLICE, _SKID, _FORK, _JOIN = (Proof(SLICE), Proof(SKID), Proof(FORK, {"N": 2}), Proof(JOIN, {"N": 2}))
 
-# Of the bursts of both directions: the property, a text and what stands there instead.
-_BURSTS = {
-    "withdraws_an_address": ("p_ar_stays", "if (ready) begin", "if (halt) state_q <= Idle;\n if (ready) begin"),
-    "changes_an_address": ("p_ar_stable", "end else if (valid && ready) begin", "end else if (valid) begin"),
-    "crosses_a_page": ("p_page", "~address_q[11:Shift]", "'1"),
-    "is_a_beat_too_long": ("p_length", "8'(to_page) : 8'(BURST - 1)", "8'(to_page) : 8'(BURST)"),
-    "begins_after_a_halt": ("p_halt", "Wait: begin\n          if (halt)", "Wait: begin\n if (1'b0)"),
-}
-
 MUTANTS: dict[str, Mutant] = {
+    **SYSTEM,
     # register_slice
     "slice_drops_valid": of(_SLICE, "p_valid_stays", "end else if (in_ready) begin", "end else begin"),
     "slice_takes_data_always": of(_SLICE, "p_data_stays", "if (in_ready && in_valid) begin", "if (in_valid) begin"),
@@ -119,172 +89,6 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "fifo_holds_one_less": of(LUT, "p_room", "count != CountW'(DEPTH)", "count < CountW'(DEPTH - 1)"),
     "fifo_counts_pops_only": of(LUT, "p_count", "else if (pop && !push)", "else if (pop)"),
-    # system_async_fifo
-    "cross_counts_in_binary": of(
-        CROSSING, "p_gray", "write_gray_q <= write_next ^ (write_next >> 1);", "write_gray_q <= write_next;", 10
-    ),
-    "cross_drops_valid": of(CROSSING, "p_valid_stays", "pop || (out_valid && !out_ready);", "pop;", 16),
-    "cross_overwrites_the_output": of(CROSSING, "p_data_stays", " && (!out_valid || out_ready);", ";", 18),
-    "cross_falls_through": of(CROSSING, "p_made", "read_gray_q != write_seen &&", "", 10),
-    "cross_survives_a_reset": of(CROSSING, "p_made", "out_valid   <= 1'b0;", "out_valid <= out_valid;", 12),
-    "cross_is_never_full": of(
-        CROSSING, "p_order", "in_ready   = write_gray_q != (read_seen ^ Turn);", "in_ready = 1'b1;", 20
-    ),
-    "cross_reads_the_next_word": of(
-        CROSSING, "p_order", "out_data <= mem[read_q[LOG2-1:0]];", "out_data <= mem[read_next[LOG2-1:0]];", 14
-    ),
-    "cross_sees_the_pointer_before_the_word": of(
-        CROSSING,
-        "p_order",
-        "    if (push) begin\n      mem[write_q[LOG2-1:0]]",
-        "    begin\n mem[write_q[LOG2-1:0] - LOG2'(1)]",
-        14,
-    ),
-    "cross_keeps_the_last": of(
-        CROSSING,
-        "p_kept",
-        "read_gray_q != write_seen &&",
-        "read_gray_q != write_seen && write_seen != PointerW'(1) &&",
-        16,
-    ),
-    "cross_holds_one_less": of(
-        CROSSING,
-        "p_room",
-        "in_ready   = write_gray_q != (read_seen ^ Turn);",
-        "in_ready = write_gray_q == read_seen;",
-        12,
-    ),
-    # system_reset
-    "reset_releases_the_bus_early": of(
-        SHORT, "p_second_leaves", "was_reset_q  <= core_rst;", "was_reset_q <= asked_q;", 24
-    ),
-    "reset_holds_the_bus_at_once": of(
-        SHORT, "p_first_enters", "held    <= rst || was_reset;", "held <= rst || flush || was_reset;", 30
-    ),
-    "reset_of_the_core_is_short": of(
-        SHORT, "p_first_leaves", "core_rst     <= asked_seen_q[1];", "core_rst <= asked_seen_q[1] && !was_reset_q;", 30
-    ),
-    # system_sample
-    "sample_clears_later": of(
-        SAMPLED, "p_clear", "if (rst || clear) begin\n      seen", "if (rst) begin\n      seen", 10
-    ),
-    "sample_shows_the_counters": of(SAMPLED, "p_seen", "seen <= sample_q;", "seen <= counters;", 20),
-    "sample_is_acknowledged_early": of(SAMPLED, "p_settled", ".in_data (taken_q)", ".in_data (was_asked_q)", 20),
-    "sample_from_before_a_clear": of(SAMPLED, "p_new", "ends && !to_clear_q", "ends", 20),
-    "sample_outlives_a_reset": of(SAMPLED, "p_new", "asked && !core_rst;", "asked;", 20),
-    "sample_loses_one_of_two_events": of(
-        SAMPLED, "p_done", "(begins ? waits_q :", "(begins ? waits_q && !event_in :", 20
-    ),
-    "sample_ends_before_its_counters": of(SAMPLED, "p_made", "ends && ripe_q", "ends && (ripe_q || waits_q)", 20),
-    # system_registers
-    "registers_withdraw_an_acknowledge": of(
-        Proof(REGISTERS), "p_b_stays", "bvalid <= write || (bvalid && !bready);", "bvalid <= write;"
-    ),
-    "registers_read_on": of(Proof(REGISTERS), "p_r_stays", "if (arvalid && arready) begin", "begin"),
-    "registers_acknowledge_an_address": of(Proof(REGISTERS), "p_b_made", "bvalid <= write ||", "bvalid <= awvalid ||"),
-    "registers_answer_unasked": of(Proof(REGISTERS), "p_r_made", "rvalid <= arvalid ||", "rvalid <= 1'b1 ||"),
-    "registers_lose_an_acknowledge": of(
-        Proof(REGISTERS), "p_b_kept", "bvalid <= write ||", "bvalid <= (write && !bvalid) ||"
-    ),
-    "registers_lose_an_answer": of(
-        Proof(REGISTERS), "p_r_kept", "rvalid <= arvalid ||", "rvalid <= (arvalid && !rvalid) ||"
-    ),
-    "registers_take_data_alone": of(
-        Proof(REGISTERS), "p_together", "assign wready  = write;", "assign wready = !bvalid || bready;"
-    ),
-    "registers_wait_for_the_answer": of(
-        Proof(REGISTERS), "p_free", "wvalid && (!bvalid || bready)", "wvalid && !bvalid"
-    ),
-    "registers_answer_with_an_error": of(
-        Proof(REGISTERS), "p_okay", "assign bresp   = 2'b00;", "assign bresp = {write, 1'b0};"
-    ),
-    # system_dma_read, system_dma_write
-    **{
-        f"{way}_{name}": of(proof, prefix.get(label, label), old, new, 10, "system_bursts")
-        for way, proof, prefix in (
-            ("read", Proof(READER), {}),
-            ("write", Proof(WRITER), {"p_ar_stays": "p_aw_stays", "p_ar_stable": "p_aw_stable"}),
-        )
-        for name, (label, old, new) in _BURSTS.items()
-    },
-    "read_opens_too_many": of(Proof(READER), "p_open", "&& open_q != OpenW'(OUTSTANDING)", "", 20),
-    "read_asks_without_room": of(Proof(READER), "p_ready", "room_q >= RoomW'(length) && ", "", 24),
-    "read_is_idle_early": of(Proof(READER), "p_idle", "!active && open_q == '0;", "!active;", 10),
-    "write_withdraws_a_beat": of(Proof(WRITER), "p_w_stays", "left_q != '0;", "left_q != '0 && !halt;", 14),
-    "write_moves_on": of(Proof(WRITER), "p_w_stable", ".out_ready(wvalid && wready)", ".out_ready(wvalid)", 14),
-    "write_ends_early": of(Proof(WRITER), "p_wlast", "left_q == 9'd1;", "left_q == 9'd2;", 14),
-    "write_never_ends": of(Proof(WRITER), "p_owned", "left_q <= left_q - 9'(wready);", "left_q <= left_q;", 16),
-    "write_begins_without_data": of(Proof(WRITER), "p_whole", "32'(length) + 32'(left_q)", "32'(left_q)", 10),
-    "write_opens_too_many": of(Proof(WRITER), "p_open", "next_q == '0 && room)", "next_q == '0)", 24),
-    "write_expects_an_answer_a_frame": of(
-        Proof(WRITER), "p_answered", ".in_valid (taken)", ".in_valid (taken && frame_end)", 16
-    ),
-    "write_is_idle_early": of(Proof(WRITER), "p_idle", "!active && open == '0;", "!active;", 14),
-    # system_share_read, system_share_write, system_records
-    "readers_withdraw": of(Proof(READERS), "p_ar_stays", "rst || (arvalid && arready)", "rst || arvalid"),
-    "readers_change_their_turn": of(Proof(READERS), "p_ar_stable", "end else if (!arvalid) begin", "end else begin"),
-    "readers_mix_their_addresses": of(
-        Proof(READERS), "p_made", "araddr |= owner_q[i] ? ch_araddr[i] : '0;", "araddr |= ch_araddr[i];"
-    ),
-    "readers_take_a_request_alone": of(Proof(READERS), "p_together", "arready ? owner_q : '0;", "owner_q;"),
-    "readers_forget_the_second": of(
-        Proof(READERS), "p_kept", "ch_arvalid & (~ch_arvalid + 1'b1);", "ch_arvalid & CHANNELS'(1);"
-    ),
-    "readers_give_a_beat_twice": of(Proof(READERS), "p_once", "(expected && rvalid) ? turn : '0;", "{2{rvalid}};"),
-    "readers_wait_for_the_last_beat": of(
-        Proof(READERS), "p_ready", "(expected && rvalid) ? turn", "(expected && rvalid && rlast) ? turn"
-    ),
-    "readers_remember_who_asks": of(Proof(READERS), "p_order", ".owner(owner_q)", ".owner(ch_arvalid)", 10),
-    "readers_never_end": of(Proof(READERS), "p_room", ".pop  (rvalid && rready && rlast)", ".pop  (1'b0)", 16),
-    # system_parameters
-    "requests_withdraw": of(Proof(REQUESTS), "p_ar_stays", "&& open_q != OpenW'(OUTSTANDING);", "&& !halt;"),
-    "requests_change": of(Proof(REQUESTS), "p_ar_stable", "else if (taken) begin\n      word_q", "else begin\n word_q"),
-    "requests_cross_a_page": of(
-        Proof(REQUESTS), "p_page", "(int'(to_page) < BURST) ? 16'(to_page) : 16'(BURST)", "16'(BURST)"
-    ),
-    "requests_are_too_long": of(Proof(REQUESTS), "p_length", ": 16'(BURST);", ": 16'(BURST + 1);"),
-    "requests_ask_for_more": of(Proof(REQUESTS), "p_words", "(left_q < most) ? left_q : most;", "most;"),
-    "requests_wait_for_an_answer": of(Proof(REQUESTS), "p_kept", "open_q != OpenW'(OUTSTANDING);", "open_q == '0;"),
-    "requests_overtake": of(Proof(REQUESTS), "p_whole", "= taken && length == left_q;", "= taken;"),
-    "requests_open_too_many": of(Proof(REQUESTS), "p_open", "&& open_q != OpenW'(OUTSTANDING);", ";", 12),
-    "requests_go_on_in_a_halt": of(Proof(REQUESTS), "p_halt", "!halt && (left_q", "(left_q"),
-    "requests_are_idle_early": of(Proof(REQUESTS), "p_idle", "left_q == '0 && open_q == '0;", "left_q == '0;"),
-    "requests_hide_an_error": of(Proof(REQUESTS), "p_error", "rvalid && rresp[1];", "rvalid && rlast && rresp[1];"),
-    "writers_let_go_of_an_address": of(
-        Proof(WRITERS), "p_aw_stays", "assign awvalid    = (", "assign awvalid = !bvalid && (", 14
-    ),
-    "writers_change_with_the_address": of(
-        Proof(WRITERS), "p_aw_stable", "else if (!awvalid && !wvalid)", "else if (!wvalid || wlast)", 12
-    ),
-    "writers_let_go_of_a_beat": of(
-        Proof(WRITERS), "p_w_stays", "assign wvalid     = (", "assign wvalid = !bvalid && (", 12
-    ),
-    "writers_change_with_the_beat": of(
-        Proof(WRITERS), "p_w_stable", "else if (!awvalid && !wvalid)", "else if (!awvalid)", 12
-    ),
-    "writers_end_together": of(Proof(WRITERS), "p_wlast", "(owner_q & ch_wlast) != '0;", "ch_wlast != '0;", 10),
-    "writers_send_without_an_address": of(
-        Proof(WRITERS), "p_owned", "(owner_q & ch_wvalid) != '0;", "ch_wvalid != '0;"
-    ),
-    "writers_mix_their_data": of(
-        Proof(WRITERS), "p_made", "wdata |= owner_q[i] ? ch_wdata[i] : '0;", "wdata |= ch_wdata[i];"
-    ),
-    "writers_take_a_beat_alone": of(
-        Proof(WRITERS), "p_together", "ch_wready  = wready ? owner_q : '0;", "ch_wready = owner_q;"
-    ),
-    "writers_forget_the_second": of(
-        Proof(WRITERS), "p_kept", "ch_awvalid & (~ch_awvalid + 1'b1);", "ch_awvalid & CHANNELS'(1);"
-    ),
-    "writers_are_both_answered": of(Proof(WRITERS), "p_once", "(expected && bvalid) ? turn : '0;", "{2{bvalid}};", 12),
-    "writers_refuse_an_answer": of(
-        Proof(WRITERS), "p_answered", "expected && (turn & ch_bready) != '0;", "(owner_q & ch_bready) != '0;", 12
-    ),
-    "writers_remember_who_asks": of(Proof(WRITERS), "p_order", ".owner(owner_q)", ".owner(ch_awvalid)", 12),
-    "writers_never_end": of(Proof(WRITERS), "p_room", ".pop  (bvalid && bready)", ".pop  (1'b0)", 24),
-    "records_begin_nothing": of(Proof(RECORDS), "p_allowed", "enable || behind_q[i] != '0", "enable"),
-    "records_count_the_first_twice": of(
-        Proof(RECORDS, {"INPUTS": 3}), "p_allowed", "LOG2'(lead != '0)", "LOG2'($countones(lead))"
-    ),
     # stream_fork
     "fork_counts_offers": of(_FORK, "p_valid_stays", "done_q | (out_valid & out_ready)", "done_q | out_valid"),
     "fork_changes_data": of(_FORK, "p_data_stays", "out_data  = in_data;", "out_data = in_data ^ WIDTH'(done_q);"),
@@ -329,76 +133,6 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "repack_fills_short_beats": of(repack(2, 4, 6, 6), "p_order", "AtW'(OutTail - 1)", "AtW'(OutTail)", 10),
     "repack_holds_less": of(RAGGED, "p_room", "ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),
-    # external_source
-    "fetch_drops_a_beat": of(
-        FETCHED, "p_valid_stays", "there_q != '0;\n", "there_q != '0 && !word_valid;\n", 14, BLOCKS
-    ),
-    "fetch_turns_a_row": of(
-        fetch(2, 1, 4, 2, 1), "p_order", "= {word_data, words_q};", "= {words_q, word_data};", 14, BLOCKS
-    ),
-    "fetch_leaves_a_block_out": of(FETCHED, "p_address", "again ? first : next;", "next + IndexW'(1);", 14),
-    "fetch_asks_once": of(FETCHED, "p_asks_stay", "asks || (pending_q && !ask_ready);", "asks;"),
-    "fetch_has_more_room": of(FETCHED, "p_room", "<= RoomW'(ROOM);", "<= RoomW'(ROOM + 1);", 14, BLOCKS),
-    "fetch_asks_early": of(
-        fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"
-    ),
-    "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14, BLOCKS),
-    "fetch_is_late_early": of(
-        FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
-    ),
-    # cache_reader
-    "caches_ask_for_the_wrong_piece": of(SEQUENCE, "p_address", "* 32'(Blocks);", "* 32'(Blocks - 1);", 20),
-    "caches_ask_before_it_is_stored": of(SEQUENCE, "p_stored", " && (!new_q || stored_q[id_q] != '0)", ""),
-    "caches_run_ahead": of(SEQUENCE, "p_ahead", "(!fresh_q || tokens_q != '0) && ", ""),
-    "caches_withdraw": of(SEQUENCE, "p_read_stays", "= room[id_q] &&", "= room[id_q] && !data_valid &&", 12),
-    "caches_ask_alone": of(SEQUENCE, "p_together", "asked[id_q]      = takes;", "asked[id_q] = read_valid;"),
-    "caches_ask_too_fast": of(SEQUENCE, "p_pace", "read_words - 16'd1 : (left_q", "16'd0 : (left_q", 16),
-    "caches_ask_late": of(SEQUENCE, "p_kept", "room[id_q] && left_q == '0", "(&room) && left_q == '0"),
-    "caches_share_a_word": of(SEQUENCE, "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"),
-    "caches_remember_the_next": of(SEQUENCE, "p_order", ".in_data  (id_q)", ".in_data  (next_id)", 12),
-    "caches_never_end": of(SEQUENCE, "p_room", ".out_ready(data_valid && word_last)", ".out_ready(1'b0)", 20),
-    # external_image
-    "image_withdraws": of(IMAGED, "p_read_stays", "&& stored_q) || waits_q;", "&& stored_q);"),
-    "image_changes_what_is_offered": of(
-        IMAGED, "p_read_stable", "core_rst ? next_q :", "core_rst ? next_q + 32'(data_valid) :", 12
-    ),
-    "image_takes_a_request_alone": of(IMAGED, "p_passes", "= asks && read_ready && !core_rst;", "= read_ready;"),
-    "image_gives_words_to_the_design": of(IMAGED, "p_words", "= data_valid && !core_rst;", "= data_valid;", 12),
-    "image_lets_frames_begin": of(IMAGED, "p_hold", "= state_q != Run || !stored_q;", "= !stored_q;", 14),
-    "image_waits_for_no_frame": of(IMAGED, "p_empty", "if (empty) begin", "if (1'b1) begin"),
-    "image_waits_for_no_word": of(
-        IMAGED,
-        "p_reset",
-        "away_q == '0 && !waits_q) begin\n          state_q <= E",
-        "!waits_q) begin\n state_q <= E",
-        10,
-    ),
-    "image_skips_words": of(IMAGED, "p_once", "next_q + 32'(part);", "next_q + 32'd1;", 10),
-    "image_counts_a_word_twice": of(
-        IMAGED,
-        "p_counted",
-        "word_valid_q <= data_valid && state_q",
-        "word_valid_q <= (data_valid || word_valid_q) && state_q",
-        12,
-    ),
-    "image_shows_another_digest": of(IMAGED, "p_used", "word_q[BUS-1-:32];", "crc_q;", 14),
-    "image_is_used_in_any_case": of(IMAGED, "p_kept", "crc_q == Whole && named", "named", 14),
-    "image_is_not_refused": of(IMAGED, "p_refused", "refused_q <= 1'b1;", "refused_q <= 1'b0;", 14),
-    # external_reader
-    "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
-    "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),
-    "turns_take_a_request_alone": of(
-        Proof(TURNS), "p_together", "= read_valid && read_ready;\n    word", "= 1'b1;\n word"
-    ),
-    "turns_mix_their_addresses": of(Proof(TURNS), "p_made", "ask_address[id]", "ask_address[id] | ask_address[0]"),
-    "turns_forget_the_second": of(Proof(TURNS), "p_kept", "= ask_valid != '0;", "= ask_valid[0];"),
-    "turns_prefer_the_first": of(Proof(TURNS), "p_turns", "ask_valid[i] && i > int'(id_q)", "1'b0"),
-    "turns_give_a_word_twice": of(
-        Proof(TURNS), "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"
-    ),
-    "turns_remember_who_asks": of(Proof(TURNS), "p_order", ".in_data  (id)", ".in_data  (ask_valid[1])", 10),
-    "turns_never_end": of(Proof(TURNS), "p_room", ".out_ready(data_valid && turn_last)", ".out_ready(1'b0)", 16),
-    "turns_are_primed_early": of(Proof(TURNS), "p_primed", "(source_full == '1)", "(source_full != '0)"),
     # rom_source
     "rom_drops_valid": of(
         ROUND,

@@ -103,6 +103,11 @@ class Mutant:
     cycles: int = 8
 
 
+def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
+    """A fault in the module of the harness, or in another one."""
+    return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What smtbmc said."""
