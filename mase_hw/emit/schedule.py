@@ -302,24 +302,24 @@ class Timeline:
             network.sink(edges[self.into[Pin(TOP, stream.name)]])
         return network, edges
 
-    def apart(self, name: str, offered: Callable[[int], BeatCycles]) -> list[BeatCycles]:
+    def apart(self, name: str, offered: Callable[[Pin], BeatCycles]) -> dict[Pin, BeatCycles]:
         """When a part outside the design offers the beats of its results, which are taken at once.
 
         Args:
             name: The part.
-            offered: From how many beats there are of what it reads to the cycles in which they come.
+            offered: From what it reads to the cycles in which its beats come.
         """
         network = BeatNetwork(self.solved)
         edges: dict[Pin, int] = {}
         part = self.parts[name]
         for pin in dict.fromkeys(part.inputs):
-            edges[pin] = network.source(self.beats(pin), offered(self.beats(pin)), pin)
+            edges[pin] = network.source(self.beats(pin), offered(pin), pin)
         self._place(network, edges, part, {})
-        results = [edges[Pin(name, port.name)] for port in part.instance.ports if port.direction == "out"]
-        for edge in results:
-            network.sink(edge)
+        results = [Pin(name, port.name) for port in part.instance.ports if port.direction == "out"]
+        for pin in results:
+            network.sink(edges[pin])
         network.advance()
-        return [network.edges[edge].offered for edge in results]
+        return {pin: network.edges[edges[pin]].offered for pin in results}
 
     def section(self, names: Collection[str], interval: int, buffers: Mapping[Pin, Steps]) -> BeatNetwork:
         """The network of some parts: what they read of others comes evenly, and what others read is taken at once.

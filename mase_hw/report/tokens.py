@@ -12,6 +12,7 @@ from mase_hw.emit.causality import FAR
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Timeline
 from mase_hw.hardware.manifest import Manifest
+from mase_hw.ops.products._cache import CACHE, Cache
 from mase_hw.report.stages import rebuilt
 from mase_hw.steps import Counts
 
@@ -103,12 +104,18 @@ def _longest(netlist: Netlist, catalogue: Catalogue, context: int) -> Counts:
     """
     timeline = Timeline(netlist, catalogue)
     begins = FAR * np.arange(context)
+    words = {i.name: Cache.of(i.parameters).words for i in netlist.instances if i.op == CACHE}
+
+    def beats(pin: Pin) -> Counts:
+        """Of every token."""
+        return words.get(pin.instance, np.full(context, timeline.beats(pin) // context))
+
     until: dict[str, Counts] = {TOP: np.zeros(context, np.int64)}
     for name, part in timeline.parts.items():
         until[name] = np.max([until[pin.instance] for pin in part.inputs], axis=0)
         if part.stages and part.instance.op != "fifo":
-            offers = timeline.apart(name, lambda beats: np.repeat(begins, beats // context))
-            ends = [each.reshape(-1, len(each) // context)[:context, -1] for each in offers]
+            offers = timeline.apart(name, lambda pin: np.repeat(begins, beats(pin)))
+            ends = [cycles[np.cumsum(beats(pin)) - 1] for pin, cycles in offers.items()]
             until[name] = until[name] + np.max(ends, axis=0) - begins + 1
     ends = [until[timeline.into[Pin(TOP, stream.name)].instance] for stream in netlist.outputs]
     found: Counts = np.max(ends, axis=0)

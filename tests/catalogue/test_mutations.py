@@ -189,7 +189,7 @@ WRONG = {
         SimulationError,
     ),
     "a quadratic falls where it should rise": Mutation(
-        "sigmoid-wide", "lib/fixed_piecewise.sv", (("+ InnerW'(c1_5q)", "- InnerW'(c1_5q)"),)
+        "sigmoid-wide", "lib/piecewise_steps.sv", (("+ InnerW'(c1_5q)", "- InnerW'(c1_5q)"),)
     ),
     "pad lanes hold the function of zero": Mutation(
         "sigmoid-table", "ops/fixed_function.sv", (("last_q[Stages-1] ? '0 : result", "result"),)

@@ -415,8 +415,9 @@ BROKEN = {
 def test_what_is_seen(fault: str, layer: mase_hw.Design, tmp_path: Path) -> None:
     """Faults of the source: in the bits, or in the cycles."""
     shutil.copytree(layer.path, tmp_path / "bundle")
-    path = tmp_path / "bundle/rtl/lib/external_source.sv"
     old, new = BROKEN[fault]
+    rtl = tmp_path / "bundle/rtl/lib"
+    (path,) = (p for p in (rtl / "external_source.sv", rtl / "external_blocks.sv") if old in p.read_text())
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))

@@ -118,6 +118,11 @@ class Cache:
         """Blocks that every token reads from memory."""
         return np.maximum(np.arange(self.schedule.rows) // self.rows - 1, 0)
 
+    @property
+    def words(self) -> Counts:
+        """Words of the product that every token meets."""
+        return self.schedule.heads * self.schedule.words * -(-self.schedule.limits // self.schedule.banks)
+
     def steps(self) -> Steps:
         """What the module does: a step reads a word of the product; what comes from memory is no input here."""
         schedule, beats = self.schedule, self.schedule.groups * self.schedule.words
