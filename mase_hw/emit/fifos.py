@@ -229,7 +229,7 @@ def _during_waits(timeline: Timeline, given: Container[Pin]) -> Depths:
         return len(timeline.netlist.twins.get(instance.node, (instance.node,)))
 
     intervals = {name: part.interval * passes(part.instance) for name, part in timeline.parts.items()}
-    slowest = max(intervals.values())
+    slowest = max(intervals.values(), default=0)
     sources = [source for late in timeline.sources.values() for source in late]
     if any(source.interval * passes(source.instance) >= slowest for source in sources):
         return {}

@@ -150,7 +150,7 @@ class Memory(Entry, frozen=True, kw_only=True):
     words: Count
     bits: Count
     place: Literal["block", "lut", ""] = ""
-    registers: Whole = 0
+    registers: Whole | None = None
     note: str = ""
 
 

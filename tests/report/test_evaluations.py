@@ -9,6 +9,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
@@ -130,7 +131,7 @@ def test_a_port_that_limits_gets_the_change_that_pays() -> None:
     graph = mapped(nn.Sequential(nn.Linear(64, 4)), torch.randn(1, 64), {"_0": {"data_in_0": 8, "data_out_0": 4}})
     netlist, schedule = graph.meta["netlist"], graph.meta["schedule"]
     # As if the layer needed fewer cycles than its input has beats.
-    fast = {n: dataclasses.replace(t, interval=1) for n, t in schedule.instances.items()}
+    fast = {n: msgspec.structs.replace(t, interval=1) for n, t in schedule.instances.items()}
     found = limits(graph, netlist, dataclasses.replace(schedule, instances=fast))
     assert found.slowest == () and found.between == ("data_in_0",) and found.change is not None
     assert found.change.interval == 4 and found.change.lanes["_0"]["data_in_0"] == 16
