@@ -404,7 +404,7 @@ def test_lanes_that_make_no_whole_tiles(tmp_path: Path) -> None:
 # ---- What a check would miss.
 
 BROKEN = {
-    "a late word is not waited for": ("assign beat_valid = held_valid && there_q", "assign beat_valid = there_q"),
+    "a late word is not waited for": ("assign out_valid = held_valid && there_q", "assign out_valid = there_q"),
     "a word too many": ("localparam int Words = BLOCK * RowWords;", "localparam int Words = BLOCK * RowWords + 1;"),
     "blocks come a cycle late": ("TimeW'(DELAY - 1)", "TimeW'(DELAY)"),
     "blocks are asked for too slowly": ("LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE)"),
