@@ -55,6 +55,18 @@ def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
     return found + ([] if manifest.caches is None else caching(manifest.caches.bits))
 
 
+def _requests(bits: int) -> tuple[tuple[str, str, int], ...]:
+    """What asks a memory for words, and what it answers."""
+    return (
+        ("read_valid", "output", 1),
+        ("read_ready", "input", 1),
+        ("read_address", "output", 32),
+        ("read_words", "output", 16),
+        ("data_valid", "input", 1),
+        ("data", "input", bits),
+    )
+
+
 def reading(bits: int) -> list[LoadSignal]:
     """Those of a design that reads external memory in words of so many bits."""
     ports = (
@@ -63,12 +75,7 @@ def reading(bits: int) -> list[LoadSignal]:
         ("image_ready", "output", 1),
         ("image_state", "output", 4),
         ("image_digest", "output", 32),
-        ("read_valid", "output", 1),
-        ("read_ready", "input", 1),
-        ("read_address", "output", 32),
-        ("read_words", "output", 16),
-        ("data_valid", "input", 1),
-        ("data", "input", bits),
+        *_requests(bits),
     )
     return [LoadSignal(f"parameters_{n}", f"parameters_{n}", direction, size) for n, direction, size in ports]
 
@@ -76,12 +83,7 @@ def reading(bits: int) -> list[LoadSignal]:
 def caching(bits: int) -> list[LoadSignal]:
     """Those of a design that keeps keys and values in external memory, in words of so many bits."""
     ports = (
-        ("read_valid", "output", 1),
-        ("read_ready", "input", 1),
-        ("read_address", "output", 32),
-        ("read_words", "output", 16),
-        ("data_valid", "input", 1),
-        ("data", "input", bits),
+        *_requests(bits),
         ("write_valid", "output", 1),
         ("write_ready", "input", 1),
         ("write_address", "output", 32),

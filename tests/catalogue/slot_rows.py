@@ -44,8 +44,8 @@ def slot_rows(rows: int, words: int, slots: int, capacity: int) -> Bench:
 
 
 FAULTS = {
-    "a row of another slot": ("int'(row_slot) * RowTiles", "(int'(row_slot) ^ 1) * RowTiles"),
-    "a sequence does not wait": ("!(begins && open_q[row_slot] != '0)", "!(begins && open_q[row_slot] == '1)"),
+    "a row of another slot": ("AddrW'(s * RowTiles * WORDS)", "AddrW'(s / 2 * RowTiles * WORDS)"),
+    "a sequence does not wait": ("!(begins && opened[row_slot])", "!(begins && opened[row_slot] && &open_q[row_slot])"),
     "a word that has not come": ("word_q > part", "word_q >= part"),
     "a token is told again": ("if (token_ends) read_q <= after(read_q);", ""),
     "more rows than there is room": ("begun_q != CountW'(CAPACITY) &&", ""),

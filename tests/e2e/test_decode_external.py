@@ -147,18 +147,38 @@ BROKEN = {
 }
 
 
+LATE = ("external_memory", "%Pending]      <= now_q + 64'(LATENCY)", "%Pending]      <= now_q + 64'(LATENCY + 400)")
+"""Words that are written are there much later than stated: only then does a token wait for them."""
+WAITS = ("read before it is stored", "stored early")
+
+
+def changed(design: mase_hw.Design, folder: Path, *changes: tuple[str, str, str]) -> mase_hw.Design:
+    """A copy with changes of modules: a text that occurs once, and what stands there instead."""
+    shutil.copytree(design.path, folder)
+    for module, old, new in changes:
+        path = folder / f"rtl/lib/{module}.sv"
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+    return mase_hw.Design(folder, design.graph, verify=False)
+
+
+@pytest.mark.slow
+def test_words_that_are_there_late(design: mase_hw.Design, tmp_path: Path) -> None:
+    """Tokens wait until a block is stored."""
+    found = Slow(changed(design, tmp_path / "late", LATE)).simulate(engine="batch", waves=False, check=False)
+    assert found.passed and found.interval is not None and found.interval > 2 * design.timing["interval"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_module_is_seen(design: mase_hw.Design, fault: str, tmp_path: Path) -> None:
-    module, old, new = BROKEN[fault]
-    shutil.copytree(design.path, tmp_path / "broken")
-    path = tmp_path / f"broken/rtl/lib/{module}.sv"
-    text = path.read_text()
-    assert text.count(old) == 1
-    path.write_text(text.replace(old, new))
-    broken = mase_hw.Design(tmp_path / "broken", design.graph, verify=False)
+    # Of words of 16 bytes several are in one of memory.
+    whole = compiled(tmp_path / "wide", external_bytes=16) if fault == "turned" else design
+    broken = changed(whole, tmp_path / "broken", BROKEN[fault], *[LATE] * (fault in WAITS))
     with pytest.raises(MaseHwError):
-        broken.simulate(engine="batch", waves=False, diagnose=False)
+        if fault not in WAITS:
+            broken.simulate(engine="batch", waves=False, diagnose=False)
         Slow(broken).simulate(engine="batch", waves=False, diagnose=False)
 
 

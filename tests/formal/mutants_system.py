@@ -228,7 +228,13 @@ SYSTEM: dict[str, Mutant] = {
     "caches_ask_late": of(SEQUENCE, "p_kept", "room[id_q] && left_q == '0", "(&room) && left_q == '0"),
     "caches_share_a_word": of(SEQUENCE, "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"),
     "caches_remember_the_next": of(SEQUENCE, "p_order", ".in_data  (id_q)", ".in_data  (next_id)", 12),
-    "caches_never_end": of(SEQUENCE, "p_room", ".out_ready(data_valid && word_last)", ".out_ready(1'b0)", 20),
+    "caches_never_end": of(
+        SEQUENCE,
+        "p_room",
+        ".out_ready(data_valid && word_last)",
+        ".out_ready(data_valid && word_last && turn == '0)",
+        20,
+    ),
     # external_image
     "image_withdraws": of(IMAGED, "p_read_stays", "&& stored_q) || waits_q;", "&& stored_q);"),
     "image_changes_what_is_offered": of(

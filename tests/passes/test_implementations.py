@@ -205,9 +205,9 @@ def test_stages_of_rows(tmp_path: Path) -> None:
         "levels": -(-bits // 4) - bits,
         "in_turn": 0,
     }
-    # Of 2 squares, 2 products and the root two multipliers are left, which the 6 beats of a row meet twice.
+    # Of 2 squares, 2 products and the root two multipliers are left; 2 * 6 beats of a row, 16 + 1 cycles between.
     assert area["dsp"] - found["in_turn"][1]["dsp"] == 3
-    assert found["in_turn"][0].interval > max(5 * 2 * 6, plain.interval)
+    assert found["in_turn"][0].interval == 5 * (2 * 6 + 16 + 1) > plain.interval
     with pytest.raises(ConfigError, match="a bit of the quotient"):
         config = {"hardware": {"adder_levels": {"shares": 0}}}
         mase_hw.compile(Rows(), data[:1], config, out=tmp_path / "none", calibration=[data])

@@ -179,9 +179,7 @@ def delay_of(caches: Sequence[Cache], memory: ExternalMemory) -> int:
 
 def begins(cache: Cache) -> Counts:
     """The steps in which the last cache begins with tokens whose number the reader knows."""
-    schedule = cache.schedule
-    tiles = -(-schedule.limits // schedule.banks) * schedule.words * schedule.heads
-    return (np.cumsum(tiles) - tiles)[2 * cache.rows - AHEAD :]
+    return (np.cumsum(cache.words) - cache.words)[2 * cache.rows - AHEAD :]
 
 
 def reading(caches: Sequence[Cache], rooms: Sequence[int], delay: int) -> Steps:
