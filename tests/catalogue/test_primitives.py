@@ -50,6 +50,11 @@ def test_bench(builder: Builder, tmp_path: Path, name: str) -> None:
         bench.holds(run, play(built, bench, run, tmp_path / run).raise_on_failure())
 
 
+def test_every_fault_is_one_of_the_module_as_it_is() -> None:
+    text = (LIBRARY / "lib/slot_buffer.sv").read_text(encoding="utf-8")
+    assert [text.count(before) for before, _ in FAULTS.values()] == [1] * len(FAULTS)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_slot_buffer_is_seen(builder: Builder, tmp_path: Path, fault: str) -> None:

@@ -183,7 +183,7 @@ MUTANTS: dict[str, Mutant] = {
     "position_goes_on_when_full": of(SLOTTED, "p_place", "last ? '0 : full", "full", 12),
     "position_begins_every_sequence": of(SLOTTED, "p_place", "tag[SlotW] ? '0 : tiles_q[slot];", "'0;"),
     "position_is_of_another_slot": of(SLOTTED, "p_place", "banks_q[slot];", "banks_q[0];"),
-    "position_begins_with_a_tile": of(SLOTTED, "p_begins", "tile == '0 && bank == '0;", "bank == '0;"),
+    "position_begins_with_a_tile": of(SLOTTED, "p_begins", "= tiles_q[s] == '0 && banks_q", "= banks_q"),
     "position_takes_the_whole_tag": of(SLOTTED, "p_slot", "= tag[SlotW-1:0];", "= tag[SlotW:1];"),
     # matrix_steps
     "steps_begin_where_the_matrix_began": of(

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.rtl import LIBRARY
+
 from .mutants import MUTANTS, OFTEN
 from .proofs import OFTEN as PROVEN_OFTEN
 from .proofs import PROOFS, WIDE
-from .runner import LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
+from .runner import FOLDERS, LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
 
 ProofFile = Callable[[Proof], Path]
 SEARCHED = 12
@@ -62,6 +64,13 @@ def test_mutant(name: str, mutant_file: Callable[[str], Path]) -> None:
     verdict = base(smt2, mutant.cycles)
     assert not verdict.passed, verdict.log
     assert {label.split(".")[-1] for label in verdict.failed} == {mutant.property}, verdict.log
+
+
+def test_every_fault_is_one_of_the_modules_as_they_are() -> None:
+    """Also those that only `make test-long` puts into them."""
+    for name, mutant in MUTANTS.items():
+        (path,) = (path for folder in FOLDERS if (path := LIBRARY / folder / f"{mutant.file}.sv").is_file())
+        assert path.read_text(encoding="utf-8").count(mutant.old) == 1, name
 
 
 def written(pattern: str, *names: str) -> set[str]:

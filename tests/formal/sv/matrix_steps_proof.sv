@@ -5,7 +5,7 @@
 // The model counts matrices, tokens, heads, tiles and words, and computes from these what
 // belongs to a step.
 //   p_address  the word is where the matrix buffer has put it
-//   p_index    the beat of the vector is the one that the word meets
+//   p_index    the tile is the one that the word is of, and the beat of the vector meets it
 //   p_seen     as many rows must be there as the token sees, and these alone count
 //   p_latest   a step that reads the last of them is marked, and says which word of it
 //   p_last     the last step of a sum, of a vector, of a matrix is marked, and no other
@@ -39,6 +39,7 @@ module matrix_steps_proof #(
     input logic step
 );
 
+  logic [ TileW-1:0] tile;
   logic [ TileW-1:0] limit_tile;
   logic [ AddrW-1:0] address;
   logic [IndexW-1:0] index;
@@ -155,7 +156,9 @@ module matrix_steps_proof #(
     p_address :
     assert (!check || int'(address) ==
             (place * GROUPS + int'(head_q) / Share) * WORDS + int'(word_q));
-    p_index : assert (!check || int'(index) == ((TRANSPOSED != 0) ? int'(word_q) : int'(tile_q)));
+    p_index :
+    assert (!check || (tile == TileW'(tile_q) &&
+                       int'(index) == ((TRANSPOSED != 0) ? int'(word_q) : int'(tile_q))));
     p_seen : assert (!check || (int'(rows) == sees && is_kept));
     p_latest :
     assert (!check || (latest == (int'(tile_q) == (sees - 1) / BANKS) &&
