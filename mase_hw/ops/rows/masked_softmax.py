@@ -321,6 +321,7 @@ def _cases() -> list[Case]:
             frames=12,
             allowed=("1", "3", "6", "c"),
             hold=2,
+            scale=0.25,
         ),
         steps_case(build, (1, 5, 2, 5), 3, 0.0051, causal=True),
         _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
