@@ -381,10 +381,10 @@ def _check_inputs(source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None
     ]
     if problems:
         raise UnsupportedError(
-            "inputs of the model are not of one frame of known sizes:\n  " + "\n  ".join(problems[:40]),
+            "inputs of the model are no tensors of one frame:\n  " + "\n  ".join(problems[:40]),
             node=f"{source.name}: " + ", ".join(p.split(":")[0] for p in problems[:40]),
-            expected="static shapes that begin with 1",
-            remedy="convert the model with a batch of 1 and fixed sizes",
+            expected="fixed sizes that begin with 1, scales above 0 and zero points that the type has",
+            remedy="convert the model with a batch of 1 and fixed sizes, or quantise the model again",
         )
 
 
