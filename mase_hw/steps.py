@@ -23,7 +23,7 @@ Counts = npt.NDArray[np.int64]
 class Buffers(TypedDict):
     """What a module holds at its inputs and outputs, and how fast it notices.
 
-    Args:
+    Attributes:
         delay: Of every input: cycles from accepting a beat to the first step that can use it.
         pipe: Cycles from a step to its output beat being valid; one for all outputs, or one each.
         room: Of every input: beats the module holds, accepted and not yet freed. 0 means wires: a beat is
