@@ -109,7 +109,7 @@ module external_image_proof #(
   logic        judges;
 
   assign judges = dut.state_q == 3'd4;
-  assign good = came_q == Total && dut.crc_q == 32'hDEBB20E3 && second_q == Design;
+  assign good   = came_q == Total && dut.crc_q == 32'hDEBB20E3 && second_q == Design;
 
   initial armed = 1'b0;
   always_ff @(posedge clk) begin
@@ -148,10 +148,12 @@ module external_image_proof #(
   always_comb begin
     p_read_stays : assert (!check || !waits_q || read_valid);
     p_read_stable :
-    assert (!check || !waits_q || !read_valid || (read_address == offered_q && read_words == long_q));
+    assert (!check || !waits_q || !read_valid ||
+            (read_address == offered_q && read_words == long_q));
     p_passes :
-    assert (!check || core_rst || (ask_ready == (read_valid && read_ready) || !ask_valid) && (!read_valid ||
-        (ask_valid && read_address == dut.base_q + ask_address && read_words == ask_words)));
+    assert (!check || core_rst || (ask_ready == (read_valid && read_ready) || !ask_valid) &&
+        (!read_valid || (ask_valid && read_address == dut.base_q + ask_address &&
+            read_words == ask_words)));
     p_words : assert (!check || word_valid == (data_valid && ours_q != 0));
     p_hold : assert (!check || hold == (state[1] || !state[0]));
     p_empty : assert (!check || !core_rst || empty_q);
@@ -160,14 +162,16 @@ module external_image_proof #(
     assert (!check || !core_rst || !taken ||
             (read_address == image_q + asked_q && asked_q + int'(read_words) <= Total));
     p_counted :
-    assert (!check || (dut.word_valid_q == comes_q && (!core_rst || came_q == 0 || dut.word_q == last_q) &&
+    assert (!check || (dut.word_valid_q == comes_q &&
+        (!core_rst || came_q == 0 || dut.word_q == last_q) &&
         (!core_rst || came_q != 0 || dut.crc_q == '1)));
     p_used :
     assert (!armed || reset_q || !judged_q || !good_q ||
             (dut.base_q == image_before_q && digest == last_before_q && state[0]));
     p_kept :
     assert (!armed || reset_q || (judged_q && good_q) ||
-            (dut.base_q == base_before_q && digest == digest_before_q && state[0] == stored_before_q));
+            (dut.base_q == base_before_q && digest == digest_before_q &&
+             state[0] == stored_before_q));
     p_refused : assert (!check || reset_q || !judged_q || state[2] == !good_q);
   end
 
@@ -188,7 +192,8 @@ module external_image_proof #(
     inv_empty : assert (!armed || (at != 3'd2 && !core_rst) || empty_q);
     inv_image : assert (!armed || at == 3'd0 || dut.next_q == image_q + Total - int'(dut.left_q));
     inv_left :
-    assert (!armed || at == 3'd0 || (int'(dut.left_q) <= Total && (core_rst || int'(dut.left_q) == Total) &&
+    assert (!armed || at == 3'd0 || (int'(dut.left_q) <= Total &&
+        (core_rst || int'(dut.left_q) == Total) &&
         (at != 3'd4 || dut.left_q == 0)));
     inv_asked : assert (!armed || !core_rst || asked_q == Total - int'(dut.left_q));
     inv_came : assert (!armed || !core_rst || (came_q >= 0 && came_q + owed_q == asked_q));

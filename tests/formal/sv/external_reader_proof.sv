@@ -28,15 +28,15 @@ module external_reader_proof #(
     input logic                  pick
 );
 
-  logic [1:0]       ask_valid;
-  logic [1:0][31:0] ask_address;
-  logic [1:0]       ask_ready;
-  logic [1:0]       word_valid;
-  logic             primed;
-  logic             read_valid;
-  logic [31:0]      read_address;
-  logic [15:0]      read_words;
-  logic             data_valid;
+  logic [ 1:0]       ask_valid;
+  logic [ 1:0][31:0] ask_address;
+  logic [ 1:0]       ask_ready;
+  logic [ 1:0]       word_valid;
+  logic              primed;
+  logic              read_valid;
+  logic [31:0]       read_address;
+  logic [15:0]       read_words;
+  logic              data_valid;
 
   external_reader #(
       .SOURCES(2),
@@ -47,12 +47,12 @@ module external_reader_proof #(
   );
 
   // ---- The order of the blocks.
-  logic                              armed;
-  logic [      1:0]                  taken;
+  logic                                  armed;
+  logic [      1:0]                      taken;
   logic [      1:0][$clog2(Depth+1)-1:0] open;
-  logic [Depth-1:0][            1:0] words;
-  logic [      1:0]                  beat_q;  // words of the block that came
-  logic                              ends;
+  logic [Depth-1:0][                1:0] words;
+  logic [      1:0]                      beat_q;  // words of the block that came
+  logic                                  ends;
 
   assign taken = ask_valid & ask_ready;
   assign ends  = word_valid[0] || int'(beat_q) == Most - 1;
@@ -117,11 +117,9 @@ module external_reader_proof #(
     p_made :
     assert (!check || taken == '0 || ($onehot(
         taken
-    ) &&
-        read_address == ask_address[taken[1]] && int'(read_words) == (taken[1] ? Most : 1)));
+    ) && read_address == ask_address[taken[1]] && int'(read_words) == (taken[1] ? Most : 1)));
     p_kept : assert (!check || ask_valid == '0 || read_valid);
-    p_turns :
-    assert (!check || !((passed_q[0] && taken[1]) || (passed_q[1] && taken[0])));
+    p_turns : assert (!check || !((passed_q[0] && taken[1]) || (passed_q[1] && taken[0])));
     p_once : assert (!check || ($onehot0(word_valid) && (word_valid != '0) == data_valid));
     p_primed : assert (!check || primed == full_q);
   end

@@ -99,8 +99,7 @@ module system_parameters_proof #(
     assert (!check || !waits_q || !arvalid || (araddr == araddr_q && arlen == arlen_q));
     p_page : assert (!check || !arvalid || 32'(araddr[11:2]) + 32'(arlen) < 32'd1024);
     p_length : assert (!check || !arvalid || int'(length) <= BURST);
-    p_words :
-    assert (!check || !arvalid || (araddr == {next_q, 2'b00} && length <= left_q));
+    p_words : assert (!check || !arvalid || (araddr == {next_q, 2'b00} && length <= left_q));
     p_kept : assert (!check || left_q == '0 || int'(open_q) == Outstanding || arvalid);
     p_whole : assert (!check || halt || read_ready == (left_q == '0 || ends));
     p_open : assert (!check || int'(open_q) <= Outstanding);
@@ -113,8 +112,7 @@ module system_parameters_proof #(
   always_comb begin
     inv_left : assert (!armed || (dut.left_q == left_q && (left_q == '0 || dut.word_q == next_q)));
     inv_open : assert (!armed || 3'(dut.open_q) == open_q);
-    inv_waits :
-    assert (!armed || !waits_q || (arvalid && araddr == araddr_q && arlen == arlen_q));
+    inv_waits : assert (!armed || !waits_q || (arvalid && araddr == araddr_q && arlen == arlen_q));
   end
 
   always_comb begin
