@@ -8,7 +8,7 @@ also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`), or have an exponen
 (:mod:`mase_hw.formats.blocks`).
 """
 
-from mase_hw.formats.blocks import SPAN, BlockFormat, refuse_blocks
+from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat, refuse_blocks
 from mase_hw.formats.fixed import (
     MAX_FRAC,
     MAX_WIDTH,
@@ -25,6 +25,7 @@ from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 __all__ = [
     "MAX_FRAC",
     "MAX_WIDTH",
+    "MINIFLOATS",
     "MULTIPLIER_BITS",
     "SPAN",
     "BlockFormat",

@@ -1,21 +1,50 @@
 """Block floating point: blocks of numbers along a dimension share an exponent.
 
 With mantissas of 8 bits, blocks of 32 and exponents of 8 bits it is MXINT8 of the OCP Microscaling Formats
-specification, version 1.0.
+specification, version 1.0. Where the elements of a block are minifloats, it is MXFP8, MXFP6 or MXFP4.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats.fixed import FixedFormat
 
 SPAN = 15
 """How far the exponents of a tensor lie apart at most; every accumulator grows by as many bits."""
+
+
+class Minifloat(NamedTuple):
+    """A floating-point element of a block, section 5.3 of the specification.
+
+    Args:
+        bits: Of an element.
+        digits: Of a significand, the leading one included.
+        top: How many powers of two its largest exponent lies above its last subnormal bit.
+        largest: The largest magnitude, in units of that bit.
+    """
+
+    bits: int
+    digits: int
+    top: int
+    largest: int
+
+
+MINIFLOATS = {
+    "e5m2": Minifloat(8, 3, 31, 7 << 29),
+    "e4m3": Minifloat(8, 4, 17, 14 << 14),  # a significand of 15 is NaN there
+    "e3m2": Minifloat(6, 3, 8, 7 << 6),
+    "e2m3": Minifloat(6, 4, 5, 15 << 2),
+    "e2m1": Minifloat(4, 2, 3, 3 << 2),
+}
+"""Elements of MXFP8, MXFP6 and MXFP4, by exponent and mantissa bits."""
+EMAX = {"": 0, "e5m2": 15, "e4m3": 8, "e3m2": 4, "e2m3": 2, "e2m1": 2}
+"""The exponent of the largest element: a block's scale is that much below the exponent of its largest magnitude."""
 
 
 def _fail(problem: str, field: str, got: Any, expected: str) -> FormatError:
@@ -30,13 +59,17 @@ class BlockFormat(FixedFormat):
     the exponent ``e`` (``2**e <= max < 2**(e + 1)``) has the step ``2**(e - (width - 2))``: what
     rounds to ``2**(e + 1)`` saturates. See :meth:`shared`.
 
+    With an ``element`` only those mantissas occur that are numbers of a minifloat, in units of its last subnormal bit:
+    hardware multiplies by them as by any other.
+
     Args:
-        width: Bits of a mantissa, 2 to 12.
+        width: Bits of a mantissa, 2 to 33. With an ``element`` what its largest number needs.
         frac_width: Of the block with the smallest exponent, whose shift is 0.
         signed: True.
         block: Numbers of a block; the last one of a row may have fewer. At least 1.
         exponent_width: Bits of a shared exponent, 2 to 8. The exponents ``1 - 2**(exponent_width - 1)`` to
             ``2**(exponent_width - 1) - 1`` exist, as those of E8M0; the code of NaN is not used.
+        element: A key of :data:`MINIFLOATS`; empty for integers.
 
     Raises:
         FormatError: A number out of range.
@@ -44,11 +77,15 @@ class BlockFormat(FixedFormat):
 
     block: int = 32
     exponent_width: int = 8
+    element: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.width <= 12 or not self.signed:
-            raise _fail("the mantissa", "width", self.width, "2 to 12 bits, signed")
+        if self.element and self.element not in MINIFLOATS:
+            raise _fail("the element", "element", self.element, " | ".join(MINIFLOATS))
+        widest = MINIFLOATS[self.element].top + 2 if self.element else 33
+        if not (widest if self.element else 2) <= self.width <= widest or not self.signed:
+            raise _fail("the mantissa", "width", self.width, f"{'' if self.element else '2 to '}{widest} bits, signed")
         if isinstance(self.block, bool) or not isinstance(self.block, int) or self.block < 1:
             raise _fail("the block", "block_size", self.block, "1 number or more")
         if self.exponent_width not in range(2, 9):
@@ -58,6 +95,16 @@ class BlockFormat(FixedFormat):
     def min_mantissa(self) -> int:
         """That of the largest mantissa, negative."""
         return -self.max_mantissa
+
+    @property
+    def max_mantissa(self) -> int:
+        """The largest mantissa, or the largest number of the element in units of its last bit."""
+        return MINIFLOATS[self.element].largest if self.element else (1 << (self.width - 1)) - 1
+
+    @property
+    def digits(self) -> int:
+        """Those of a significand, where the elements are minifloats."""
+        return MINIFLOATS[self.element].digits if self.element else 0
 
     @property
     def mantissas(self) -> FixedFormat:
@@ -79,12 +126,12 @@ class BlockFormat(FixedFormat):
             )
         if peak == 0.0:
             return None
-        last = (1 << (self.exponent_width - 1)) - 1
-        return max(-last, min(last, math.frexp(peak)[1] - 1))
+        last, below = (1 << (self.exponent_width - 1)) - 1, EMAX[self.element]
+        return max(-last, min(last, math.frexp(peak)[1] - 1 - below)) + below
 
     @classmethod
     def shared(
-        cls, peaks: Sequence[float], width: int, block: int, exponent_width: int
+        cls, peaks: Sequence[float], width: int, block: int, exponent_width: int, element: str = ""
     ) -> tuple[BlockFormat, tuple[int, ...]]:
         """The format of a tensor, and the shift of every block, from the largest magnitudes of the blocks.
 
@@ -94,23 +141,33 @@ class BlockFormat(FixedFormat):
         Raises:
             FormatError: A magnitude that is not finite, or an argument out of range.
         """
-        fmt = cls(width, 0, True, block, exponent_width)
+        fmt = cls(width, 0, True, block, exponent_width, element)
         exponents = [fmt.exponent(peak) for peak in peaks]
         there = [e for e in exponents if e is not None] or [0]
         lowest = max(min(there), max(there) - SPAN)
         shifts = tuple(0 if e is None else max(e - lowest, 0) for e in exponents)
-        return cls(width, width - 2 - lowest, True, block, exponent_width), shifts
+        return dataclasses.replace(fmt, frac_width=width - 2 - lowest), shifts
 
     def blocks(self, count: int) -> tuple[slice, ...]:
         """The blocks of a row of so many numbers."""
         return tuple(slice(at, min(at + self.block, count)) for at in range(0, count, self.block))
 
     def spread(self, shift: Any, shape: Sequence[int]) -> Any:
-        """Shifts ``(rows, blocks)`` as one for every weight, ``(rows, columns)``."""
-        return shift.repeat_interleave(self.block, 1)[:, : shape[1]]
+        """Shifts ``(rows, blocks)`` as one for every weight, ``(rows, columns)`` or ``(rows, channels, ...)``.
+
+        Blocks of a kernel run along its channels, then its columns, then its rows, as they are summed.
+        """
+        each = shift.repeat_interleave(self.block, 1)[:, : math.prod(shape[1:])]
+        return each.reshape(shape[0], *shape[2:], shape[1]).movedim(-1, 1)
+
+    @property
+    def kind(self) -> str:
+        """``"mxint"``, or ``"mxfp"`` with minifloats as elements."""
+        return "mxfp" if self.element else "mxint"
 
     def __str__(self) -> str:
-        return f"mxint{self.width} in blocks of {self.block}, 2^{-self.frac_width} up"
+        named = f"mxfp{MINIFLOATS[self.element].bits} {self.element}" if self.element else f"mxint{self.width}"
+        return f"{named} in blocks of {self.block}, 2^{-self.frac_width} up"
 
 
 def refuse_blocks(node: str, op: str, taken: tuple[str, ...], formats: Mapping[str, FixedFormat]) -> None:
@@ -127,5 +184,5 @@ def refuse_blocks(node: str, op: str, taken: tuple[str, ...], formats: Mapping[s
                 field=name,
                 got=str(fmt),
                 expected="fixed point",
-                remedy='mxint is for weights of linear layers; give this node name = "fixed"',
+                remedy=f'{fmt.kind} is for weights of linear layers and convolutions; give this node name = "fixed"',
             )

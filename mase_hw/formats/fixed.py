@@ -139,6 +139,11 @@ class FixedFormat:
         """Whether one bit stands for 1 and -1; only binary numbers do so."""
         return False
 
+    @property
+    def digits(self) -> int:
+        """Bits of a mantissa from its first one on, of which the others are 0; 0 if any mantissa occurs."""
+        return 0
+
     def spread(self, shift: Any, shape: Sequence[int]) -> Any:
         """Shifts of weights, one for every output channel, as what broadcasts to weights of a shape."""
         return shift.reshape(-1, *[1] * (len(shape) - 1))

@@ -102,11 +102,11 @@ class SignFormat(FixedFormat):
 def read_format(text: str) -> FixedFormat:
     """A format from what ``str`` makes of it, ``s8.4`` or ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary.
 
-    ``x8.6.16`` has mantissas of 8 bits in blocks of 16.
+    ``x8.6.16`` has mantissas of 8 bits in blocks of 16, ``x5.3.32.e2m1`` those that are numbers of a minifloat.
     """
     kind, frac, *block = text.split(".")
     if block:
-        return BlockFormat(int(kind[1:]), int(frac), True, int(block[0]))
+        return BlockFormat(int(kind[1:]), int(frac), True, int(block[0]), element="".join(block[1:]))
     if kind in ("b", "t"):
         return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
     return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")

@@ -11,7 +11,7 @@ from mase_hw.formats import BlockFormat, FixedFormat, ScaledFormat, SignFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir.records import Branch, Record, record
 
-KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "float", "NA")
+KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "mxfp", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
 KNOWN_STORAGE = ("BRAM", "LUT")
 
@@ -50,6 +50,7 @@ class TensorMetadata(Record):
         threshold: Of a ternary number, in steps: what has no larger magnitude is 0.
         block_size: Of block floating point: numbers that share an exponent.
         exponent_width: Of block floating point: bits of the exponent.
+        element: Of block floating point: the minifloat that its numbers are, such as ``"e4m3"``.
     """
 
     required: ClassVar[tuple[str, ...]] = ("shape", "type", "precision")
@@ -69,6 +70,7 @@ class TensorMetadata(Record):
     threshold: float | None = None
     block_size: int | None = None
     exponent_width: int | None = None
+    element: str | None = None
 
     def coerce(self, name: str, value: Any) -> Any:
         """Refuse an unknown ``type``; keep shapes and precisions as lists."""
@@ -91,9 +93,10 @@ class TensorMetadata(Record):
         if self.type in ("binary", "ternary"):
             width, frac_width = self.precision
             return SignFormat(width, frac_width, signed, self.threshold or 0.0)
-        if self.type == "mxint":
+        if self.type in ("mxint", "mxfp"):
             width, frac_width = self.precision
-            return BlockFormat(width, frac_width, signed, self.block_size or 32, self.exponent_width or 8)
+            exponent_width = self.exponent_width or 8
+            return BlockFormat(width, frac_width, signed, self.block_size or 32, exponent_width, self.element or "")
         if self.type != "integer" or self.scale is None:
             return None
         scales = tuple(self.scale) if isinstance(self.scale, list) else (self.scale,)
@@ -107,9 +110,10 @@ class TensorMetadata(Record):
     def fmt(self, fmt: FixedFormat) -> None:
         self.type, self.precision, self.signed = "fixed", fmt.precision, fmt.signed
         self.scale = self.zero_point = self.axis = self.limits = self.odd_ties = self.threshold = None
-        self.block_size = self.exponent_width = None
+        self.block_size = self.exponent_width = self.element = None
         if isinstance(fmt, BlockFormat):
-            self.type, self.block_size, self.exponent_width = "mxint", fmt.block, fmt.exponent_width
+            self.type, self.element = fmt.kind, fmt.element or None
+            self.block_size, self.exponent_width = fmt.block, fmt.exponent_width
         if isinstance(fmt, SignFormat):
             self.type, self.threshold = fmt.kind, None if fmt.bipolar else fmt.threshold
         if isinstance(fmt, ScaledFormat):

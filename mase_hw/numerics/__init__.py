@@ -136,6 +136,21 @@ def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
     return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
 
 
+def to_grid(x: Tensor, fmt: FixedFormat, rounding: Rounding = Rounding.HALF_EVEN) -> Tensor:
+    """Mantissas of a format, beyond its range too.
+
+    Args:
+        x: Floats, in steps of the format.
+        fmt: Where the elements of its blocks are minifloats, only their numbers are taken, with one rounding.
+        rounding: Rounding mode.
+    """
+    if not fmt.digits:
+        return rounded(x, rounding, fmt.odd_ties)
+    # A number below 2**digits is a whole one; above, each power of two makes the step twice as large.
+    step = torch.exp2((torch.frexp(x).exponent - fmt.digits).clamp(min=0).to(x.dtype))
+    return rounded(x / step, rounding) * step
+
+
 def _cast_float(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, own: bool) -> Tensor:
     """The cast of a float carrier, which may be written if it is one's own."""
     x = m if not shift else m.mul_(_factor(shift)) if own else m * _factor(shift)
@@ -267,7 +282,7 @@ def quantize(
     if not _within_float32(fmt) or fmt.frac_width < 0:  # a negative one could push small values below float32
         wide = torch.float64
     x = values.to(wider(wide, dtype))
-    plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64
+    plain = rounding is Rounding.HALF_EVEN and overflow is Overflow.SATURATE and dtype != torch.int64 and not fmt.digits
     if plain and not (torch.is_grad_enabled() and x.requires_grad) and not symbolic(x):
         fast = (x * math.ldexp(1.0, fmt.frac_width)).round_().clamp_(fmt.min_mantissa, fmt.max_mantissa).add_(0.0)
         # Clamped numbers are finite, so their sum is NaN only if one of them is.
@@ -278,7 +293,7 @@ def quantize(
         raise FormatError("infinity cannot wrap", node=name, expected="finite numbers")
     # Rounding acts on values * 2**frac: shift 0 of a number that still has a fraction, so round before the cast.
     scaled = x * math.ldexp(1.0, fmt.frac_width)
-    whole = straight_through(rounded(scaled.detach(), rounding), scaled)
+    whole = straight_through(to_grid(scaled.detach(), fmt, rounding), scaled)
     result: Tensor = _Cast.apply(whole, 0, fmt, Rounding.FLOOR, overflow)  # type: ignore[no-untyped-call]
     return as_carrier(result, dtype)
 

@@ -24,7 +24,8 @@ from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precis
 from mase_hw.opdef import Latency, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops._window import Window, geometry, issue_stages, out_size
-from mase_hw.ops.products._multipliers import ProductParams, choose, dot_latency, multiplies, stored
+from mase_hw.ops.products._blocks import BlockParams, block_of
+from mase_hw.ops.products._multipliers import choose, dot_latency, multiplies, stored
 from mase_hw.ops.products._schedule import inputs_first, taken
 from mase_hw.steps import Counts
 from mase_hw.streams import ceil_div
@@ -218,7 +219,7 @@ def _by_patches(x: Tensor, w: Tensor, bound: int, padding: Pair, g: Geometry) ->
     return torch.cat(parts, dim=-1).permute(0, 3, 1, 2)
 
 
-class ConvParams(ProductParams, frozen=True):
+class ConvParams(BlockParams, frozen=True):
     """Parameters of ``fixed_conv2d``; see the module for their meaning."""
 
     data_in_0: Image
@@ -228,6 +229,7 @@ class ConvParams(ProductParams, frozen=True):
     bias: Vector
     has_weight_shift: bool
     weight_shift: Vector
+    weight_block: int
     kernel_size: AxisPair
     stride: AxisPair
     padding: AxisPair
@@ -261,7 +263,7 @@ class ConvParams(ProductParams, frozen=True):
 
     @property
     def run(self) -> int:
-        """Steps per result."""
+        """Steps a sum."""
         elements = 1 if self.unrolled else self.kernel_size[0] * self.kernel_size[1]
         return elements * self.weight.tiles[0]
 
@@ -414,9 +416,12 @@ def build(r: Request) -> ConvParams:
     bias_format = formats.get("bias", weight_stored)
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     streamed = (o, *kernel, c // g.groups)
-    steps = ceil_div(o, p_out) * ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
+    run = ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
     window = Window((h, w), (oh, ow), kernel, g.stride, g.before, g.dilation, ceil_div(c, p_in))
-    depth = window.depth(steps)
+    depth = window.depth(ceil_div(o, p_out) * run)
+    columns, products = c // g.groups * math.prod(kernel), lane_in * math.prod(unroll)
+    # A beat with the whole window has some channels of all its elements, which is another order than that of blocks.
+    block = block_of(r, columns, products, run, c // g.groups if unroll == (1, 1) else 0)
     return ConvParams(
         data_in_0=port((n, h, w, c), formats["data_in_0"], p_in, dims=4),
         data_in_0_zero_point=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
@@ -425,6 +430,7 @@ def build(r: Request) -> ConvParams:
         bias=port((o,), bias_format, p_out, dims=1),
         has_weight_shift="weight_shift" in r.shapes,
         weight_shift=port((o,), shift_format, p_out, dims=1),
+        weight_block=block,
         kernel_size=kernel[::-1],
         stride=g.stride[::-1],
         padding=g.before[::-1],
@@ -435,7 +441,7 @@ def build(r: Request) -> ConvParams:
         data_out_0=port((n, oh, ow, o), formats["data_out_0"], p_out, dims=4),
         cast=r.arithmetic.modes,
         # Depthwise, every lane has activations of its own.
-        multiplication=choose(r, 1 if 1 < g.groups == c == o else p_out, lane_in * math.prod(unroll)),
+        multiplication=choose(r, 1 if 1 < g.groups == c == o else p_out, products),
         inputs_first=_inputs_first(r, window, g.groups) and p_in < c and p_out < o,
     )
 
@@ -481,13 +487,13 @@ def _windows(window: Window, steps: int, depth: int, images: int, results: int, 
 
 def takes(p: ConvParams) -> dict[str, Counts]:
     """A sum for every output position."""
-    return taken(p.images * p.window.positions, p.run, p.out_tiles, p.inputs_first)
+    return p.with_shifts(taken(p.images * p.window.positions, p.run, p.out_tiles, p.inputs_first))
 
 
 def tiled(p: ConvParams) -> tuple[ConvParams, int] | None:
     """The images of all output tiles as images of one."""
     tiles, lanes = p.out_tiles, p.data_out_0.lanes[0]
-    if p.inputs_first or p.groups > 1 or p.data_out_0.size[0] % lanes:
+    if p.inputs_first or p.weight_block or p.groups > 1 or p.data_out_0.size[0] % lanes:
         return None
     sized = {
         "data_in_0": (*p.data_in_0.size[:3], p.images * tiles),

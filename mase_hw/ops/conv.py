@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse
+from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledFormat, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
-from mase_hw.numerics import carrier, cast, magnitude, straight_through
-from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
+from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul, shift_left
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Hardware, OpDef, Request, SomeChannels
 from mase_hw.ops._conv import (
     ConvParams,
@@ -70,6 +70,8 @@ def case(
     out = geometry_of(a.attributes, weight[2:]).out((shape[2], shape[3]), (weight[2], weight[3]))
     shapes = {"data_in_0": shape, "weight": weight, "data_out_0": (shape[0], weight[0], *out)}
     shapes |= {name: weight[:1] for name in ("bias", "weight_shift") if name in a.formats}
+    if isinstance(blocks := a.formats["weight"], BlockFormat):
+        shapes["weight_shift"] = (weight[0], len(blocks.blocks(math.prod(weight[1:]))))
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
     return Case(name, build(Request(name, a, shapes, parallelism, **how)), frames)
 
@@ -135,6 +137,36 @@ def cases_2d() -> Sequence[Case]:
         ),
         case("binary", (1, 4, 4, 5), (6, 4, 3, 3), (2, 3), "s8.4 b.3 s8.5 s8.1", padding=1),
         case("ternary", (1, 3, 4, 4), (4, 3, 3, 2), (2, 3), "u4.4 t.3 - s6.2", padding=1, unroll=True),
+        case("blocks", (1, 4, 4, 5), (5, 4, 3, 3), (2, 2), "s8.4 x8.9.4 s8.5 s10.3 weight_shift=u3.0", padding=1),
+        case("blocks_of_a_kernel", (1, 3, 3, 4), (4, 3, 2, 2), (2, 4), "u6.4 x5.6.32 - s9.2 weight_shift=u2.0"),
+        case(
+            "blocks_over_columns",
+            (1, 4, 4, 4),
+            (3, 4, 3, 2),
+            (4, 2),
+            "s8.4 x5.3.16.e2m1 s8.5 s12.-6 weight_shift=u4.0 half_up",
+            stride=2,
+            implementation="packed",
+        ),
+        case(
+            "blocks_depthwise",
+            (1, 5, 5, 5),
+            (5, 1, 3, 3),
+            (2, 2),
+            "s8.4 x4.5.4 s8.5 s10.3 weight_shift=u3.0",
+            groups=5,
+            padding=1,
+        ),
+        case(
+            "blocks_groups",
+            (2, 8, 3, 4),
+            (6, 4, 3, 3),
+            (2, 3),
+            "s8.4 x4.5.2 - s9.2 weight_shift=u3.0",
+            groups=2,
+            implementation="logic",
+        ),
+        case("blocks_pixel", (1, 6, 3, 3), (4, 6, 1, 1), (3, 2), "s8.4 x8.9.3 s8.5 s10.3 weight_shift=u3.0"),
         case("inputs_first", (1, 5, 2, 3), (7, 5, 1, 1), (2, 3), order="inputs_first"),
         case(
             "inputs_first_images",
@@ -192,19 +224,25 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     sums = SumOfProducts.of(a.formats, math.prod(w.shape[1:]))
     dtype = carrier(sums.bound, wide=True)  # refuses what fits none, before anything is shifted
     g = geometry_of(a.attributes, tuple(w.shape[2:]))
+    products, blocks = sums.products, isinstance(a.formats["weight"], BlockFormat) and shift is not None
+    if blocks:
+        # Every block is shifted before the sum, not the sum behind it.
+        fw, most, shift = a.formats["weight"], a.formats["weight_shift"].max_mantissa, None
+        products <<= most
+        w = shift_left(as_carrier(w, carrier(magnitude(fw) << most)), fw.spread(t["weight_shift"], w.shape))
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
     if fx.zero_point:
         # What stands for 0 surrounds the image.
         (top, left), (bottom, right) = g.before, g.after
         images = F.pad(images, (left, right, top, bottom), value=float(fx.zero_point))
         g = dataclasses.replace(g, before=(0, 0), after=(0, 0))
-    if b is not None and shift is None and sums.frac == sums.product_frac and dtype.is_floating_point:
+    if b is not None and shift is None and not blocks and sums.frac == sums.product_frac and dtype.is_floating_point:
         # No bit below the products: the convolution itself adds the bias, exactly. Where the bias alone is beyond
         # floats, the products need not be computed as integers for it.
         aligned = t["bias"] * (1 << (sums.frac - sums.bias_frac))
         acc = exact_conv(images, kernel, aligned, sums.bound, g, magnitude(fx))
     else:
-        acc = exact_conv(images, kernel, None, sums.products, g, magnitude(fx))
+        acc = exact_conv(images, kernel, None, products, g, magnitude(fx))
         acc = sums.finish(acc, b, shift, dtype)
     out = cast(acc, sums.frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
@@ -222,17 +260,19 @@ def _images(x: Tensor, w: Tensor) -> Tensor:
 
 
 def _by_channel(t: Mapping[str, Tensor]) -> tuple[Tensor | None, Tensor | None]:
-    """The bias and the shifts, as they broadcast to images."""
-    bias, shift = (t[name].view(-1, 1, 1) if name in t else None for name in ("bias", "weight_shift"))
+    """The bias and the shifts of channels, as they broadcast to images."""
+    bias, shift = (t[name][..., None, None] if name in t else None for name in ("bias", "weight_shift"))
     return bias, shift
 
 
 def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], images: Tensor, sums: SumOfProducts, g: Geometry) -> Tensor:
     """The result in float64, for the gradient only: int64 carries none."""
     fmt, w = a.formats["data_out_0"], t["weight"].double()
+    if "weight_shift" in t:
+        w = w * a.formats["weight"].spread(torch.exp2(t["weight_shift"].double()), w.shape)
     x = F.pad(images.double(), (g.before[1], g.after[1], g.before[0], g.after[0]))
     acc = F.conv2d(x, w if w.dim() == 4 else w.unsqueeze(2), None, g.stride, 0, g.dilation, g.groups)
-    result = sums.finish(acc, *_by_channel(t)) * math.ldexp(1.0, fmt.frac_width - sums.frac)
+    result = sums.finish(acc, _by_channel(t)[0], None) * math.ldexp(1.0, fmt.frac_width - sums.frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
 
 
@@ -303,6 +343,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         finest=_finest,
         scaled=ScaledUse("sums", exact_sums, _sums),
         ternary=("weight",),
+        blocks=("weight",),
         check=check,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(

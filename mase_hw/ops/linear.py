@@ -8,7 +8,6 @@ widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import operator
@@ -18,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.errors import UnsupportedError
 from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledUse
 from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port, resized
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
@@ -27,10 +25,10 @@ from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_mat
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops.products._blocks import BlockParams, block_of
 from mase_hw.ops.products._linear_cases import cases
 from mase_hw.ops.products._multipliers import (
     IMPLEMENTATIONS,
-    ProductParams,
     choose,
     dot_latency,
     multiplies,
@@ -39,10 +37,10 @@ from mase_hw.ops.products._multipliers import (
 )
 from mase_hw.ops.products._schedule import ORDERS, inputs_first, taken
 from mase_hw.steps import Counts, Steps
-from mase_hw.streams import Stream, ceil_div
+from mase_hw.streams import ceil_div
 
 
-class LinearParams(ProductParams, frozen=True):
+class LinearParams(BlockParams, frozen=True):
     """Parameters of ``fixed_linear``; see the module for their meaning."""
 
     data_in_0: Tensor3
@@ -74,23 +72,14 @@ class LinearParams(ProductParams, frozen=True):
         return self.data_out_0.tiles[0]
 
     @property
-    def block_tiles(self) -> int:
-        """Input beats that share a shift."""
-        return self.weight_block // self.data_in_0.lanes[0] if self.weight_block else self.in_tiles
+    def run(self) -> int:
+        """Steps a sum."""
+        return self.in_tiles
 
-    def fmt(self, name: str) -> FixedFormat:
-        """The format of a port; that of weights in blocks says nothing of the width of exponents."""
-        fmt = super().fmt(name)
-        blocks = name == "weight" and self.weight_block > 0
-        return BlockFormat(fmt.width, fmt.frac_width, True, self.weight_block) if blocks else fmt
-
-    def stream(self, name: str) -> Stream:
-        """The stream of a port; shifts come block by block for every output tile."""
-        stream = super().stream(name)
-        if name != "weight_shift" or not self.weight_block:
-            return stream
-        shape = (*stream.shape, ceil_div(self.in_tiles, self.block_tiles))
-        return dataclasses.replace(stream, shape=shape, parallelism=(1, self.weight_shift.lanes[0]))
+    @property
+    def products(self) -> int:
+        """Products of an output lane and step."""
+        return self.data_in_0.lanes[0]
 
     def repetitions(self) -> dict[str, int]:
         """The parameters come once for every vector."""
@@ -161,8 +150,9 @@ def _build(r: Request) -> LinearParams:
     formats, shapes = r.arithmetic.formats, r.shapes
     p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
     p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
-    block = _block(r, p_in)
-    filled = shapes["data_in_0"][-1] % p_in > 0 or shapes["data_out_0"][-1] % p_out > 0
+    columns = shapes["data_in_0"][-1]
+    block = block_of(r, columns, p_in, ceil_div(columns, p_in), columns)
+    filled = columns % p_in > 0 or shapes["data_out_0"][-1] % p_out > 0
     weight_stored = stored(formats["weight"], filled)
     bias_format = formats.get("bias", weight_stored)
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
@@ -177,50 +167,9 @@ def _build(r: Request) -> LinearParams:
         data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
         cast=r.arithmetic.modes,
         multiplication=choose(r, p_out, p_in),
-        inputs_first=r.order == "inputs_first" and p_in < shapes["data_in_0"][-1] and p_out < shapes["data_out_0"][-1],
+        inputs_first=r.order == "inputs_first" and p_in < columns and p_out < shapes["data_out_0"][-1],
         ahead=r.fast,
     )
-
-
-def _block(r: Request, lanes: int) -> int:
-    """Weights that share a shift; 0 for all of an output channel.
-
-    Raises:
-        UnsupportedError: Lanes, an order of the inputs or of the work, that do not go with blocks.
-    """
-    fmt = r.arithmetic.formats["weight"]
-    if not isinstance(fmt, BlockFormat) or "weight_shift" not in r.shapes:
-        return 0
-    rows = r.shapes["data_in_0"][-1]
-    block = fmt.block if fmt.block < rows else ceil_div(rows, lanes) * lanes
-    if block % lanes:
-        raise UnsupportedError(
-            "a beat of inputs has weights of two blocks",
-            node=r.node,
-            field=f"hardware.parallelism.{r.node}",
-            got=f"{lanes} lanes",
-            expected=f"lanes that divide the block of {fmt.block}",
-            remedy="give data_in_0 other lanes, or set weight_block_size to a multiple of them",
-        )
-    layout = r.layouts.get("data_in_0")
-    if layout is not None and not layout.is_row_major:
-        raise UnsupportedError(
-            "inputs that do not come in the order of the weights' columns would mix their blocks",
-            node=r.node,
-            got="channels last, from an image",
-            expected="features in their order",
-            remedy=f'give this node name = "fixed" (quantize.overrides.{r.node}.config.name)',
-        )
-    if r.order == "inputs_first":
-        raise UnsupportedError(
-            "weights with an exponent by block are used one output tile after the other",
-            node=r.node,
-            field=f"hardware.order.{r.node}",
-            got=r.order,
-            expected="outputs_first",
-            remedy="leave the order out",
-        )
-    return block
 
 
 def _latency(p: LinearParams) -> Latency:
@@ -254,12 +203,7 @@ def _takes(p: LinearParams) -> dict[str, Counts]:
     """A weight that is taken a step ahead of its activation could not be late."""
     if p.ahead:
         return {}
-    found = taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first)
-    if p.weight_block:  # a shift is held for the tiles of its block
-        tile = found["weight"] % p.in_tiles
-        last = ((tile + 1) % p.block_tiles == 0) | (tile == p.in_tiles - 1)
-        found["weight_shift"] = found["weight"][last]
-    return found
+    return p.with_shifts(taken(p.rows, p.in_tiles, p.out_tiles, p.inputs_first))
 
 
 def _tiled(p: LinearParams) -> tuple[LinearParams, int] | None:

@@ -37,7 +37,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats import BlockFormat, FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat, any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.numerics import along, rounded, signs
+from mase_hw.numerics import along, rounded, signs, to_grid
 from mase_hw.passes.quantize.integers.formats import of_range
 from mase_hw.passes.quantize.sign_weights import means
 from mase_hw.training.float_op import FloatOp, Trained
@@ -51,38 +51,37 @@ class _Lsq(torch.autograd.Function):
     """Quantise and give back values; ``low`` and ``high`` are the ends in steps."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, step: Tensor, low: int, high: int, scale: float, rounding: Rounding) -> Tensor:
+    def forward(ctx: Any, x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Rounding) -> Tensor:
         v = x / step
         ctx.save_for_backward(v, step)
-        ctx.given = (low, high, scale, rounding)
-        return rounded(v, rounding).clamp(low, high) * step
+        ctx.given = (fmt, scale, rounding)
+        return to_grid(v, fmt, rounding).clamp(fmt.min_mantissa, fmt.max_mantissa) * step
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
         v, step = ctx.saved_tensors
-        low, high, scale, rounding = ctx.given
-        grad = grads[0]
+        fmt, scale, rounding = ctx.given
+        grad, low, high = grads[0], fmt.min_mantissa, fmt.max_mantissa
         below, above = v <= low, v >= high
         inside = ~(below | above)
         by_step = None
         if ctx.needs_input_grad[1]:
-            share = torch.where(inside, rounded(v, rounding) - v, torch.where(below, float(low), float(high)))
+            share = torch.where(inside, to_grid(v, fmt, rounding) - v, torch.where(below, float(low), float(high)))
             by_step = (grad * share * scale).sum_to_size(step.shape)
-        return grad * inside, by_step, None, None, None, None
+        return grad * inside, by_step, None, None, None
 
 
-def lsq(x: Tensor, step: Tensor, low: int, high: int, scale: float, rounding: Rounding = Rounding.HALF_EVEN) -> Tensor:
+def lsq(x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Rounding = Rounding.HALF_EVEN) -> Tensor:
     """Values of the grid, with the gradients of the publication.
 
     Args:
         x: Any shape.
         step: Positive; a scalar, or a shape that broadcasts to ``x``.
-        low: Smallest mantissa, ``-Qn``.
-        high: Largest mantissa, ``Qp``.
+        fmt: The format, whose smallest and largest mantissas are ``-Qn`` and ``Qp``.
         scale: What the gradient of the step is multiplied by.
         rounding: Rounding of the cast.
     """
-    result: Tensor = _Lsq.apply(x, step, low, high, scale, rounding)  # type: ignore[no-untyped-call]
+    result: Tensor = _Lsq.apply(x, step, fmt, scale, rounding)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -168,14 +167,14 @@ class LearnedStep(nn.Module):
             if self.training or not self.per_frame:
                 self._observe(x)
             fmt = self.format()
-            return lsq(x, x.new_tensor(fmt.scale), fmt.min_mantissa, fmt.max_mantissa, 0.0, self.rounding)
+            return lsq(x, x.new_tensor(fmt.scale), fmt, 0.0, self.rounding)
         count = x[0].numel() if self.per_frame and x.dim() else x.numel()
         scale = 1 / math.sqrt(max(1, count) * max(1, self.fmt.max_mantissa))
         step = self.step if self.step.requires_grad else self.step.detach()
         if isinstance(self.fmt, SignFormat):
             result: Tensor = _Signs.apply(x, step, self._signs(0), scale)  # type: ignore[no-untyped-call]
             return result
-        return lsq(x, step, self.fmt.min_mantissa, self.fmt.max_mantissa, scale, self.rounding)
+        return lsq(x, step, self.fmt, scale, self.rounding)
 
     def format(self) -> FixedFormat:
         """The format with the power of two that is nearest to the step.

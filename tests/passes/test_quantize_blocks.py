@@ -8,15 +8,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from mase_hw import compile
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
-from mase_hw.formats import BlockFormat, FixedFormat
+from mase_hw.formats import MINIFLOATS, BlockFormat, FixedFormat
+from mase_hw.formats.blocks import EMAX
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
+from mase_hw.numerics import quantize
 from mase_hw.passes import verify_analysis_pass
 from tests.unit.pipeline import EIGHT, MLP, inputs, quantised, seeded
 
@@ -25,7 +29,7 @@ SPAN = 15
 
 def blocks(*ops: str, **keys: Any) -> dict[str, Any]:
     """8 bits, but an exponent by block for the weights of these ops."""
-    return {"by": "type", **EIGHT, **{op: {"config": {"name": "mxint", **keys}} for op in ops or ("linear",)}}
+    return {"by": "type", **EIGHT, **{op: {"config": {"name": "mxint"} | keys} for op in ops or ("linear",)}}
 
 
 def exponent(values: list[Fraction]) -> int | None:
@@ -34,17 +38,49 @@ def exponent(values: list[Fraction]) -> int | None:
     return None if peak == 0 else next(e for e in range(-200, 200) if Fraction(2) ** e <= peak < Fraction(2) ** (e + 1))
 
 
-def by_hand(rows: list[list[float]], width: int, block: int, bits: int = 8) -> list[list[Fraction]]:
+ELEMENTS = {  # exponent bits, bias, mantissa bits, the exponent of the largest number: section 5.3 of the specification
+    "e5m2": (5, 15, 2, 15),
+    "e4m3": (4, 7, 3, 8),
+    "e3m2": (3, 3, 2, 4),
+    "e2m3": (2, 1, 3, 2),
+    "e2m1": (2, 1, 1, 2),
+}
+
+
+def numbers(element: str) -> list[Fraction]:
+    """What is not negative, by code."""
+    exponent_bits, bias, mantissa_bits, largest = ELEMENTS[element]
+    found = []
+    for e, m in itertools.product(range(2**exponent_bits), range(2**mantissa_bits)):
+        if e - bias > largest or (element == "e4m3" and e == 15 and m == 7):
+            continue  # infinities and NaN of E5M2, NaN of E4M3
+        found.append((Fraction(m, 2**mantissa_bits) + (e > 0)) * Fraction(2) ** (max(e, 1) - bias))
+    return found
+
+
+def nearest(value: Fraction, known: list[Fraction]) -> Fraction:
+    """The nearest number, of two the one with an even code; the largest one beyond it."""
+    code = min(range(len(known)), key=lambda at: (abs(known[at] - abs(value)), at % 2))
+    return known[code] if value >= 0 else -known[code]
+
+
+def by_hand(rows: list[list[float]], width: int, block: int, bits: int = 8, element: str = "") -> list[list[Fraction]]:
     """The values of weights: section 6.3 of the specification, with exponents within 15 of the largest."""
     last = 2 ** (bits - 1) - 1
+    known, most_of = (numbers(element), ELEMENTS[element][3]) if element else ([], 0)
     cut = [[[Fraction(w) for w in row[at : at + block]] for at in range(0, len(row), block)] for row in rows]
     found = [[exponent(each) for each in row] for row in cut]
-    largest = max((min(last, max(-last, e)) for row in found for e in row if e is not None), default=0)
+    found = [[None if e is None else min(last, max(-last, e - most_of)) for e in row] for row in found]
+    largest = max((e for row in found for e in row if e is not None), default=0)
     made = []
     for row, exponents in zip(cut, found, strict=True):
         values: list[Fraction] = []
         for each, e in zip(row, exponents, strict=True):
-            step = Fraction(2) ** (max(min(last, max(-last, e or 0)), largest - SPAN) - (width - 2))
+            scale = Fraction(2) ** max(e or 0, largest - SPAN)
+            if element:
+                values += [nearest(w / scale, known) * scale for w in each]
+                continue
+            step = scale / 2 ** (width - 2)
             most = 2 ** (width - 1) - 1
             values += [max(-most, min(most, round(w / step))) * step for w in each]  # round is half to even
         made.append(values)
@@ -61,7 +97,7 @@ def stored(module: Quantized) -> list[list[Fraction]]:
     """The values that hardware multiplies by, from mantissas and shifts."""
     fmt, mantissas = module.arithmetic.formats["weight"], module.mantissa("weight")
     assert isinstance(fmt, BlockFormat)
-    rows = [[int(m) for m in row] for row in mantissas.tolist()]
+    rows = [[int(m) for m in row] for row in mantissas.movedim(1, -1).flatten(1).tolist()]
     shifts = module.get_buffer("weight_shift").tolist() if "weight_shift" in module.parameter_names else None
     return [
         [m * Fraction(2) ** ((shifts[o][i // fmt.block] if shifts else 0) - fmt.frac_width) for i, m in enumerate(row)]
@@ -81,18 +117,31 @@ def spread_weights(out: int, features: int, seed: int, octaves: int) -> nn.Linea
     return layer
 
 
-@pytest.mark.parametrize(
-    ("width", "block", "bits"), [(8, 4, 8), (4, 4, 8), (2, 8, 8), (12, 16, 8), (8, 32, 8), (5, 4, 3)]
-)
+def element_blocks(element: str, block: int, *ops: str) -> dict[str, Any]:
+    """The configuration of weights whose elements are minifloats."""
+    config = blocks(*ops, weight_block_size=block)
+    for op in ops or ("linear",):
+        config[op]["config"] |= {"name": "mxfp", "weight_element": element}
+    return config
+
+
 @pytest.mark.parametrize("octaves", [0, 6, 24])
-def test_layers_against_fractions(width: int, block: int, bits: int, octaves: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "block", "bits", "element"),
+    [
+        *((8, 4, 8, ""), (4, 4, 8, ""), (2, 8, 8, ""), (12, 16, 8, ""), (8, 32, 8, ""), (5, 4, 3, "")),
+        *((0, 4, 8, element) for element in ELEMENTS),
+    ],
+)
+def test_layers_against_fractions(width: int, block: int, bits: int, element: str, octaves: int) -> None:
     net = nn.Sequential(spread_weights(6, 22, width + octaves, octaves))
     x = inputs(16, 22)
-    config = blocks(weight_width=width, weight_block_size=block, weight_exponent_width=bits)
+    integers = {"weight_width": width, "weight_block_size": block, "weight_exponent_width": bits}
+    config = element_blocks(element, block) if element else blocks(**integers)
     graph, _ = quantised(net, x, config=config)
     verify_analysis_pass(graph)
     module = layer(graph, "_0")
-    weight = by_hand(net[0].weight.double().tolist(), width, block, bits)
+    weight = by_hand(net[0].weight.double().tolist(), width, block, bits, element)
     assert stored(module) == weight
     formats = module.arithmetic.formats
     data, bias, out = formats["data_in_0"], formats["bias"], formats["data_out_0"]
@@ -113,6 +162,62 @@ def test_layers_against_fractions(width: int, block: int, bits: int, octaves: in
             assert (given.double() * 2.0**out.frac_width).tolist() == wanted
 
 
+@pytest.mark.parametrize(
+    ("element", "kind"),
+    [
+        ("e5m2", "float8_e5m2"),
+        ("e4m3", "float8_e4m3fn"),
+        ("e3m2", "float6_e3m2fn"),
+        ("e2m3", "float6_e2m3fn"),
+        ("e2m1", "float4_e2m1fn"),
+    ],
+)
+def test_elements_are_those_of_another_library(element: str, kind: str) -> None:
+    """Every number that ml_dtypes has, those half-way between two, and beside them."""
+    dtype = getattr(ml_dtypes, kind)
+    codes = np.arange(1 << MINIFLOATS[element].bits, dtype=np.uint8)
+    every = codes.view(dtype).astype(np.float32) if codes.itemsize == 1 else codes
+    known = np.unique(np.abs(every[np.isfinite(every)]))
+    assert [Fraction(float(v)) for v in known] == numbers(element)
+    halves = (known[1:] + known[:-1]) / 2
+    tried = np.concatenate([known, halves, np.nextafter(halves, 0), np.nextafter(halves, np.inf), known * 1.1])
+    tried = np.concatenate([tried, -tried]).astype(np.float32)
+    wanted = np.clip(tried, -known[-1], known[-1]).astype(dtype).astype(np.float64)
+    fine = MINIFLOATS[element].top - EMAX[element]
+    fmt = BlockFormat(MINIFLOATS[element].top + 2, fine, True, 32, 8, element)
+    assert quantize(torch.from_numpy(tried), fmt).double().mul(2.0**-fine).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(("element", "block"), [("", 4), ("e2m1", 4), ("e4m3", 8), ("e3m2", 32)])
+@pytest.mark.parametrize(("groups", "kernel"), [(1, (2, 3)), (2, (3, 1)), (8, (3, 3))])
+def test_convolutions_against_fractions(element: str, block: int, groups: int, kernel: tuple[int, int]) -> None:
+    """Blocks run along channels, columns and rows of a kernel, in the order of the sum."""
+    torch.manual_seed(groups + block)
+    net = nn.Sequential(nn.Conv2d(8, 8, kernel, groups=groups, stride=2, padding=1))
+    with torch.no_grad():
+        net[0].weight.mul_(2.0 ** torch.randint(-9, 1, net[0].weight.shape))
+    x = torch.rand(2, 8, 5, 6) * 2 - 1
+    named = blocks("conv2d", weight_width=4, weight_block_size=block)
+    graph, _ = quantised(net, x, config=element_blocks(element, block, "conv2d") if element else named)
+    verify_analysis_pass(graph)
+    module, weight = layer(graph, "_0"), net[0].weight
+    rows = weight.double().movedim(1, -1).flatten(1)
+    values = by_hand(rows.tolist(), 4, block, 8, element)
+    assert stored(module) == values
+    formats = module.arithmetic.formats
+    data, bias, out = formats["data_in_0"], formats["bias"], formats["data_out_0"]
+    exact = torch.tensor([[float(v) for v in row] for row in values], dtype=torch.float64)
+    exact = exact.reshape(8, *kernel, 8 // groups).movedim(-1, 1)
+    entered = torch.round(x.double() * 2**data.frac_width).clamp(data.min_mantissa, data.max_mantissa)
+    biases = module.mantissa("bias").double() * 2.0**-bias.frac_width
+    # 53 bits are enough for these sums: 16 of a product with its shift below that of the largest, and 72 of them.
+    sums = nn.functional.conv2d(entered * 2.0**-data.frac_width, exact, biases, 2, 1, 1, groups)
+    wanted = torch.round(sums * 2.0**out.frac_width).clamp(out.min_mantissa, out.max_mantissa)
+    with torch.no_grad():
+        for given in (module(x), module.in_mantissas([x])):
+            assert torch.equal(given.double() * 2.0**out.frac_width, wanted)
+
+
 def test_the_exponent_of_a_block() -> None:
     fmt = BlockFormat(8, 6)
     assert [fmt.exponent(p) for p in (1.0, 1.999, 2.0, 0.75, 2.0**-140, 1e38, 0.0)] == [0, 0, 1, -1, -127, 126, None]
@@ -126,7 +231,17 @@ def test_the_exponent_of_a_block() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [(1, 0), (13, 0), (8, 0, False), (8, 0, True, 0), (8, 0, True, 4, 1), (8, 0, True, 4, 9)]
+    "wrong",
+    [
+        (1, 0),
+        (34, 0),
+        (6, 0, True, 4, 8, "e2m1"),
+        (8, 0, True, 4, 8, "e9m9"),
+        (8, 0, False),
+        (8, 0, True, 0),
+        (8, 0, True, 4, 1),
+        (8, 0, True, 4, 9),
+    ],
 )
 def test_formats_that_do_not_exist(wrong: tuple[Any, ...]) -> None:
     with pytest.raises(FormatError, match="block floating point"):
@@ -140,6 +255,7 @@ def test_formats_that_do_not_exist(wrong: tuple[Any, ...]) -> None:
         ({"weight_frac_width": 4}, "weight_frac_width"),
         ({"weight_signed": False}, "weight_signed"),
         ({"weight_granularity": "channel"}, "weight_granularity"),
+        ({"name": "mxfp", "weight_width": 5, "weight_element": "e2m1"}, "weight_width"),
     ],
 )
 def test_keys_that_such_weights_cannot_have(keys: dict[str, Any], what: str) -> None:

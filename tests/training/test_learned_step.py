@@ -33,7 +33,7 @@ def test_value_and_gradients(width: int, signed: bool) -> None:
     x.requires_grad_()
     s = torch.tensor(step, dtype=torch.float64, requires_grad=True)
     weigh = torch.sin(torch.arange(203, dtype=torch.float64))
-    result = lsq(x, s, low, high, 1 / math.sqrt(203 * high))
+    result = lsq(x, s, fmt, 1 / math.sqrt(203 * high))
     (result * weigh).sum().backward()
     wanted = [published(float(each), step, low, high) for each in x.tolist()]
     assert result.tolist() == pytest.approx([value for value, _, _ in wanted], abs=1e-12)
@@ -96,9 +96,9 @@ def test_wide_tensors_follow_their_range() -> None:
 
 
 def test_other_roundings_are_those_of_the_cast() -> None:
-    x, one = torch.tensor([0.5, 1.5, -0.5, 1.2]), torch.tensor(1.0)
-    assert lsq(x, one, -4, 3, 1.0, Rounding.FLOOR).tolist() == [0.0, 1.0, -1.0, 1.0]
-    assert lsq(x, one, -4, 3, 1.0, Rounding.HALF_UP).tolist() == [1.0, 2.0, 0.0, 1.0]
+    x, one, fmt = torch.tensor([0.5, 1.5, -0.5, 1.2]), torch.tensor(1.0), FixedFormat(3, 0)
+    assert lsq(x, one, fmt, 1.0, Rounding.FLOOR).tolist() == [0.0, 1.0, -1.0, 1.0]
+    assert lsq(x, one, fmt, 1.0, Rounding.HALF_UP).tolist() == [1.0, 2.0, 0.0, 1.0]
 
 
 def test_a_step_that_training_drove_away() -> None:

@@ -150,14 +150,14 @@ class _Lowering:
         step, formats = self.step, self.step.arithmetic.formats
         weight = step.parameters["weight"].to(torch.int64)
         g = geometry_of(step.arithmetic.attributes, tuple(weight.shape[2:]))
-        weight = weight.reshape(*weight.shape[:2], -1, weight.shape[-1])
         frac = product_frac = formats["data_in_0"].frac_width + formats["weight"].frac_width
         biases = [0] * len(weight)
         if "bias" in step.parameters:
             frac = max(frac, formats["bias"].frac_width)
             biases = [int(b) << (frac - formats["bias"].frac_width) for b in step.parameters["bias"]]
-        shifts = step.parameters.get("weight_shift", torch.zeros(len(weight)))
-        weight = weight << (shifts.to(torch.int64) + frac - product_frac).reshape(-1, 1, 1, 1)
+        if "weight_shift" in step.parameters:
+            weight = weight << formats["weight"].spread(step.parameters["weight_shift"].to(torch.int64), weight.shape)
+        weight = weight.reshape(*weight.shape[:2], -1, weight.shape[-1]) << (frac - product_frac)
         pixels = x.reshape(x.shape[0], x.shape[1], -1, x.shape[-1])
         size, kernel = pixels.shape[2:], weight.shape[2:]
         rows, columns = g.out((size[0], size[1]), (kernel[0], kernel[1]))

@@ -9,6 +9,7 @@ from torch import fx
 
 from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats import BlockFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 
@@ -66,7 +67,7 @@ class Orders:
             made = op.arranged(arriving["data_in_0"], shapes["data_out_0"], attributes, wishes)
             self.found[node.name, "data_out_0"] = made
             return {"data_in_0": arriving["data_in_0"], "data_out_0": made}
-        layouts = {name: _wanted(hardware, layout) for name, layout in arriving.items()}
+        layouts = {name: self._wanted(node, hardware, layout) for name, layout in arriving.items()}
         common = next(iter(layouts.values()), None)
         if hardware.layout == "any" and common is not None:
             layouts = {name: common if common.shape == shapes[name] else layouts[name] for name in layouts}
@@ -107,8 +108,19 @@ class Orders:
             if op.implicit or op.relayout is not None:
                 wanted, made = self._renamed(user, layout)
                 return wanted == layout and self._suits(user, made)
-            return op.hardware is None or _wanted(op.hardware, layout) == layout
+            return op.hardware is None or self._wanted(user, op.hardware, layout) == layout
         return True
+
+    def _wanted(self, node: fx.Node, hardware: Hardware, arriving: Layout) -> Layout:
+        """The order in which a module takes a tensor that arrives in some order."""
+        if hardware.layout == "channels_last":
+            return Layout.channels_last(arriving.shape)
+        if hardware.layout == "row_major" or (hardware.layout == "rows" and not arriving.rows_in_order()):
+            return Layout.row_major(arriving.shape)
+        given = self.graph.meta_of(node).common.args.tensors
+        # Columns that share a shift stay together.
+        together = any(name in given and isinstance(given[name].fmt, BlockFormat) for name in hardware.permuted)
+        return Layout.row_major(arriving.shape) if together and "weight_shift" in given else arriving
 
     def _renamed(self, node: fx.Node, arriving: Layout) -> tuple[Layout, Layout]:
         """What an implicit node wants and what it makes of it; another order only if renaming cannot do it."""
@@ -146,12 +158,3 @@ def recorded(layouts: Mapping[str, Layout]) -> dict[str, Any]:
     """The metadata of layouts; row-major is what nothing is said of."""
     moved = {name: layout.to_dict() for name, layout in layouts.items() if not layout.is_row_major}
     return {"layouts": moved} if moved else {}
-
-
-def _wanted(hardware: Hardware, arriving: Layout) -> Layout:
-    """The order in which a module takes a tensor that arrives in some order."""
-    if hardware.layout == "channels_last":
-        return Layout.channels_last(arriving.shape)
-    if hardware.layout == "row_major" or (hardware.layout == "rows" and not arriving.rows_in_order()):
-        return Layout.row_major(arriving.shape)
-    return arriving

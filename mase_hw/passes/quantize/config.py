@@ -65,13 +65,13 @@ class NodeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "NA"] | None = Field(
+    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
         'point too, as in MASE), ``"binary"`` and ``"ternary"`` for fixed point with weights of -1 and 1, or -1, 0 and '
-        '1, times a power of two, ``"mxint"`` for fixed point with weights in block floating point; ``"NA"`` or left '
-        "out: float",
+        '1, times a power of two, ``"mxint"`` and ``"mxfp"`` for fixed point with weights in block floating point, of '
+        'integers or of minifloats; ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -83,10 +83,18 @@ class NodeConfig(BaseModel):
         default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
     )
     weight_block_size: int = Field(
-        default=32, ge=1, description='``"mxint"``: weights along the input dimension that share an exponent'
+        default=32,
+        ge=1,
+        description='``"mxint"`` and ``"mxfp"``: weights that share an exponent, along the input dimension; of a '
+        "kernel along its channels, columns and rows",
     )
     weight_exponent_width: int = Field(
-        default=8, ge=2, le=8, description='``"mxint"``: bits of a shared exponent, as those of E8M0'
+        default=8, ge=2, le=8, description='``"mxint"`` and ``"mxfp"``: bits of a shared exponent, as those of E8M0'
+    )
+    weight_element: Literal["e5m2", "e4m3", "e3m2", "e2m3", "e2m1"] = Field(
+        default="e4m3",
+        description='``"mxfp"``: the minifloat that a weight is in units of its exponent, by exponent and mantissa '
+        "bits; MXFP8 has e5m2 or e4m3, MXFP6 e3m2 or e2m3, MXFP4 e2m1",
     )
     weight_affine: bool = Field(
         default=False,
@@ -161,7 +169,7 @@ class NodeConfig(BaseModel):
     @property
     def blocks(self) -> bool:
         """Whether the weights are to be in block floating point."""
-        return self.name == "mxint"
+        return self.name in ("mxint", "mxfp")
 
     @property
     def scaled(self) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import ConfigError
-from mase_hw.formats import BlockFormat, FixedFormat
+from mase_hw.formats import MINIFLOATS, BlockFormat, FixedFormat
 from mase_hw.host.documents import Json
 from mase_hw.passes.quantize.calibration import Choice, Points, choose_format
 from mase_hw.passes.quantize.config import NodeConfig, group_of
@@ -122,7 +122,7 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
 
     Args:
         node: For errors.
-        weight: ``(outputs, inputs)``.
+        weight: ``(outputs, inputs)`` or ``(outputs, channels, ...)``; see :meth:`BlockFormat.spread`.
         config: What is configured.
         given: What is configured where the node is said to be so, and by stronger rules.
 
@@ -130,8 +130,9 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
         ConfigError: No width, one that no mantissa has, or a key that such weights cannot have.
         FormatError: A weight that is not finite.
     """
-    width = config.weight_width
-    if width is None or not 2 <= width <= 12:
+    element = config.weight_element if config.name == "mxfp" else ""
+    width = MINIFLOATS[element].top + 2 if element else config.weight_width
+    if width is None or not (element or 2 <= width <= 12):
         raise ConfigError(
             "weights in block floating point have mantissas of 2 to 12 bits",
             node=node,
@@ -139,11 +140,14 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
             got=width,
             expected="2 to 12",
         )
-    wanted = {"weight_frac_width": None, "weight_signed": True, "weight_granularity": "tensor", "weight_affine": False}
+    wanted: Json = {"weight_frac_width": None, "weight_signed": True}
+    wanted |= {"weight_granularity": "tensor", "weight_affine": False}
+    if element:
+        wanted["weight_width"] = MINIFLOATS[element].bits
     for key, value in wanted.items():
         if given.get(key) not in (None, value):
             raise ConfigError(
-                "weights in block floating point have a sign and the exponent of their block",
+                f"{config.name} weights have a sign, the bits of their element and the exponent of their block",
                 node=node,
                 field=f"quantize.*.config.{key}",
                 got=given[key],
@@ -151,9 +155,9 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
                 remedy=f"leave {key} out",
             )
     block = config.weight_block_size
-    sizes = [part.abs().amax(1) for part in torch.split(weight.detach().double().cpu(), block, 1)]
-    peaks = torch.stack(sizes, 1)
-    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width)
+    rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
+    peaks = torch.stack([part.abs().amax(1) for part in torch.split(rows, block, 1)], 1)
+    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width, element)
     return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
 
 
