@@ -65,13 +65,13 @@ class NodeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "NA"] | None = Field(
+    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "groups", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
         'point too, as in MASE), ``"binary"`` and ``"ternary"`` for fixed point with weights of -1 and 1, or -1, 0 and '
-        '1, times a power of two, ``"mxint"`` for fixed point with weights in block floating point; ``"NA"`` or left '
-        "out: float",
+        '1, times a power of two, ``"mxint"`` for fixed point with weights in block floating point, ``"groups"`` '
+        'for fixed point with integer weights that have a factor by group of inputs; ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -83,7 +83,9 @@ class NodeConfig(BaseModel):
         default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
     )
     weight_block_size: int = Field(
-        default=32, ge=1, description='``"mxint"``: weights along the input dimension that share an exponent'
+        default=32,
+        ge=1,
+        description='``"mxint"``, ``"groups"``: weights along the input dimension that share an exponent, or a factor',
     )
     weight_exponent_width: int = Field(
         default=8, ge=2, le=8, description='``"mxint"``: bits of a shared exponent, as those of E8M0'
@@ -160,8 +162,8 @@ class NodeConfig(BaseModel):
 
     @property
     def blocks(self) -> bool:
-        """Whether the weights are to be in block floating point."""
-        return self.name == "mxint"
+        """Whether the weights are to be in block floating point, or integers in groups."""
+        return self.name in ("mxint", "groups")
 
     @property
     def scaled(self) -> bool:

@@ -130,10 +130,24 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
         ConfigError: No width, one that no mantissa has, or a key that such weights cannot have.
         FormatError: A weight that is not finite.
     """
+    width = width_in_blocks(node, config, given, "block floating point", "the exponent of their block")
+    block = config.weight_block_size
+    sizes = [part.abs().amax(1) for part in torch.split(weight.detach().double().cpu(), block, 1)]
+    peaks = torch.stack(sizes, 1)
+    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width)
+    return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
+
+
+def width_in_blocks(node: str, config: NodeConfig, given: Json, kind: str, shared: str) -> int:
+    """Bits of a mantissa.
+
+    Raises:
+        ConfigError: As the callers.
+    """
     width = config.weight_width
     if width is None or not 2 <= width <= 12:
         raise ConfigError(
-            "weights in block floating point have mantissas of 2 to 12 bits",
+            f"weights in {kind} have mantissas of 2 to 12 bits",
             node=node,
             field="quantize.*.config.weight_width",
             got=width,
@@ -143,18 +157,14 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
     for key, value in wanted.items():
         if given.get(key) not in (None, value):
             raise ConfigError(
-                "weights in block floating point have a sign and the exponent of their block",
+                f"weights in {kind} have a sign and {shared}",
                 node=node,
                 field=f"quantize.*.config.{key}",
                 got=given[key],
                 expected=value,
                 remedy=f"leave {key} out",
             )
-    block = config.weight_block_size
-    sizes = [part.abs().amax(1) for part in torch.split(weight.detach().double().cpu(), block, 1)]
-    peaks = torch.stack(sizes, 1)
-    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width)
-    return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
+    return width
 
 
 def shift_decision(shift: Tensor) -> Decision:

@@ -30,6 +30,7 @@ from mase_hw.passes.quantize.formats import (
     per_channel,
     shift_decision,
 )
+from mase_hw.passes.quantize.group_weights import group_weights
 from mase_hw.passes.quantize.integers.around import (
     OWN_GUARD,
     counts_steps,
@@ -328,9 +329,13 @@ class Planner:
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         if config.blocks:
             given = signs.given(self.args, node.name, op.name)
-            fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
-            found = {"weight": Decision(fmt, "an exponent by block")}
-            if exponents.any():
+            if config.name == "groups":
+                fmt, exponents, reason = group_weights(node.name, parameters["weight"], config, given)
+            else:
+                fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
+                reason = "an exponent by block"
+            found = {"weight": Decision(fmt, reason)}
+            if config.name == "groups" or exponents.any():
                 found["weight_shift"] = shift_decision(exponents)
                 parameters["weight_shift"] = exponents.to(parameters["weight"].device)
             self.decisions.setdefault(node.name, {}).update(found)

@@ -128,7 +128,7 @@ def checked(node: str, keys: Json, kind: str) -> int | None:
 
 
 def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
-    """Refuse, all at once, the nodes that are to have binary, ternary or mxint weights and cannot.
+    """Refuse, all at once, the nodes that are to have binary, ternary, mxint or grouped weights and cannot.
 
     Raises:
         UnsupportedError: Naming every one, by op.
@@ -140,7 +140,7 @@ def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
         if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
             continue
         config = args.config_for(node.name, op.name)[0]
-        taken, kind = (op.blocks, "mxint") if config.blocks else (op.ternary, config.signs)
+        taken, kind = (op.blocks, config.name or "") if config.blocks else (op.ternary, config.signs)
         if kind and "weight" not in taken:
             found.setdefault(op.name, []).append(node.name)
             kinds.add(kind)
