@@ -88,7 +88,7 @@ def main() -> int:
                 if arguments.simulate:
                     found = design.simulate(data.test_images[: arguments.simulate], engine="batch", waves=False)
                     wrong += not found.passed
-                    text += f", {found.result.mismatches} mismatches in {arguments.simulate} images, interval {found.interval}"
+                    text += f", {found.result.mismatches} mismatches, interval {found.interval}"
                 print(f"  {row:20} {text}", flush=True)
     return int(wrong > 0)
 

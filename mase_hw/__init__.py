@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mase_hw.design.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.host.shown import NotebookProgress
-    from mase_hw.importers import import_model
+    from mase_hw.importers import import_model, load_group_weights
     from mase_hw.ir import MaseGraph, custom_op
     from mase_hw.partition import compile_partitioned
     from mase_hw.preflight.check import check
@@ -40,6 +40,7 @@ __all__ = [
     "custom_op",
     "import_model",
     "load_design",
+    "load_group_weights",
 ]
 
 # Imported on first use: torch takes seconds, and `mase-hw doctor` must run where it is missing.
@@ -57,6 +58,7 @@ _HOMES = {
     "compile_partitioned": "mase_hw.partition",
     "custom_op": "mase_hw.ir",
     "import_model": "mase_hw.importers",
+    "load_group_weights": "mase_hw.importers",
     "load_design": "mase_hw.design.design",
 }
 

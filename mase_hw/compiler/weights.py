@@ -206,8 +206,8 @@ def _clipped(module: Quantized, parameter: str, node: str) -> tuple[Tensor, Tens
     if isinstance(fmt, SignFormat):  # which has every value of one sign in common
         return torch.zeros_like(value), value
     if parameter == "weight" and "weight_shift" in module.parameter_names:
-        shift = module.get_buffer("weight_shift").double()
-        value = value / 2 ** fmt.spread(shift, value.shape)
+        factor = fmt.factors(module.get_buffer("weight_shift")).double()
+        value = value / fmt.spread(factor, value.shape)
     mantissa = quantize(value, fmt, name=f"{node}.{parameter}")
     held = dequantize(mantissa, fmt).double()
     steps = (value - held).abs() / (dequantize(mantissa + 1, fmt).double() - held)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast
-from mase_hw.cost.primitives import counter, fifo, level, multiplied, ram, replay, ring, tree
+from mase_hw.cost.primitives import blocks_of, counter, fifo, level, multiplied, ram, replay, ring, tree
 from mase_hw.cost.windows import parallel_window, sliding_window
 
 STEP = 2
@@ -194,7 +194,8 @@ def sums_of(p: Parameters, products: int, run: int) -> Sums:
     bias_frac = p["BIAS_PRECISION_1"] if p["HAS_BIAS"] else dot_frac
     frac = max(dot_frac, bias_frac)
     dot_shift, bias_shift = frac - dot_frac, frac - bias_frac
-    most_shift = (1 << p["WEIGHT_SHIFT_PRECISION_0"]) - 1 if shifts else 0
+    bits = p["WEIGHT_SHIFT_PRECISION_0"]
+    most_shift = 0 if not shifts else bits if p.get("WEIGHT_FACTORS", 0) else (1 << bits) - 1
     plain_bias = p["BIAS_PRECISION_0"] - (1 if p["BIAS_SIGNED"] else 0)
     init = plain_bias + 1 + bias_shift
     drop = frac - p["DATA_OUT_0_PRECISION_1"]
@@ -339,6 +340,10 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
     if not (t.xilinx and products == 1 and blocks == 1 and sums == 1 and of.start == 0) or inside > 1 < p["PACKED"]:
         inside = 0
+    bits = p["WEIGHT_SHIFT_PRECISION_0"] if p["HAS_WEIGHT_SHIFT"] and p.get("WEIGHT_FACTORS", 0) else 0
+    scaled = blocks_of(t, of.term - bits, bits + 1, of.term) if bits else 0
+    if t.xilinx and scaled == 1 and sums == 1:
+        inside = lanes  # the block of the factor adds up
 
     t.logic("mac.any", 1)
     counter(t, "mac.run", run)
@@ -392,9 +397,14 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
             lanes * max(of.above_bias - (of.total - total), 0),
         )
     if p["HAS_WEIGHT_SHIFT"]:
-        t.count(ff=lanes * min(of.term, read))
-        t.logic("mac.shift", lanes * of.term * p["WEIGHT_SHIFT_PRECISION_0"])
-        t.both("mac.shifts", lanes * p["WEIGHT_SHIFT_PRECISION_0"])
+        if bits:
+            # Registers of the operands and of the term are those of the block.
+            t.count(dsp=lanes * scaled, ff=-lanes * (of.term - bits) if t.xilinx and products > 1 and not chain else 0)
+            _delayed(t, "mac.bias", lanes * bits, of.delay - 2)
+        else:
+            t.count(ff=lanes * min(of.term, read))
+            t.logic("mac.shift", lanes * of.term * p["WEIGHT_SHIFT_PRECISION_0"])
+            t.both("mac.shifts", lanes * p["WEIGHT_SHIFT_PRECISION_0"])
     if sums > 1:
         t.count(ff=lanes * total)
         if sums > 2:

@@ -5,7 +5,7 @@ are integers in both families, and every op computes with mantissas: a *fixed-po
 format of *scaled integers* has a real scale and a zero point, which only matter where tensors of different scales
 meet, and there as an integer multiplier and a shift (:mod:`mase_hw.formats.multipliers`). Weights of fixed point may
 also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`), or have an exponent by block
-(:mod:`mase_hw.formats.blocks`).
+(:mod:`mase_hw.formats.blocks`) or a factor by group (:mod:`mase_hw.formats.groups`).
 """
 
 from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat, refuse_blocks
@@ -17,12 +17,14 @@ from mase_hw.formats.fixed import (
     Rounding,
     format_of_places,
 )
+from mase_hw.formats.groups import FACTOR_BITS, GroupFormat
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, enough_bits, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, as_scaled, steps_of, sum_format
 from mase_hw.formats.signs import SignFormat, of_code, read_format, refuse_signs
 from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
 
 __all__ = [
+    "FACTOR_BITS",
     "MAX_FRAC",
     "MAX_WIDTH",
     "MINIFLOATS",
@@ -30,6 +32,7 @@ __all__ = [
     "SPAN",
     "BlockFormat",
     "FixedFormat",
+    "GroupFormat",
     "Multipliers",
     "Overflow",
     "Rounding",

@@ -148,6 +148,10 @@ class FixedFormat:
         """Shifts of weights, one for every output channel, as what broadcasts to weights of a shape."""
         return shift.reshape(-1, *[1] * (len(shape) - 1))
 
+    def factors(self, shift: Any) -> Any:
+        """What weights are multiplied by: two to the power of their shifts, integers like them."""
+        return 2**shift
+
     @property
     def centred(self) -> FixedFormat:
         """The format of mantissas less the zero point."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats.blocks import BlockFormat
 from mase_hw.formats.fixed import FixedFormat
+from mase_hw.formats.groups import GroupFormat
 
 KINDS = ("binary", "ternary")
 """What they are called, by bits less one."""
@@ -102,11 +103,13 @@ class SignFormat(FixedFormat):
 def read_format(text: str) -> FixedFormat:
     """A format from what ``str`` makes of it, ``s8.4`` or ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary.
 
-    ``x8.6.16`` has mantissas of 8 bits in blocks of 16, ``x5.3.32.e2m1`` those that are numbers of a minifloat.
+    ``x8.6.16`` has mantissas of 8 bits in blocks of 16, ``x5.3.32.e2m1`` those that are numbers of a minifloat,
+    ``g4.9.32`` integers of 4 bits in groups of 32.
     """
     kind, frac, *block = text.split(".")
     if block:
-        return BlockFormat(int(kind[1:]), int(frac), True, int(block[0]), element="".join(block[1:]))
+        made = GroupFormat if kind[0] == "g" else BlockFormat
+        return made(int(kind[1:]), int(frac), True, int(block[0]), element="".join(block[1:]))
     if kind in ("b", "t"):
         return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
     return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")

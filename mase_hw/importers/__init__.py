@@ -1,5 +1,6 @@
 """Models of other tools as graphs, one file or room a source."""
 
+from mase_hw.importers.group_weights import load_group_weights
 from mase_hw.importers.load import file_of_model, import_model
 
-__all__ = ["file_of_model", "import_model"]
+__all__ = ["file_of_model", "import_model", "load_group_weights"]

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import torch
 
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.formats import BlockFormat, FixedFormat, ScaledFormat, SignFormat
+from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, ScaledFormat, SignFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir.records import Branch, Record, record
 
-KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "mxfp", "float", "NA")
+KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "mxfp", "groups", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
 KNOWN_STORAGE = ("BRAM", "LUT")
 
@@ -48,7 +48,7 @@ class TensorMetadata(Record):
             pairs has one for every channel.
         odd_ties: Of a scaled integer whose ties go to odd steps from 0, as an odd zero point is added before rounding.
         threshold: Of a ternary number, in steps: what has no larger magnitude is 0.
-        block_size: Of block floating point: numbers that share an exponent.
+        block_size: Of block floating point: numbers that share an exponent; of groups: numbers that share a factor.
         exponent_width: Of block floating point: bits of the exponent.
         element: Of block floating point: the minifloat that its numbers are, such as ``"e4m3"``.
     """
@@ -97,6 +97,9 @@ class TensorMetadata(Record):
             width, frac_width = self.precision
             exponent_width = self.exponent_width or 8
             return BlockFormat(width, frac_width, signed, self.block_size or 32, exponent_width, self.element or "")
+        if self.type == "groups":
+            width, frac_width = self.precision
+            return GroupFormat(width, frac_width, signed, self.block_size or 32)
         if self.type != "integer" or self.scale is None:
             return None
         scales = tuple(self.scale) if isinstance(self.scale, list) else (self.scale,)
@@ -114,6 +117,8 @@ class TensorMetadata(Record):
         if isinstance(fmt, BlockFormat):
             self.type, self.element = fmt.kind, fmt.element or None
             self.block_size, self.exponent_width = fmt.block, fmt.exponent_width
+        if isinstance(fmt, GroupFormat):
+            self.exponent_width = None
         if isinstance(fmt, SignFormat):
             self.type, self.threshold = fmt.kind, None if fmt.bipolar else fmt.threshold
         if isinstance(fmt, ScaledFormat):

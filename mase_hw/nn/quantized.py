@@ -14,7 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, refuse_blocks, refuse_scaled, refuse_signs
+from mase_hw.formats import (
+    FixedFormat,
+    GroupFormat,
+    Overflow,
+    Rounding,
+    ScaledFormat,
+    refuse_blocks,
+    refuse_scaled,
+    refuse_signs,
+)
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.host.documents import Json
 from mase_hw.nn.change_detector import KEPT, ChangeDetector
@@ -39,7 +48,7 @@ class Quantized(nn.Module):
 
     With a ``weight_shift`` of ``s``, one for every index of the weight's first dimension, the weights of index ``o``
     are brought into the weight's format after division by ``2**s[o]``; the golden multiplies back. Weights in block
-    floating point have a shift ``s[o, b]`` for every block.
+    floating point have a shift ``s[o, b]`` for every block, integers in groups a factor in its place.
 
     Shapes:
         As the float op. Inputs of any floating dtype are brought into their format half-even and saturating;
@@ -162,15 +171,17 @@ class Quantized(nn.Module):
         fmt = self.arithmetic.formats[name]
         if name == "weight" and "weight_shift" in self.parameter_names:
             shift = self.get_buffer("weight_shift").to(torch.int64)
-            factor = (torch.ones_like(shift) << shift).to(torch.promote_types(value.dtype, torch.float32))
-            value = value / fmt.spread(factor, value.shape)  # powers of two: exact
+            factor = fmt.factors(shift).to(torch.promote_types(value.dtype, torch.float32))
+            if isinstance(fmt, GroupFormat):
+                value, factor = value.double(), factor.double()  # the quotient is the mantissa, if it is one
+            value = value / fmt.spread(factor, value.shape)  # of powers of two: exact
         mantissa = quantize(value, fmt, name=f"{self.label}.{name}")
         zero = self._zero_point(name)
         if zero:
             weight = self._quantized("weight")
             sums = weight.reshape(weight.shape[0], -1).double().sum(1)  # exact: fewer than 2**53 steps
             if "weight_shift" in self.parameter_names:
-                sums = sums * 2.0 ** self.get_buffer("weight_shift").double()
+                sums = sums * self.arithmetic.formats["weight"].factors(self.get_buffer("weight_shift")).double()
             mantissa = (mantissa.double() - zero * sums).clamp(fmt.min_mantissa, fmt.max_mantissa)
             mantissa = as_carrier(mantissa, carrier(magnitude(fmt)))
         return mantissa

@@ -174,7 +174,7 @@ def operands(
     fx, fw = a.formats["data_in_0"], a.formats["weight"]
     weight, bias = t["weight"].double(), t.get("bias")
     if "weight_shift" in t:
-        factor = torch.ones_like(t["weight_shift"], dtype=torch.int64) << t["weight_shift"].to(torch.int64)
+        factor = fw.factors(t["weight_shift"].to(torch.int64))
         weight = weight * fw.spread(factor.double(), weight.shape)
     frac = product_frac = fx.frac_width + fw.frac_width
     # In float64: what is beyond its 53 bits is beyond float32 anyway.

@@ -193,7 +193,7 @@ class SumOfProducts:
         """
         fx, fw, fb = formats["data_in_0"], formats["weight"], formats.get("bias")
         frac, products = fx.frac_width + fw.frac_width, terms * magnitude(fx) * magnitude(fw)
-        bound = products << formats["weight_shift"].max_mantissa if "weight_shift" in formats else products
+        bound = products * fw.factors(formats["weight_shift"].max_mantissa) if "weight_shift" in formats else products
         if fb is None:
             return cls(frac, frac, products, bound)
         finest = max(frac, fb.frac_width)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, GroupFormat
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port, resized
 from mase_hw.numerics import as_carrier, carrier
@@ -230,6 +230,7 @@ class ConvParams(BlockParams, frozen=True):
     has_weight_shift: bool
     weight_shift: Vector
     weight_block: int
+    weight_factors: bool
     kernel_size: AxisPair
     stride: AxisPair
     padding: AxisPair
@@ -431,6 +432,7 @@ def build(r: Request) -> ConvParams:
         has_weight_shift="weight_shift" in r.shapes,
         weight_shift=port((o,), shift_format, p_out, dims=1),
         weight_block=block,
+        weight_factors=block > 0 and isinstance(formats["weight"], GroupFormat),
         kernel_size=kernel[::-1],
         stride=g.stride[::-1],
         padding=g.before[::-1],

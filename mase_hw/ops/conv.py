@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledFormat, ScaledUse
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
-from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul, shift_left
+from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Hardware, OpDef, Request, SomeChannels
 from mase_hw.ops._conv import (
     ConvParams,
@@ -166,6 +166,7 @@ def cases_2d() -> Sequence[Case]:
             groups=2,
             implementation="logic",
         ),
+        case("groups_of_weights", (1, 4, 4, 4), (3, 4, 3, 3), (2, 2), "s8.4 g4.9.8 s8.5 s10.3 weight_shift=u6.0"),
         case("blocks_pixel", (1, 6, 3, 3), (4, 6, 1, 1), (3, 2), "s8.4 x8.9.3 s8.5 s10.3 weight_shift=u3.0"),
         case("inputs_first", (1, 5, 2, 3), (7, 5, 1, 1), (2, 3), order="inputs_first"),
         case(
@@ -226,10 +227,12 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     g = geometry_of(a.attributes, tuple(w.shape[2:]))
     products, blocks = sums.products, isinstance(a.formats["weight"], BlockFormat) and shift is not None
     if blocks:
-        # Every block is shifted before the sum, not the sum behind it.
-        fw, most, shift = a.formats["weight"], a.formats["weight_shift"].max_mantissa, None
-        products <<= most
-        w = shift_left(as_carrier(w, carrier(magnitude(fw) << most)), fw.spread(t["weight_shift"], w.shape))
+        # Every block is brought to the same step before the sum, not the sum behind it.
+        fw, shift = a.formats["weight"], None
+        most = fw.factors(a.formats["weight_shift"].max_mantissa)
+        products *= most
+        wide = carrier(magnitude(fw) * most)
+        w = as_carrier(w, wide) * as_carrier(fw.spread(fw.factors(t["weight_shift"].to(torch.int64)), w.shape), wide)
     images, kernel = _images(x, w), w if w.dim() == 4 else w.unsqueeze(2)
     if fx.zero_point:
         # What stands for 0 surrounds the image.
@@ -269,7 +272,8 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], images: Tensor, sums: Sum
     """The result in float64, for the gradient only: int64 carries none."""
     fmt, w = a.formats["data_out_0"], t["weight"].double()
     if "weight_shift" in t:
-        w = w * a.formats["weight"].spread(torch.exp2(t["weight_shift"].double()), w.shape)
+        fw = a.formats["weight"]
+        w = w * fw.spread(fw.factors(t["weight_shift"]).double(), w.shape)
     x = F.pad(images.double(), (g.before[1], g.after[1], g.before[0], g.after[0]))
     acc = F.conv2d(x, w if w.dim() == 4 else w.unsqueeze(2), None, g.stride, 0, g.dilation, g.groups)
     result = sums.finish(acc, _by_channel(t)[0], None) * math.ldexp(1.0, fmt.frac_width - sums.frac)

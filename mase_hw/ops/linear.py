@@ -2,7 +2,8 @@
 
 ``y[..., o] = cast(sum_i x[..., i] * w[o, i] * 2**s[o] + b[o])``, where ``s`` is the optional ``weight_shift`` of
 weights with a format per output channel; of weights in block floating point every block of inputs has one of its own,
-``s[o, b]``. The products and the bias are aligned to the finer of their two fraction
+``s[o, b]``. Integers in groups have a factor ``f[o, b]`` in place of ``2**s[o, b]``, with ``f`` in the place of ``s``.
+The products and the bias are aligned to the finer of their two fraction
 widths, so the sum is exact; :func:`mase_hw.numerics.cast` rounds once.
 """
 
@@ -17,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledUse
+from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, Overflow, ScaledUse
 from mase_hw.hardware.params import Cast, Matrix, Multiplication, Tensor3, Vector, port, resized
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, straight_through, wider
-from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul, shift_left
+from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import lanes_within
@@ -50,6 +51,7 @@ class LinearParams(BlockParams, frozen=True):
     has_weight_shift: bool
     weight_shift: Vector
     weight_block: int
+    weight_factors: bool
     data_out_0: Tensor3
     cast: Cast
     multiplication: Multiplication
@@ -99,7 +101,8 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if isinstance(fmt, BlockFormat) and shift is not None:
         parts = (exact_linear(x[..., s], w[:, s], sums.products) for s in fmt.blocks(x.shape[-1]))
         wide = (as_carrier(part, wider(part.dtype, dtype)) for part in parts)
-        total = functools.reduce(operator.add, map(shift_left, wide, shift.unbind(1)))
+        factors = fmt.factors(shift.to(torch.int64)).unbind(1)
+        total = functools.reduce(operator.add, (p * as_carrier(f, p.dtype) for p, f in zip(wide, factors, strict=True)))
         acc = sums.finish(total, b, None, dtype)
     else:
         acc = sums.finish(exact_linear(x, w, sums.products), b, shift, dtype)
@@ -114,7 +117,8 @@ def _surrogate(a: Arithmetic, t: Mapping[str, Tensor], sums: SumOfProducts) -> T
     fmt = a.formats["data_out_0"]
     weight, shift = t["weight"].double(), t.get("weight_shift")
     if shift is not None:
-        weight = weight * a.formats["weight"].spread(torch.exp2(shift.double()), weight.shape)
+        given = a.formats["weight"]
+        weight = weight * given.spread(given.factors(shift).double(), weight.shape)
     acc = nn.functional.linear(t["data_in_0"].double(), weight)
     result = sums.finish(acc, t.get("bias"), None) * math.ldexp(1.0, fmt.frac_width - sums.frac)
     return result.clamp(fmt.min_mantissa, fmt.max_mantissa) if a.overflow is Overflow.SATURATE else result
@@ -164,6 +168,7 @@ def _build(r: Request) -> LinearParams:
         has_weight_shift="weight_shift" in shapes,
         weight_shift=port(shapes["weight"][:1], shift_format, p_out, dims=1),
         weight_block=block,
+        weight_factors=block > 0 and isinstance(formats["weight"], GroupFormat),
         data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
         cast=r.arithmetic.modes,
         multiplication=choose(r, p_out, p_in),

@@ -425,7 +425,8 @@ class Learned(FloatOp):
         shift = module.get_buffer("weight_shift") if "weight_shift" in module.parameter_names else None
         if shift is not None:
             shape = module.get_parameter("weight").shape
-            shift = arithmetic.formats["weight"].spread(torch.exp2(shift.float()), shape)
+            fmt_of_weight = arithmetic.formats["weight"]
+            shift = fmt_of_weight.spread(fmt_of_weight.factors(shift).float(), shape)
         self.register_buffer("factor", shift)
 
     def forward(self, *inputs: Tensor) -> Tensor:

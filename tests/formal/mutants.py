@@ -217,6 +217,14 @@ MUTANTS: dict[str, Mutant] = {
     "mac_takes_data_without_weights": of(
         PLAIN, "p_together", "act_ready = weight_valid && bias_ok", "act_ready = bias_ok", 8, "mac_control"
     ),
+    "mac_adds_a_factor_up": of(
+        mac(N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1, FACTORS=1),
+        "p_result",
+        "signed'(dot) * signed'({1'b0, shift})",
+        "signed'(dot) + signed'({1'b0, shift})",
+        10,
+        "fixed_mac_lane",
+    ),
     "mac_takes_a_bias_each_time": of(
         mac(N=1, RUN=2, HAS_BIAS=1),
         "p_together",

@@ -221,6 +221,7 @@ PROOFS = [
     mac(N=2, RUN=1, LANES=2, HAS_SHIFT=1, A_SIGNED=0, B_SIGNED=0),
     mac(N=3, RUN=2, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1),
     mac(N=2, RUN=3, HAS_BIAS=1, BIAS_FRAC=2, HAS_SHIFT=1, EVERY_SHIFT=1),
+    mac(N=2, RUN=3, HAS_BIAS=1, BIAS_FRAC=3, HAS_SHIFT=1, EVERY_SHIFT=1, FACTORS=1),
     mac(16, N=1, RUN=2, HAS_SHIFT=1, EVERY_SHIFT=1, AHEAD=1),
     *(Proof(HOLD, {"ROW": row, "BLOCK": block}, cover=row + 3) for row, block in ((1, 1), (4, 4), (5, 2), (7, 3))),
     *(mac(10, N=n, RUN=run, FLOWING=1) for n, run in ((2, 1), (1, 2), (2, 3))),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.errors import CheckpointError
-from mase_hw.formats import BlockFormat, FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
+from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, Overflow, Rounding, ScaledFormat, SignFormat
 
 JsonValue = Any
 """What ``json`` can write: None, bool, int, float, str, list, dict with text keys."""
@@ -97,6 +97,8 @@ class ValueWriter:
                 return {"$scaled": [self(v, "format") for v in (items if value.odd_ties else items[:-1])]}
             case SignFormat():
                 return {"$signs": [value.width, value.frac_width, value.signed, value.threshold]}
+            case GroupFormat():
+                return {"$groups": [value.width, value.frac_width, value.signed, value.block]}
             case BlockFormat():
                 return {"$blocks": list(dataclasses.astuple(value))}
             case FixedFormat():
@@ -142,6 +144,7 @@ class ValueReader:
             "$format": lambda v: FixedFormat(*v),
             "$scaled": lambda v: ScaledFormat(*self._items(v)),
             "$blocks": lambda v: BlockFormat(*v),
+            "$groups": lambda v: GroupFormat(*v),
             "$signs": lambda v: SignFormat(*v),
             "$rounding": lambda v: Rounding.parse(str(v)),
             "$overflow": lambda v: Overflow.parse(str(v)),

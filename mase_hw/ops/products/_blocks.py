@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import BlockFormat, FixedFormat
+from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat
 from mase_hw.hardware.params import Vector
 from mase_hw.opdef import Request
 from mase_hw.ops.products._multipliers import ProductParams
@@ -15,10 +15,11 @@ from mase_hw.streams import Stream, ceil_div
 
 
 class BlockParams(ProductParams, frozen=True):
-    """Parameters of a layer whose weights may have a shift for every block of a sum."""
+    """Parameters of a layer whose weights may have a shift, or a factor, for every block of a sum."""
 
     if TYPE_CHECKING:  # fields of those that inherit
         weight_block: int
+        weight_factors: bool
         weight_shift: Vector
 
     @property
@@ -40,7 +41,8 @@ class BlockParams(ProductParams, frozen=True):
         """The format of a port; that of weights in blocks says nothing of elements and the width of exponents."""
         fmt = super().fmt(name)
         blocks = name == "weight" and self.weight_block > 0
-        return BlockFormat(fmt.width, fmt.frac_width, True, self.weight_block) if blocks else fmt
+        kind = GroupFormat if self.weight_factors else BlockFormat
+        return kind(fmt.width, fmt.frac_width, True, self.weight_block) if blocks else fmt
 
     def stream(self, name: str) -> Stream:
         """The stream of a port; shifts come block by block for every output tile."""

@@ -186,4 +186,14 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         # Sums of 71 and 77 bits; the second drops two bits of them, so that a quarter lies on a tie.
         case("beyond_int64", (1, 6), 4, (3, 2), "s34.20 s34.28 s40.30 s32.8 half_up"),
         case("beyond_int64_ties", (2, 5), 3, (2, 3), "u33.28 s34.24 - s32.50 weight_shift=u3.0 floor wrap"),
+        # Integers in groups: a factor in place of a shift.
+        case("groups", (1, 16), 6, (4, 2), "s8.4 g4.9.8 s8.5 s10.3 weight_shift=u8.0"),
+        case(
+            "groups_packed", (1, 24), 4, (4, 4), "u8.4 g5.9.8 s16.7 s10.3 weight_shift=u11.0", implementation="packed"
+        ),
+        case("groups_uneven", (2, 22), 5, (2, 3), "s6.4 g4.15.8 s8.9 s8.1 weight_shift=u17.0 floor wrap", 3),
+        case("groups_logic", (1, 12), 4, (2, 2), "s8.4 g3.8.4 - s9.2 weight_shift=u8.0", implementation="logic"),
+        case("groups_tree", (1, 12), 5, (4, 2), "s8.4 g4.20.4 s8.5 s8.1 weight_shift=u20.0", implementation="tree"),
+        case("groups_fast", (1, 10), 6, (2, 2), "s8.4 g4.9.4 s8.5 s10.3 weight_shift=u9.0", fast=True),
+        case("group_of_a_row", (1, 10), 4, (4, 4), "s8.4 g8.12.32 s8.5 s10.3 weight_shift=u6.0", 8),
     ]

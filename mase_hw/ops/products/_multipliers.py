@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.formats import BlockFormat, FixedFormat, SignFormat
+from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, SignFormat
 from mase_hw.hardware.params import Multiplication, Params
 from mase_hw.opdef import Request
 from mase_hw.streams import Stream, ceil_div
@@ -295,7 +295,7 @@ def choose(r: Request, lanes: int, products: int) -> Multiplication:
             expected="tree",
             remedy="ask for 'tree' or 'unrolled', or leave the choice to the cost",
         )
-    if isinstance(formats["weight"], BlockFormat):
+    if isinstance(formats["weight"], BlockFormat) and not isinstance(formats["weight"], GroupFormat):
         r = dataclasses.replace(r, narrow=True)  # its mantissas are symmetric
     if formats["weight"].width == 1:
         r = dataclasses.replace(r, narrow=False)  # one bit has no code to leave out

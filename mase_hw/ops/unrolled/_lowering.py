@@ -156,7 +156,8 @@ class _Lowering:
             frac = max(frac, formats["bias"].frac_width)
             biases = [int(b) << (frac - formats["bias"].frac_width) for b in step.parameters["bias"]]
         if "weight_shift" in step.parameters:
-            weight = weight << formats["weight"].spread(step.parameters["weight_shift"].to(torch.int64), weight.shape)
+            fmt = formats["weight"]
+            weight = weight * fmt.spread(fmt.factors(step.parameters["weight_shift"].to(torch.int64)), weight.shape)
         weight = weight.reshape(*weight.shape[:2], -1, weight.shape[-1]) << (frac - product_frac)
         pixels = x.reshape(x.shape[0], x.shape[1], -1, x.shape[-1])
         size, kernel = pixels.shape[2:], weight.shape[2:]

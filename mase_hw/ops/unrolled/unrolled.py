@@ -88,16 +88,17 @@ def layer_of(node: str, a: Arithmetic, parameters: Mapping[str, Tensor], solver:
     """
     weights = [[int(w) for w in row] for row in parameters["weight"].flatten(1).tolist()]
     given = parameters.get("weight_shift", torch.zeros(len(weights), dtype=torch.int64))
-    spread = a.formats["weight"].spread(given.to(torch.int64), parameters["weight"].shape)
-    shifts = spread.expand(parameters["weight"].shape).flatten(1).tolist()
+    fmt = a.formats["weight"]
+    spread = fmt.spread(fmt.factors(given.to(torch.int64)), parameters["weight"].shape)
+    factors = spread.expand(parameters["weight"].shape).flatten(1).tolist()
     biases = _integers(parameters.get("bias"), len(weights))
     frac = product_frac = a.formats["data_in_0"].frac_width + a.formats["weight"].frac_width
     if "bias" in parameters:
         frac = max(frac, a.formats["bias"].frac_width)
         biases = [b << (frac - a.formats["bias"].frac_width) for b in biases]
     matrix = tuple(
-        tuple(w << (shift + frac - product_frac) for w, shift in zip(*rows, strict=True))
-        for rows in zip(weights, shifts, strict=True)
+        tuple(w * factor << (frac - product_frac) for w, factor in zip(*rows, strict=True))
+        for rows in zip(weights, factors, strict=True)
     )
     found = sum(len(digits(w)) for row in matrix for w in row)
     if found > MOST_DIGITS:

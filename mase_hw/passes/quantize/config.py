@@ -65,13 +65,14 @@ class NodeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "NA"] | None = Field(
+    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "groups", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
         'point too, as in MASE), ``"binary"`` and ``"ternary"`` for fixed point with weights of -1 and 1, or -1, 0 and '
         '1, times a power of two, ``"mxint"`` and ``"mxfp"`` for fixed point with weights in block floating point, of '
-        'integers or of minifloats; ``"NA"`` or left out: float',
+        'integers or of minifloats, ``"groups"`` for fixed point with integer weights that have a factor by group of '
+        'inputs; ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -85,8 +86,8 @@ class NodeConfig(BaseModel):
     weight_block_size: int = Field(
         default=32,
         ge=1,
-        description='``"mxint"`` and ``"mxfp"``: weights that share an exponent, along the input dimension; of a '
-        "kernel along its channels, columns and rows",
+        description='``"mxint"``, ``"mxfp"``, ``"groups"``: weights that share an exponent, or a factor, along '
+        "the input dimension; of a kernel along its channels, columns and rows",
     )
     weight_exponent_width: int = Field(
         default=8, ge=2, le=8, description='``"mxint"`` and ``"mxfp"``: bits of a shared exponent, as those of E8M0'
@@ -168,8 +169,8 @@ class NodeConfig(BaseModel):
 
     @property
     def blocks(self) -> bool:
-        """Whether the weights are to be in block floating point."""
-        return self.name in ("mxint", "mxfp")
+        """Whether the weights are to be in block floating point, or integers in groups."""
+        return self.name in ("mxint", "mxfp", "groups")
 
     @property
     def scaled(self) -> bool:

@@ -131,10 +131,24 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
         FormatError: A weight that is not finite.
     """
     element = config.weight_element if config.name == "mxfp" else ""
+    width = width_in_blocks(node, config, given, element)
+    rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
+    peaks = torch.stack([part.abs().amax(1) for part in torch.split(rows, config.weight_block_size, 1)], 1)
+    exponent_width = config.weight_exponent_width
+    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, config.weight_block_size, exponent_width, element)
+    return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
+
+
+def width_in_blocks(node: str, config: NodeConfig, given: Json, element: str = "") -> int:
+    """Bits of a mantissa; see the callers.
+
+    Raises:
+        ConfigError: As the callers.
+    """
     width = MINIFLOATS[element].top + 2 if element else config.weight_width
     if width is None or not (element or 2 <= width <= 12):
         raise ConfigError(
-            "weights in block floating point have mantissas of 2 to 12 bits",
+            f"{config.name} weights have mantissas of 2 to 12 bits",
             node=node,
             field="quantize.*.config.weight_width",
             got=width,
@@ -147,18 +161,14 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
     for key, value in wanted.items():
         if given.get(key) not in (None, value):
             raise ConfigError(
-                f"{config.name} weights have a sign, the bits of their element and the exponent of their block",
+                f"{config.name} weights have a sign, and what they share with their block",
                 node=node,
                 field=f"quantize.*.config.{key}",
                 got=given[key],
                 expected=value,
                 remedy=f"leave {key} out",
             )
-    block = config.weight_block_size
-    rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
-    peaks = torch.stack([part.abs().amax(1) for part in torch.split(rows, block, 1)], 1)
-    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, block, config.weight_exponent_width, element)
-    return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
+    return width
 
 
 def shift_decision(shift: Tensor) -> Decision:

@@ -13,7 +13,16 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
+from mase_hw.formats import (
+    MAX_WIDTH,
+    BlockFormat,
+    FixedFormat,
+    Overflow,
+    ScaledFormat,
+    any_scaled,
+    format_of_places,
+    steps_of,
+)
 from mase_hw.formats.attributes import Attributes
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
@@ -30,6 +39,7 @@ from mase_hw.passes.quantize.formats import (
     per_channel,
     shift_decision,
 )
+from mase_hw.passes.quantize.group_weights import group_weights
 from mase_hw.passes.quantize.integers.around import (
     OWN_GUARD,
     counts_steps,
@@ -328,9 +338,14 @@ class Planner:
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         if config.blocks:
             given = signs.given(self.args, node.name, op.name)
-            fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
-            found = {"weight": Decision(fmt, "an exponent by block")}
-            if exponents.any():
+            fmt: BlockFormat
+            if config.name == "groups":
+                fmt, exponents, reason = group_weights(node.name, parameters["weight"], config, given)
+            else:
+                fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
+                reason = "an exponent by block"
+            found = {"weight": Decision(fmt, reason)}
+            if config.name == "groups" or exponents.any():
                 found["weight_shift"] = shift_decision(exponents)
                 parameters["weight_shift"] = exponents.to(parameters["weight"].device)
             self.decisions.setdefault(node.name, {}).update(found)

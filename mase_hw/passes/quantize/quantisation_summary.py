@@ -273,8 +273,8 @@ def _on_grid(module: Quantized, name: str) -> Tensor:
     fmt = module.arithmetic.formats[name]
     value = dequantize(module.mantissa(name), fmt).double()
     if name == "weight" and "weight_shift" in module.parameter_names:
-        # The step of a channel or a block is so many powers of two coarser.
-        factor = torch.pow(2.0, module.get_buffer("weight_shift").double())
+        # The step of a channel or a block is so many times coarser.
+        factor = fmt.factors(module.get_buffer("weight_shift")).double()
         value = value * fmt.spread(factor, value.shape)
     return value
 

@@ -140,7 +140,7 @@ def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:
         if op is None or graph.is_implicit(node) or not graph.meta_of(node).common.results.tensors:
             continue
         config = args.config_for(node.name, op.name)[0]
-        taken, kind = (op.blocks, config.name) if config.blocks else (op.ternary, config.signs)
+        taken, kind = (op.blocks, config.name or "") if config.blocks else (op.ternary, config.signs)
         if kind and "weight" not in taken:
             found.setdefault(op.name, []).append(node.name)
             kinds.add(kind)

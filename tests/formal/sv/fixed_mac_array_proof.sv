@@ -30,6 +30,7 @@ module fixed_mac_array_proof #(
     parameter int BIAS_SIGNED = 1,
     parameter int HAS_SHIFT   = 0,
     parameter int EVERY_SHIFT = 0,
+    parameter int FACTORS     = 0,
     parameter int AHEAD       = 0,
     parameter int FLOWING     = 0
 ) (
@@ -75,6 +76,7 @@ module fixed_mac_array_proof #(
       .HAS_SHIFT  (HAS_SHIFT),
       .SHIFT_WIDTH(1),
       .EVERY_SHIFT(EVERY_SHIFT),
+      .FACTORS    (FACTORS),
       .OUT_WIDTH  (OutWidth),
       .OUT_FRAC   (OutFrac),
       .AHEAD      (AHEAD)
@@ -263,7 +265,8 @@ module fixed_mac_array_proof #(
       end
     end
     assign shifted = (HAS_SHIFT != 0) && (shifts ? shift[o][0] : shift_q[o]);
-    assign term = (dot <<< (SumFrac - 2 * Frac)) <<< shifted;
+    assign term = (FACTORS == 0) ? (dot <<< (SumFrac - 2 * Frac)) <<< shifted :
+                  shifted ? dot <<< (SumFrac - 2 * Frac) : '0;
     assign prior = !first ? run_q[o] : (HAS_BIAS == 0) ? '0 : extend(
         bias[o], BIAS_SIGNED
     ) <<< (SumFrac - BIAS_FRAC);
