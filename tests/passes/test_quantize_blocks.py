@@ -293,12 +293,36 @@ def test_a_network(tmp_path: Path) -> None:
     assert files["mem/_0_weight_shift.mem"]["words"] == 3 * 6
 
 
-def test_kept_and_trained(tmp_path: Path) -> None:
+def test_an_image(tmp_path: Path) -> None:
+    """Kernels in blocks, and a layer behind the flattened image, whose inputs come in the order of its columns."""
+    torch.manual_seed(5)
+    net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(24, 3))
+    with torch.no_grad():
+        for at in (0, 2, 4):
+            net[at].weight.mul_(2.0 ** torch.randint(-6, 1, net[at].weight.shape))
+    x = torch.rand(6, 2, 4, 4) * 2 - 1
+    config: dict[str, Any] = {"quantize": element_blocks("e2m1", 4, "linear", "conv2d")}
+    config["quantize"]["linear"]["config"]["weight_element"] = "e4m3"
+    config["hardware"] = {"parallelism": {"_0": {"data_in_0": 2, "data_out_0": 2}, "_2": {"data_in_0": 4}}}
+    design = compile(net, x[:1], config, out=tmp_path / "design", calibration=[x], vectors=x)
+    for stalls in (0.0, 0.4):
+        assert design.simulate(engine="batch", stalls=stalls).passed
+    blocks_of = {i["node"]: i["parameters"].get("WEIGHT_BLOCK") for i in design.manifest["instances"]}
+    assert (blocks_of["_0"], blocks_of["_2"], blocks_of["_4"]) == (4, 4, 4)
+    assert [i["module"] for i in design.manifest["instances"]].count("stream_reorder") == 1
+    with torch.no_grad():
+        assert torch.equal(torch.cat([design.model(image[None]) for image in x]), design.model(x))
+
+
+@pytest.mark.parametrize("element", ["", "e2m1"])
+def test_kept_and_trained(element: str, tmp_path: Path) -> None:
     x = inputs(32, 6)
-    graph, info = quantised(seeded(MLP), x, config=blocks(weight_block_size=2, weight_width=4))
-    assert info["nodes"]["fc1"]["formats"]["weight"].startswith("mxint4 in blocks of 2")
+    integers = blocks(weight_block_size=2, weight_width=4)
+    graph, info = quantised(seeded(MLP), x, config=element_blocks(element, 2) if element else integers)
+    named, kind = ("mxfp4 e2m1", "mxfp") if element else ("mxint4", "mxint")
+    assert info["nodes"]["fc1"]["formats"]["weight"].startswith(f"{named} in blocks of 2")
     tensor = graph.tensor(graph.node("fc1"), "weight")
-    assert (tensor.type, tensor.block_size, tensor.exponent_width) == ("mxint", 2, 8)
+    assert (tensor.type, tensor.block_size, tensor.exponent_width, tensor.element) == (kind, 2, 8, element or None)
     graph.export(tmp_path / "kept")
     again = MaseGraph.from_checkpoint(tmp_path / "kept")
     assert torch.equal(again.model(x), graph.model(x))

@@ -134,7 +134,30 @@ def test_what_is_refused() -> None:
     with pytest.raises(FormatError, match="not finite"):
         group_weights("fc", endless, NodeConfig(name="groups", weight_width=4), {})
     with pytest.raises(UnsupportedError, match="groups"):
-        quantised(nn.Sequential(nn.Conv2d(1, 2, 3)), inputs(1, 1, 5, 5), config=groups("conv2d", weight_width=4))
+        quantised(nn.Sequential(nn.Linear(8, 4), nn.ReLU()), inputs(4, 8), config=groups("linear", "relu"))
+
+
+def test_a_kernel_in_groups() -> None:
+    """Groups run along channels, columns and rows; results against a convolution in float64, which is exact here."""
+    rows = integers(6, 36, 4, 4, 9).weight.detach()
+    net = nn.Sequential(nn.Conv2d(4, 6, 3, padding=1, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(rows.reshape(6, 3, 3, 4).movedim(-1, 1))
+    x = inputs(2, 4, 5, 6)
+    graph, info = quantised(net, x, config=groups("conv2d", weight_width=4, weight_block_size=4))
+    assert info["nodes"]["_0"]["formats"]["weight"].startswith("int4 in groups of 4")
+    module = layer(graph, "_0")
+    fmt, mantissas = module.arithmetic.formats["weight"], module.mantissa("weight")
+    factors = fmt.spread(module.get_buffer("weight_shift"), mantissas.shape)
+    weight = mantissas.double() * factors.double() * fmt.scale
+    assert torch.equal(weight, net[0].weight.double())
+    data, out = (module.arithmetic.formats[name] for name in ("data_in_0", "data_out_0"))
+    entered = (x.double() * 2**data.frac_width).round().clamp(data.min_mantissa, data.max_mantissa)
+    sums = nn.functional.conv2d(entered, weight * 2.0 ** (out.frac_width - data.frac_width), padding=1)
+    wanted = sums.round().clamp(out.min_mantissa, out.max_mantissa)
+    with torch.no_grad():
+        for given in (module(x), module.in_mantissas([x])):
+            assert torch.equal(given.double() * 2.0**out.frac_width, wanted)
 
 
 def test_a_network(tmp_path: Path) -> None:
