@@ -189,7 +189,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         # Integers in groups: a factor in place of a shift.
         case("groups", (1, 16), 6, (4, 2), "s8.4 g4.9.8 s8.5 s10.3 weight_shift=u8.0"),
         case(
-            "groups_packed", (1, 24), 4, (4, 4), "u8.4 g5.9.8 s16.7 s10.3 weight_shift=u11.0", implementation="packed"
+            "groups_packed", (1, 24), 4, (4, 4), "u8.4 g5.9.8 s16.7 s10.-6 weight_shift=u11.0", implementation="packed"
         ),
         case("groups_uneven", (2, 22), 5, (2, 3), "s6.4 g4.15.8 s8.9 s8.1 weight_shift=u17.0 floor wrap", 3),
         case("groups_logic", (1, 12), 4, (2, 2), "s8.4 g3.8.4 - s9.2 weight_shift=u8.0", implementation="logic"),
