@@ -13,7 +13,16 @@ from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
-from mase_hw.formats import MAX_WIDTH, FixedFormat, Overflow, ScaledFormat, any_scaled, format_of_places, steps_of
+from mase_hw.formats import (
+    MAX_WIDTH,
+    BlockFormat,
+    FixedFormat,
+    Overflow,
+    ScaledFormat,
+    any_scaled,
+    format_of_places,
+    steps_of,
+)
 from mase_hw.formats.attributes import Attributes
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
@@ -329,6 +338,7 @@ class Planner:
             return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
         if config.blocks:
             given = signs.given(self.args, node.name, op.name)
+            fmt: BlockFormat
             if config.name == "groups":
                 fmt, exponents, reason = group_weights(node.name, parameters["weight"], config, given)
             else:
