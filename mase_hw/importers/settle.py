@@ -105,7 +105,7 @@ def settle(
     except NodesRefused as error:
         if set(error.places) != made.finer:
             raise
-        # Sums of scaled integers can be finer than their products; the scales stay powers of two.
+        # Sums of scaled integers can be finer than their products, and means are sums at a scale of their own.
         try:
             Integers(graph, markers, weights, sources).run()
         except MaseHwError:
@@ -125,7 +125,7 @@ class _Settled:
         self.entries: dict[str, FixedFormat] = {}
         self.configs: dict[str, NodeConfig] = {}
         self.finer: set[str] = set()
-        """Nodes whose only fault is a bias that is finer than their products."""
+        """Nodes whose only fault is a bias finer than their products, or a mean of other than 2**n numbers."""
 
     def run(self) -> QuantizeArgs:
         fused = {node.name: self._cast_of(node) for node in self.graph.nodes}
@@ -266,6 +266,7 @@ class _Settled:
             if count and count & (count - 1) == 0:
                 more, fmt = count.bit_length() - 1, formats["data_in_0"]
                 return FixedFormat(fmt.width + more, fmt.frac_width + more, fmt.signed)
+            self.finer |= {node.name} if count else set()
         raise Refused("its result is not exact in fixed point, and nothing behind it quantises it", _BEHIND)
 
     def _clamped(self, node: fx.Node, ends_of: Callable[..., Ends], fmt: FixedFormat) -> FixedFormat | None:

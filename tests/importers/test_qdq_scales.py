@@ -165,3 +165,18 @@ def test_a_pool_of_integers_is_one_of_their_values(zero: np.generic) -> None:
     np.testing.assert_array_equal(*found)
     np.testing.assert_array_equal(found[1], evaluated(net.model(), x))
     assert len(np.unique(found[0])) > 20
+
+
+@pytest.mark.parametrize("side", [3, 5, 4])
+def test_a_mean_that_nothing_quantises(side: int) -> None:
+    """Of data whose scale is a power of two: an exact sum, and of 9 or 25 numbers not in fixed point."""
+    q = Qdq(side, (1, 3, side, side))
+    scale, zero = q.store(np.float32(0.125)), q.store(np.int8(0))
+    q.add("QuantizeLinear", scale, zero)
+    q.add("DequantizeLinear", scale, zero)
+    q.add("GlobalAveragePool")
+    graph = mase_hw.import_model(q.model())
+    x = np.random.default_rng(side).integers(-100, 100, (6, 3, side, side)) / np.float32(8)
+    found = graph.model(torch.from_numpy(x.astype(np.float32)))
+    want = [[float(sum(map(Fraction, map(float, c.reshape(-1)))) / side**2) for c in frame] for frame in x]
+    assert found.reshape(6, 3).tolist() == torch.tensor(want).tolist()
