@@ -59,7 +59,7 @@ def ram_source(t: Terms, p: Parameters) -> None:
 
 
 def _found(t: Terms, ways: int) -> int:
-    """Look-up tables of a bit of what is read back: one of so many words; of ECP5 four ways take six inputs."""
+    """Look-up tables of a bit that is one of so many: four ways have six inputs, which take four of ECP5."""
     if t.xilinx:
         return chosen(t, ways)
     if ways <= 4:
@@ -118,7 +118,7 @@ def external_source(t: Terms, p: Parameters) -> None:
     counter(t, "block", p["BLOCK"])
     if p["ROW"] > 1:
         ring(t, "turn", p["ROW"])
-        t.logic("turned", p["WIDTH"] * chosen(t, p["ROW"]))
+        t.logic("turned", p["WIDTH"] * _found(t, p["ROW"]))
     if p["BUFFERED"]:
         replay(t, "replay", p["WIDTH"], p["BUFFERED"], p["REPEATS"])
 
@@ -129,7 +129,7 @@ def external_reader(t: Terms, p: Parameters) -> None:
     t.logic("any", 1)
     t.count(ff=bits_of(sources) + 18)
     t.logic("turns", sources)
-    t.logic("asked", BUS * chosen(t, sources))
+    t.logic("asked", BUS * _found(t, sources))
     fifo(t, "order", bits_of(sources), p["ROOM"])
 
 
@@ -146,7 +146,7 @@ def parameter_load(t: Terms, p: Parameters) -> None:
     """A ``parameter_load``: the digest of its words, and what is done with an image."""
     left = bits_of(p["WORDS"] + 3)
     t.logic("any", 1)
-    t.count(ff=3 * BUS + 11 + left + (1 if p["BANKS"] == 2 else 0))
+    t.count(ff=3 * BUS + 13 + left + (1 if p["BANKS"] == 2 else 0))
     t.logic("left", left)
 
 

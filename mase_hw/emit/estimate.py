@@ -67,13 +67,13 @@ def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
     return sum(found, Resources()).to_json()
 
 
-def beside(manifest: Manifest) -> list[tuple[str, dict[str, int | str]]]:
+def beside(manifest: Manifest) -> list[tuple[str, dict[str, int]]]:
     """The modules beside the instances, with their parameters: what loads parameters, or reads external memory.
 
     Numbers by stream or source, of 32 bits each, are one number, that of the first one lowest.
     """
     image, external = manifest.image, manifest.external
-    found: list[tuple[str, dict[str, int | str]]] = []
+    found: list[tuple[str, dict[str, int]]] = []
     if image is not None:
         found.append(("parameter_load", {"WORDS": image.words, "BANKS": image.banks}))
     if external is not None:

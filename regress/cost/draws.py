@@ -385,5 +385,5 @@ def netlist_items(model: nn.Module, data: Tensor, config: Mapping[str, Any]) -> 
         made = netlist.generated.get(f"ops/{instance.module}.sv")
         items.append(Item(instance, files_of(instance.module), memories, made))
     for module, parameters in beside(record):
-        items.append(Item(Instance(module, module, parameters, (), "", module), files_of(module), {}))
+        items.append(Item(Instance(module, module, dict(parameters), (), "", module), files_of(module), {}))
     return items

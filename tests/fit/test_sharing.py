@@ -125,11 +125,13 @@ def test_a_rate_at_which_no_frame_is_back() -> None:
         chosen("row", {"interval": 20, "lut": 100_000}, {"shared": ["layers"]})
 
 
-@pytest.mark.parametrize("place", ["external"])
+@pytest.mark.parametrize("place", ["ram", "external"])
 def test_parameters_of_all_blocks_in_one_place(place: str, tmp_path: Path) -> None:
     target = {"interval": 4000, "device": "xc7a35t", "shared": ["layers"]}
     found = chosen("linear", target, {"parameters": place})
-    assert found.choice.args.shared == {"layers": 1}
+    assert found.choice.args.shared == {"layers": 1} and found.proven
+    if place == "ram":
+        priced(found)
     built("linear", found, target, tmp_path, {"parameters": place})
 
 
