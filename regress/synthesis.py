@@ -84,6 +84,16 @@ class Residual(nn.Module):
         return self.last(torch.flatten(torch.relu(x + self.third(torch.relu(self.second(x)))), 1))
 
 
+PLACES = ("ram", "external")
+"""Of parameters, besides ROM."""
+
+
+def elsewhere(place: str, family: str) -> Made:
+    """The digits MLP with its parameters in another place."""
+    net, data, config = digits(family)
+    return net, data, {**config, "hardware": {**config.get("hardware", {}), "family": family, "parameters": place}}
+
+
 def images(kind: str, family: str) -> Made:
     """A small network on images: strided convolutions, separable ones, or a residual block."""
     hardware = {"max_parallelism": 4, "family": family}
@@ -205,6 +215,8 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "digits_mlp": digits,
     "digits_mlp_ecp5": lambda: digits("ecp5"),
     "digits_mlp_fast_ecp5": lambda: digits("ecp5", fast=True),
+    **{f"digits_mlp_{place}": partial(elsewhere, place, "xc7") for place in PLACES},
+    **{f"digits_mlp_{place}_ecp5": partial(elsewhere, place, "ecp5") for place in PLACES},
     **{kind: partial(images, kind, "xc7") for kind in IMAGES},
     **{f"{kind}_ecp5": partial(images, kind, "ecp5") for kind in IMAGES},
     "max_pool_8x8x8": lambda: max_pool(8, 8, 2),
@@ -223,6 +235,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
 
 
 DIGITS_MLPS = ("digits_mlp", "digits_mlp_ecp5", "digits_mlp_fast_ecp5")
+ELSEWHERE = tuple(f"digits_mlp_{place}{target}" for place in PLACES for target in ("", "_ecp5"))
 NETWORKS = (*DIGITS_MLPS, *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES), *UNROLLED)
 """Whole networks whose area is predicted."""
 OFF = {"lut": 5.0, "ff": 1.0, "dsp": 0.0, "bram": 0.0}

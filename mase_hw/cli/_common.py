@@ -97,6 +97,9 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--external", action="store_true", default=None, help="weights may be read from external memory, where it pays"
     )
+    parser.add_argument(
+        "--shared", action="append", metavar="MODULE", help="a module whose children may share hardware, where it pays"
+    )
 
 
 def target_of(arguments: argparse.Namespace) -> Json | None:
@@ -105,7 +108,7 @@ def target_of(arguments: argparse.Namespace) -> Json | None:
     Raises:
         ConfigError: If the file with the target is not usable, or has none.
     """
-    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic", "external")
+    keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic", "external", "shared")
     said = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
     if arguments.target is not None:
         from mase_hw.compiler.config import load_config

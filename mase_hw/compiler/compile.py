@@ -21,7 +21,7 @@ from mase_hw.design.design import Design, Progress
 from mase_hw.emit.bundle import check_target
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.fit.choose import NOT_ESTIMATED
+from mase_hw.fit.sharing import NOT_ESTIMATED
 from mase_hw.fit.target import TargetLike, goal
 from mase_hw.host.process import set_aside
 from mase_hw.ir import MaseGraph

@@ -22,7 +22,7 @@ from mase_hw.emit.passes import (
 )
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.fit.choose import fit_hardware_analysis_pass
+from mase_hw.fit.sharing import fit_hardware_analysis_pass
 from mase_hw.ir.evaluate import Values
 from mase_hw.passes.analysis.add_common_metadata import add_common_metadata_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
@@ -81,7 +81,8 @@ def quantise_pipeline(
     keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
     streaming = [Step("lower_streaming", lower_streaming_transform_pass)] if settings.streaming else []
-    shared = [Step("unite_ranges", unite_ranges, settings.hardware.shared)] if settings.hardware.shared else []
+    paths = [*settings.hardware.shared, *settings.target.shared]
+    shared = [Step("unite_ranges", unite_ranges, paths)] if paths else []
     steps = [
         Step("init", init_metadata_analysis_pass),
         Step(COMMON, add_common_metadata_analysis_pass, {"dummy_in": dummy, "add_value": False}),
@@ -243,13 +244,6 @@ def _hardware(settings: CompileConfig) -> Step:
     hardware = settings.hardware.model_copy(update={"slots": settings.decode.slots})
     if not settings.target.asked:
         return Step("hardware", add_hardware_metadata_analysis_pass, hardware, "mapping to hardware")
-    if settings.hardware.shared:
-        raise ConfigError(
-            "blocks that share hardware have the lanes that are configured, not those that a target asks for",
-            field="hardware.shared",
-            got="a table target",
-            remedy="leave the target out, and set max_parallelism or parallelism",
-        )
     if settings.decode.cache == "external":
         raise ConfigError(
             "caches in external memory, what they cost and how fast they are, are not known to what chooses lanes",

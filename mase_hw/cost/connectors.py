@@ -24,14 +24,6 @@ def replay_buffer(t: Terms, p: Parameters) -> None:
     replay(t, "replay", p["WIDTH"], p.get("DEPTH", 2 * p["LEN"]), p["REPEATS"])
 
 
-def external_source(t: Terms, p: Parameters) -> None:
-    """An ``external_source``: the blocks that it holds, when they are due, and the buffer of sets."""
-    fifo(t, "rows", p["ROW"] * p["WIDTH"], p["ROOM"] * p["BLOCK"])
-    fifo(t, "due", bits_of(p["DELAY"]), p["ROOM"])
-    if p["BUFFERED"]:
-        replay(t, "replay", p["WIDTH"], p["BUFFERED"], p["REPEATS"])
-
-
 def loop_entry(t: Terms, p: Parameters) -> None:
     """A ``loop_entry``: one of two streams is chosen, with its handshake."""
     t.count(ff=1, lut=p["WIDTH"] + 4)

@@ -12,7 +12,6 @@ from mase_hw.cost.casts import Parameters, Structure, Terms
 from mase_hw.cost.connectors import (
     binary,
     elementwise,
-    external_source,
     loop_entry,
     loop_exit,
     relu,
@@ -25,6 +24,14 @@ from mase_hw.cost.connectors import (
 from mase_hw.cost.devices import RESOURCES, Resources
 from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import external_cache, matmul
+from mase_hw.cost.parameters import (
+    external_image,
+    external_reader,
+    external_source,
+    frame_gate,
+    parameter_load,
+    ram_source,
+)
 from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.rows import masked_softmax, normalize, softmax
@@ -54,7 +61,12 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_zero_pad2d": zero_pad2d,
     "fixed_upsample_nearest": upsample_nearest,
     "external_cache": external_cache,
+    "external_image": external_image,
+    "external_reader": external_reader,
     "external_source": external_source,
+    "frame_gate": frame_gate,
+    "parameter_load": parameter_load,
+    "ram_source": ram_source,
     "replay_buffer": replay_buffer,
     "loop_entry": loop_entry,
     "loop_exit": loop_exit,

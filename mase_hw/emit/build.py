@@ -12,7 +12,7 @@ import torch.fx as fx
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import EXTERNAL, Hardware, verilog_params
 from mase_hw.emit.constants import valued
-from mase_hw.emit.contents import arithmetic_of, kept_where, memories_of
+from mase_hw.emit.contents import arithmetic_of, memories_of, stored
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
@@ -32,7 +32,7 @@ from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.mapping.choices import OUTSIDE, tiled
-from mase_hw.passes.mapping.shared_blocks import Shared, shared_blocks
+from mase_hw.passes.mapping.shared_blocks import Shared, engines
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
@@ -96,7 +96,7 @@ class NetlistBuilder:
         self.tokens = slot_tensor(graph, self.slots).shape[1] if self.slots > 1 else 0
         self._slot: _Source | None = None
         """What says of every token whose it is, of sequences in turn."""
-        self.shared = [shared_blocks(graph, path) for path in args.shared]
+        self.shared = engines(graph, args.shared, is_mapped=True)
         self._twins = {node: nodes for blocks in self.shared for nodes in blocks.twins() for node in nodes}
         """Of every node of a shared block, those that share its instance."""
         self.ends: list[tuple[Pin, Pin]] = []
@@ -340,18 +340,9 @@ class NetlistBuilder:
         out = _word_port("out", port.beats, port.bits)
         kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
         blocks = len(self._twins.get(node, (node,)))
-        sets = blocks * port.parts
         if kept.get("storage") == OUTSIDE:
             return self._outside(node, port, name, blocks)
-        parameters: dict[str, int | str] = {
-            "WIDTH": port.bits,
-            "DEPTH": blocks * port.beats,
-            **({"SETS": sets, "REPEATS": port.repeat} if sets > 1 and port.repeat > 1 else {}),
-            **({"BANKS": kept["banks"]} if "banks" in kept else {}),
-            "MEM_FILE": f'{{MEM_DIR, "/{name}.mem"}}',
-        }
-        parameters |= kept_where(kept)
-        module = LOADED if "banks" in kept else ROM
+        module, parameters = stored(port, kept, blocks, f'{{MEM_DIR, "/{name}.mem"}}')
         ports: tuple[Stream, ...] = (out,)
         place = self._free(f"u_{name}")
         if self._of_positions(node, port):
@@ -590,6 +581,7 @@ def build_followed(
     builder = NetlistBuilder(graph, name)
     netlist = builder.build()
     followed = insert_fifos(netlist, graph, solved)
-    for blocks, (enters, leaves) in zip(builder.shared, builder.ends, strict=True):
+    # Of two in a row the one behind first: what drives it is then still what the one before gives.
+    for blocks, (enters, leaves) in reversed(list(zip(builder.shared, builder.ends, strict=True))):
         close_loop(netlist, enters, leaves, blocks.passes)
     return netlist, None if builder.shared else followed

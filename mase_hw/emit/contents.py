@@ -10,6 +10,7 @@ from torch import fx
 
 from mase_hw.catalogue import Arithmetic, Hardware, Memory
 from mase_hw.formats.attributes import Attributes
+from mase_hw.hardware.image import LOADED, ROM
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
@@ -58,3 +59,23 @@ def kept_where(kept: Mapping[str, Any]) -> dict[str, int | str]:
     look_up = "distributed" if "banks" in kept else "logic" if kept["registers"] else "auto"
     style = "block" if kept["storage"] == "BRAM" else look_up
     return {"REGISTERS": kept["registers"], "STYLE": f'"{style}"'}
+
+
+def stored(port: Stream, kept: Mapping[str, Any], passes: int, file: str = "") -> tuple[str, dict[str, int | str]]:
+    """The module that streams a parameter from the chip, and its parameters.
+
+    Args:
+        port: The stream that the layer takes.
+        kept: What the metadata says of the place.
+        passes: Of a frame, each with parameters of its own.
+        file: Of its content, as an expression; empty where that does not matter.
+    """
+    sets = passes * port.parts
+    parameters: dict[str, int | str] = {
+        "WIDTH": port.bits,
+        "DEPTH": passes * port.beats,
+        **({"SETS": sets, "REPEATS": port.repeat} if sets > 1 and port.repeat > 1 else {}),
+        **({"BANKS": kept["banks"]} if "banks" in kept else {}),
+        **({"MEM_FILE": file} if file else {}),
+    }
+    return LOADED if "banks" in kept else ROM, parameters | kept_where(kept)

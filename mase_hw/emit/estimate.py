@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mase_hw.cost import Resources, cost_of
 from mase_hw.cost.model import FITTED
 from mase_hw.emit.yosys import MAPPERS
+from mase_hw.hardware.external import FETCHED, Tensor
 from mase_hw.hardware.manifest import Fifo, Instance, Manifest, Memory
 from mase_hw.hardware.memories import BLOCK_BITS, UNNAMED, block_rams
 from mase_hw.host.documents import Json
@@ -39,7 +40,8 @@ def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
     """Estimate look-up tables, flip-flops, DSP blocks and block RAMs (of 18 Kbit).
 
     Args:
-        manifest: Of a bundle; its instances and memories are looked at.
+        manifest: Of a bundle; its instances and memories are looked at, and what loads parameters or reads them from
+            outside.
         family: A family with a cost model.
 
     Returns:
@@ -50,7 +52,7 @@ def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
     memories: dict[str, list[tuple[int, int]]] = {}
     for each in manifest.memories:
         memories.setdefault(each.instance, []).append((each.words, each.bits))
-    found = (
+    found = [
         cost_of(
             entry.module,
             entry.parameters,
@@ -59,8 +61,37 @@ def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
             memories=memories.get(entry.name, ()),
         )
         for entry in manifest.instances
-    )
+    ]
+    if isinstance(manifest, Manifest):
+        found += [cost_of(module, parameters, family) for module, parameters in beside(manifest)]
     return sum(found, Resources()).to_json()
+
+
+def beside(manifest: Manifest) -> list[tuple[str, dict[str, int]]]:
+    """The modules beside the instances, with their parameters: what loads parameters, or reads external memory.
+
+    Numbers by stream or source, of 32 bits each, are one number, that of the first one lowest.
+    """
+    image, external = manifest.image, manifest.external
+    found: list[tuple[str, dict[str, int]]] = []
+    if image is not None:
+        found.append(("parameter_load", {"WORDS": image.words, "BANKS": image.banks}))
+    if external is not None:
+        sources = [i.parameters for i in manifest.instances if i.module.removeprefix(manifest.prefix) == FETCHED]
+        words = [Tensor.of(parameters).words for parameters in sources]
+        room = sum(int(parameters["ROOM"]) for parameters in sources)
+        found.append(("external_reader", {"SOURCES": len(sources), "WORDS": _vector(words), "ROOM": room}))
+        sizes = {"BUS": external.bits, "WORDS": external.words, "BURST": external.burst}
+        found.append(("external_image", sizes))
+    if found:
+        ins, outs = ([port.beats for port in manifest.ports if port.direction == side] for side in ("in", "out"))
+        numbers = {"INPUTS": len(ins), "OUTPUTS": len(outs), "IN_BEATS": _vector(ins), "OUT_BEATS": _vector(outs)}
+        found.append(("frame_gate", numbers))
+    return found
+
+
+def _vector(values: Sequence[int]) -> int:
+    return sum(value << 32 * number for number, value in enumerate(values))
 
 
 def of_one(estimated: Json) -> Json:

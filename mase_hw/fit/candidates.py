@@ -45,7 +45,7 @@ class Candidate:
         kernel: Height and width of the window elements of a step; None where the op has no window that is unrolled.
         implementation: How products are computed; empty where the op has one way.
         order: In which order; empty for its own.
-        cycles: Per frame, exactly.
+        cycles: Per frame, exactly, of all passes.
         use: What it takes, its memories included.
         ports: Its data streams, by name.
         multipliers: That it instantiates.
@@ -145,6 +145,7 @@ class Options:
         args: What the user asked of the hardware, with names of nodes.
         tried: What is tried besides lanes.
         made: What was made for nodes alike.
+        passes: Nodes that share its module, through which every frame passes so often.
     """
 
     def __init__(
@@ -155,8 +156,9 @@ class Options:
         args: HardwareArgs,
         tried: Tried,
         made: Made | None = None,
+        passes: int = 1,
     ) -> None:
-        self.node, self.wanted, self.args, self.tried = node, wanted, args, tried
+        self.node, self.wanted, self.args, self.tried, self.passes = node, wanted, args, tried, passes
         self._graph = graph
         self._arguments = graph.meta_of(node).common.args
         self._made: Made = {} if made is None else made
@@ -363,18 +365,19 @@ class Options:
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None
         args = moved(self.args, [f"{self.node.name}.{name}" for name in outside])
-        kept = interface(self.node, self._arguments, hardware, params, args)
+        kept = interface(self.node, self._arguments, hardware, params, args, self.passes)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports and name in kept}
         late = [name for name, (_, where) in memories.items() if where.get("storage") == OUTSIDE]
-        sources = [source_size(ports[name], 1, args.external_buffer, self._ahead.get(name, 1.0)) for name in late]
+        sources = [
+            source_size(ports[name], self.passes, args.external_buffer, self._ahead.get(name, 1.0)) for name in late
+        ]
         memories = {name: each for name, each in memories.items() if name not in late}
         latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
-        use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers)
-        use = sum((source_price(size, args.external_memory, args.family) for size in sources), use)
-        return Candidate(
-            dict(lanes), kernel, implementation, order, latency.interval, use, data, multipliers, latency, outside
-        )
+        use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers, self.passes)
+        use = sum((source_price(size, self.passes, args.external_memory, args.family) for size in sources), use)
+        cycles = self.passes * latency.interval
+        return Candidate(dict(lanes), kernel, implementation, order, cycles, use, data, multipliers, latency, outside)
 
 
 def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:

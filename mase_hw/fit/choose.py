@@ -1,17 +1,14 @@
-"""The design that meets a target: what is chosen for every node, and how good it is proven to be.
-
-The pass that maps to hardware for a target.
-"""
+"""The design that meets a target: what is chosen for every node, and how good it is proven to be."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeInt
 
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.emit.estimate import estimate
@@ -22,10 +19,9 @@ from mase_hw.fit.candidates import Candidate, moved
 from mase_hw.fit.latency import Latency
 from mase_hw.fit.problem import WORDS, Numbers, named
 from mase_hw.fit.space import Candidates, Space
-from mase_hw.fit.target import NOMINAL, Goal, Target, goal
+from mase_hw.fit.target import NOMINAL, Goal
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.mapping.args import KERNEL, HardwareArgs, Lanes
 
@@ -37,9 +33,41 @@ SLOWER = 1.6
 BEGINNINGS = (1.0, 1.2, 1.45)
 """Intervals, as multiples of the shortest one, at which the search for the latency begins."""
 ATTEMPTS = 4
+AIMS = 6
+"""Intervals of the slowest stage that are tried where frames come back late to blocks that share hardware."""
 ANY_RATE = 1 << 40
 """Cycles per frame that are slower than any layer."""
 Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way in which blocks may share hardware, and what came of it.
+
+    Args:
+        shared: Modules whose children share hardware, and how many of them have some.
+        interval: Cycles per frame of the best design; None if none was found.
+        use: What it takes.
+        impossible: Whether it is proven that there is none.
+    """
+
+    shared: Mapping[str, int]
+    interval: int | None
+    use: Mapping[str, int]
+    impossible: bool = False
+
+
+class UnmetError(ConfigError):
+    """Nothing that was tried meets the target; ``proven`` says whether there is nothing."""
+
+    proven = False
+
+    @classmethod
+    def known(cls, proven: bool, message: str, **more: Any) -> Self:
+        """An error that says whether it is proven."""
+        error = cls(message, **more)
+        error.proven = proven
+        return error
 
 
 @dataclass(frozen=True)
@@ -47,7 +75,7 @@ class Choice:
     """What was chosen.
 
     Args:
-        chosen: By node.
+        chosen: By node; of those that share hardware the first.
         solution: How good it is proven to be.
         args: The same as arguments of the hardware metadata pass.
         manifest: Of the netlist that follows.
@@ -55,6 +83,7 @@ class Choice:
         not_estimated: The number of instances of every module that is not estimated: the design takes more.
         open_interval: The fewest cycles per frame that were not proven to be impossible, though nothing was found;
             None if there are none below those of the choice, or they are not what is to be least.
+        ways: How blocks may share hardware, as far as that was to be chosen.
     """
 
     chosen: Mapping[str, Candidate]
@@ -64,11 +93,13 @@ class Choice:
     use: Mapping[str, int]
     not_estimated: Mapping[str, int]
     open_interval: int | None = None
+    ways: Sequence[Way] = ()
 
     @property
     def proven(self) -> bool:
         """Whether no choice is better by the estimates."""
-        return self.solution.proven and self.open_interval is None
+        settled = all(way.interval is not None or way.impossible for way in self.ways)
+        return self.solution.proven and self.open_interval is None and settled
 
     @property
     def gap(self) -> float:
@@ -87,15 +118,23 @@ class Chooser:
         goal: What is to be reached.
         tell: Told what is being done.
         tokens: Of a frame, if they come one at a time: the latency is then that of the last one.
+        nearest: Whether an error says how fast a design within the budgets can be, which has to be sought.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
     """
 
     def __init__(
-        self, graph: MaseGraph, args: HardwareArgs, goal: Goal, tell: Tell = lambda _: None, tokens: int = 0
+        self,
+        graph: MaseGraph,
+        args: HardwareArgs,
+        goal: Goal,
+        tell: Tell = lambda _: None,
+        tokens: int = 0,
+        *,
+        nearest: bool = True,
     ) -> None:
-        self.goal, self.graph, self.tell, self.tokens = goal, graph, tell, tokens
+        self.goal, self.graph, self.tell, self.tokens, self.nearest = goal, graph, tell, tokens, nearest
         # What is moved to external memory to have less on the chip is read again for each use.
         again = {"external_buffer": 0} if goal.external and args.external_buffer is None else {}
         self.args = args.model_copy(update={"family": goal.family, **again})
@@ -109,6 +148,13 @@ class Chooser:
                 field="target.minimise",
                 got="latency, with parameters in external memory",
                 expected="area or interval",
+            )
+        if args.shared and (orders or tokens):
+            raise ConfigError(
+                "how late frames come back to blocks that share hardware is not known to what makes the latency least",
+                field="hardware.shared" if list(args.shared) != list(goal.shared) else "target.shared",
+                got=f"{', '.join(args.shared)}, with {'decode.context' if tokens else 'minimise = latency'}",
+                expected="area or interval, of whole frames",
             )
         self.space = Space(
             graph, self.args, orders=orders, unrolled=goal.unrolled, logic=goal.logic, external=goal.external
@@ -145,10 +191,49 @@ class Chooser:
             if isinstance(solution, Impossible):
                 raise self._too_much(interval, solution, reserve)
             choice = self._built(candidates, solution)
+            if self._late(choice):
+                choice = self._in_time(choice, interval, reserve)
             if (over := self._over(choice)) is None:
                 return choice
             self._keep_back(reserve, over, choice)
         raise self._between(over)
+
+    def _in_time(self, late: Choice, interval: int, reserve: Mapping[str, int]) -> Choice:
+        """The cheapest design whose frames come back in time, of those for shorter intervals of the slowest stage.
+
+        Args:
+            late: The cheapest one for the interval that was asked for, whose frames do not.
+            interval: For which it was chosen.
+            reserve: As for the choice.
+
+        Raises:
+            UnmetError: If there is none among those that were tried.
+        """
+        low, high, best = self.fastest[0], interval, None
+        aim = max(low, interval * interval // late.manifest.timing.interval)
+        for _ in range(AIMS if self.goal.minimise == "area" else 0):
+            candidates, solution = self._cheapest(aim, reserve)
+            if isinstance(solution, Solution):
+                # No choice for the interval that was asked for is below the first bound.
+                bound = min(solution.bound, late.solution.bound)
+                choice = self._built(candidates, dataclasses.replace(solution, bound=bound))
+                if self._late(choice):
+                    high = aim
+                elif best is None or choice.solution.value <= best.solution.value:
+                    best = choice
+            if high > aim:
+                low = aim + 1
+            if low >= high:
+                break
+            aim = (low + high) // 2
+        if best is None:
+            raise self._waits(late)
+        return best
+
+    def _late(self, choice: Choice) -> bool:
+        """Whether a design with blocks that share hardware is slower than was asked, as a pass waits for a frame."""
+        asked = self.goal.interval
+        return bool(self.space.twins) and asked is not None and choice.manifest.timing.interval > asked
 
     def front(self, around: int) -> list[tuple[int, dict[str, int]]]:
         """Cycles per frame and the least area for them, without budgets, from a sixteenth to 16 times a number."""
@@ -269,21 +354,35 @@ class Chooser:
     def _built(self, candidates: Candidates, solution: Solution) -> Choice:
         """The netlist of a choice, and what all of it takes."""
         chosen = _picked(candidates, solution)
-        args = arguments(self.args, chosen)
+        args = arguments(self.args, chosen, self.space.twins)
         add_hardware_metadata_analysis_pass(self.graph, args)
         emit_verilog_top_transform_pass(self.graph, {"steady": False, "context": self.tokens})
         manifest = bundle_of(self.graph).record
         use = estimate(manifest, self.goal.family)
         left = use.pop("not_estimated")
-        open_interval = self._open if self.goal.minimise == "interval" else None
+        open_interval = None
+        if self.goal.minimise == "interval":
+            # Of blocks that share hardware the slowest stage alone is known before.
+            least = _cycles(candidates, solution) if self.space.twins else manifest.timing.interval
+            least = least if self._open is None else min(least, self._open)
+            open_interval = least if least < manifest.timing.interval else None
         return Choice(chosen, solution, args, manifest, use, left, open_interval)
 
-    def _between(self, over: Mapping[str, int] | None) -> ConfigError:
-        return ConfigError(
+    def _between(self, over: Mapping[str, int] | None) -> UnmetError:
+        return UnmetError(
             "what stands between the layers takes more than the budgets leave",
             field="target",
             got=", ".join(f"{number} {name} too many" for name, number in (over or {}).items() if number),
             remedy="raise the budgets, or lower the rate",
+        )
+
+    def _waits(self, choice: Choice) -> UnmetError:
+        return UnmetError(
+            "blocks that share hardware wait for a frame to come back",
+            field="target",
+            got=f"{choice.manifest.timing.interval} cycles per frame, {_cycles_of(choice.chosen)} of the slowest stage",
+            expected=f"at most {self.goal.interval}",
+            remedy="compile the model with several images in a frame, which fill the block, or ask for a lower rate",
         )
 
     def _over(self, choice: Choice) -> dict[str, int] | None:
@@ -306,7 +405,8 @@ class Chooser:
             fastest = self.space.options[name].fastest()
             asked = [key for key in ("parallelism", "implementation", "order") if name in getattr(self.space.args, key)]
             given = self.space.args.parallelism.get(name)
-            raise ConfigError(
+            raise UnmetError.known(
+                True,
                 "what is chosen by hand contradicts the target",
                 node=name,
                 field=f"hardware.{asked[0] if asked else 'max_parallelism'}" + (f".{name}" if asked else ""),
@@ -315,10 +415,11 @@ class Chooser:
                 remedy=f"leave it to the solver, or ask for at most {self.goal.fps(fastest):.6g} frames per second",
             )
 
-    def _too_fast(self) -> ConfigError:
+    def _too_fast(self) -> UnmetError:
         cycles, node = self.fastest
         given = node in self.space.args.parallelism
-        return ConfigError(
+        return UnmetError.known(
+            True,
             "what is chosen by hand contradicts the target" if given else "no design is as fast as the target",
             node=node,
             field=f"hardware.parallelism.{node}" if given else "target",
@@ -328,11 +429,11 @@ class Chooser:
             + (", or leave the lanes to the solver" if given else ""),
         )
 
-    def _too_much(self, interval: int, found: Impossible, reserve: Mapping[str, int]) -> ConfigError:
+    def _too_much(self, interval: int, found: Impossible, reserve: Mapping[str, int]) -> UnmetError:
         """Nothing at this rate is within the budgets; the nearest that is."""
         nearest = "" if found.nearest is None else self._shortfall(found.nearest)
         remedy = "raise the budgets, or choose a larger device"
-        if self.goal.interval is not None:
+        if self.goal.interval is not None and self.nearest:
             slower = dataclasses.replace(self.goal, interval=None, minimise="interval")
             try:
                 free = Chooser(self.graph, self.args, slower, self.tell)
@@ -343,7 +444,8 @@ class Chooser:
                 )
             except ConfigError:
                 remedy = f"even the slowest design takes more; {remedy}"
-        return ConfigError(
+        return UnmetError.known(
+            found.proven,
             "no design within the budgets meets the target"
             if found.proven
             else "no design within the budgets was found that meets the target",
@@ -365,11 +467,22 @@ def _picked(candidates: Candidates, solution: Solution) -> dict[str, Candidate]:
 
 def _cycles(candidates: Candidates, solution: Solution) -> int:
     """Cycles per frame of a choice: those of its slowest layer, or of its words."""
-    return max(int(solution.total[WORDS]), *(each.cycles for each in _picked(candidates, solution).values()))
+    return max(int(solution.total[WORDS]), _cycles_of(_picked(candidates, solution)))
 
 
-def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate]) -> HardwareArgs:
-    """Arguments of the hardware metadata pass that ask for what was chosen."""
+def _cycles_of(chosen: Mapping[str, Candidate]) -> int:
+    return max(each.cycles for each in chosen.values())
+
+
+def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate], twins: Mapping[str, Sequence[str]]) -> HardwareArgs:
+    """Arguments of the hardware metadata pass that ask for what was chosen.
+
+    Args:
+        args: What else is asked for.
+        chosen: By node.
+        twins: Of nodes that share hardware those that are built as the one that was chosen for.
+    """
+    chosen = {name: each for by, each in chosen.items() for name in twins.get(by, (by,))}
     lanes: dict[str, dict[str, Lanes]] = {}
     for name, each in chosen.items():
         lanes[name] = dict(each.lanes)
@@ -382,45 +495,3 @@ def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate]) -> HardwareAr
             "order": {n: c.order for n, c in chosen.items() if c.order},
         }
     )
-
-
-HARDWARE = "add_hardware_metadata_analysis_pass"
-NOT_ESTIMATED = "not_estimated"
-"""In ``meta`` of a graph: the modules without an estimate for which its budgets are not proven."""
-
-
-class FitArgs(PassArgs):
-    """Arguments of ``fit_hardware_analysis_pass``."""
-
-    target: Target = Field(description="what the design is to reach and may take")
-    hardware: HardwareArgs = Field(
-        default_factory=HardwareArgs, description=f"arguments of ``{HARDWARE}``, which are kept"
-    )
-    context: NonNegativeInt = Field(
-        default=0,
-        description="of a causal language model whose tokens come one at a time: those of a frame; the latency is then "
-        "that of the last one by itself",
-    )
-
-
-@graph_pass(
-    "fit_hardware_analysis_pass",
-    args=FitArgs,
-    needs=("add_common_metadata_analysis_pass", "quantize_transform_pass"),
-    gives=(HARDWARE,),
-)
-def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGraph, Info]:
-    """Choose lanes and implementations for a target, and with them module and parameters of every node.
-
-    Returns:
-        The same graph, and what ``add_hardware_metadata_analysis_pass`` reports, with ``not_estimated``: the number of
-        instances of every module without an estimate, beside which no budget is proven.
-
-    Raises:
-        ConfigError: If the target cannot be met, with the nearest that can.
-    """
-    wanted = goal(args.target, args.hardware.family)
-    choice = Chooser(graph, args.hardware, wanted, tokens=args.context).choose()
-    graph.meta[NOT_ESTIMATED] = dict(choice.not_estimated) if wanted.budgets else {}
-    graph, info = add_hardware_metadata_analysis_pass(graph, choice.args)
-    return graph, {**info, NOT_ESTIMATED: dict(choice.not_estimated)}

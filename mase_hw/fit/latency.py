@@ -91,7 +91,7 @@ class Latency:
         for (giver, _), (reader, _) in space.links:
             self._givers.setdefault(reader, []).append(giver)
         self.problem = space.problem(candidates, interval)
-        self.frame = Frame(list(candidates), space.links, tokens)
+        self.frame = Frame(list(candidates), list(space.links), tokens)
         self._cycles: dict[tuple[int, Visit], Numbers] = {}
         self.known = _Known()
         self._edges: dict[str, list[Edge]] = {name: [] for name in candidates}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mase_hw.catalogue import verilog_params
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.cost.model import cost_of
-from mase_hw.emit.contents import kept_where
+from mase_hw.emit.contents import stored
 from mase_hw.hardware.external import FETCHED, SPARE, ExternalMemory, Tensor, arranged
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
@@ -102,6 +102,7 @@ def module_price(
     memories: Mapping[str, tuple[Stream, Mapping[str, int | str]]],
     family: str,
     multipliers: int,
+    passes: int = 1,
 ) -> Use:
     """What a module and the memories of its parameters take.
 
@@ -111,28 +112,31 @@ def module_price(
         memories: Streams of stored parameters, and what the metadata says of where they are kept.
         family: Of FPGAs.
         multipliers: How many the op declares, of which each counts as a block where the module is not estimated.
+        passes: Of a frame, each with parameters of its own.
     """
     found = _cost(module, parameters, family, multipliers)
     for stream, kept in memories.values():
-        found = found + _memory(stream.bits, stream.beats, tuple(kept_where(kept).items()), family)
+        source, of_memory = stored(stream, kept, passes)
+        found = found + _memory(source, tuple(of_memory.items()), family)
     return found
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _memory(width: int, depth: int, kept: tuple[tuple[str, Any], ...], family: str) -> Use:
+def _memory(source: str, parameters: tuple[tuple[str, Any], ...], family: str) -> Use:
     """What a memory takes; many candidates have the same ones. Not to be changed by who gets it."""
-    return _cost("rom_source", {"WIDTH": width, "DEPTH": depth, **dict(kept)}, family)
+    return _cost(source, dict(parameters), family)
 
 
-def source_price(size: Mapping[str, int], memory: ExternalMemory, family: str) -> Use:
+def source_price(size: Mapping[str, int], passes: int, memory: ExternalMemory, family: str) -> Use:
     """What a source that reads external memory takes at least, whatever else is read there, and its words per frame.
 
     Args:
         size: What its parameters say of its tensor.
+        passes: Of a frame, each with parameters of its own.
         memory: Where that lies.
         family: Of FPGAs.
     """
-    (found,) = arranged([size], [1], memory)
+    (found,) = arranged([size], [passes], memory)
     parameters = {**size, **found, "ROOM": 1 + SPARE}
     tensor = Tensor.of(parameters)
     use = _cost(FETCHED, parameters, family)

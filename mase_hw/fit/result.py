@@ -14,7 +14,8 @@ from rich.table import Table
 from mase_hw.cost.devices import RESOURCES, missing
 from mase_hw.emit.estimate import Part, estimate, of_one
 from mase_hw.fit.candidates import Candidate
-from mase_hw.fit.choose import Choice
+from mase_hw.fit.choose import Choice, Way
+from mase_hw.fit.sharing import said_of
 from mase_hw.fit.target import Goal
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
@@ -115,11 +116,20 @@ class Fit(Shown):
             "limit": self.limit,
             "proven": self.proven,
             "gap": self.choice.gap,
+            "ways": [self._way(way) for way in self.choice.ways],
             "front": [
                 {"interval": p.interval, "fps": self.goal.fps(p.interval), **p.use, "limit": self._largest(p.use)}
                 for p in self.front
             ],
         }
+
+    def _way(self, way: Way) -> Json:
+        """Of JSON types: what it takes, or whether nothing can be built so."""
+        taken: Json = {"impossible": way.impossible} if way.interval is None else {"interval": way.interval, **way.use}
+        return {"shared": dict(way.shared), "chosen": self._is_chosen(way), **taken}
+
+    def _is_chosen(self, way: Way) -> bool:
+        return way.shared == self.choice.args.shared
 
     def headline(self) -> str:
         """What it reaches."""
@@ -181,13 +191,20 @@ class Fit(Shown):
             said.append(f"  words of external memory: {outside.words_per_frame} per frame")
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
+        for way in self.choice.ways:
+            found = "is impossible" if way.impossible else "was not found"
+            if way.interval is not None:
+                counts = ", ".join(f"{way.use[name]} {name.upper()}" for name in RESOURCES)
+                found = f"takes {way.interval} cycles per frame, {counts}"
+            said.append(f"  {said_of(way.shared)} {found}{'; chosen' if self._is_chosen(way) else ''}")
         what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
         if self.proven:
             said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")
         elif self.choice.proven:
             said.append(f"not proven to be the best, as there is no estimate of {left}")
         else:
-            said.append(f"by the estimates no choice has {self.choice.gap:.2%} less {what}; not proven to be the best")
+            most = self.choice.gap / (1 + self.choice.gap)
+            said.append(f"by the estimates no choice has {most:.2%} less {what}; not proven to be the best")
         return said
 
     def _front_table(self) -> Table:

@@ -1,6 +1,7 @@
 """What there is to choose in a graph: the candidates of its nodes, and the streams between them.
 
-Which layers are alike, so that the candidates of one are those of the other: all but their names and values.
+Nodes that share hardware are one, the first, whose cycles are those of all passes. Which layers are alike, so that the
+candidates of one are those of the other: all but their names and values.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from torch import fx
 
 from mase_hw.fit.candidates import Candidate, Made, Options, Tried
 from mase_hw.fit.problem import MEASURES, Edge, Numbers, Problem, Use, connector
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import Wanted, wanted
 from mase_hw.passes.mapping.args import UNROLLED, HardwareArgs, with_node_names
+from mase_hw.passes.mapping.shared_blocks import Shared, engines
 from mase_hw.streams import Stream
 
 
@@ -25,13 +28,14 @@ class _Unlike(Exception):
     """A value of which it is not known when another one is the same."""
 
 
-def kind(node: str, wanted: Wanted, args: HardwareArgs) -> Hashable:
+def kind(node: str, wanted: Wanted, args: HardwareArgs, passes: int = 1) -> Hashable:
     """What decides the candidates of a node; the same for two nodes only if their candidates are the same.
 
     Args:
         node: Its name.
         wanted: What it asks of the hardware.
         args: What the user asked of the hardware, with names of nodes.
+        passes: Nodes that share its hardware.
     """
     places = [
         {place.rpartition(".")[2]: kept for place, kept in of.items() if place.startswith(f"{node}.")}
@@ -40,7 +44,7 @@ def kind(node: str, wanted: Wanted, args: HardwareArgs) -> Hashable:
     given = [args.parallelism.get(node), args.implementation.get(node), args.order.get(node), places]
     request = dataclasses.replace(wanted.request, node="")
     try:
-        return id(wanted.hardware), _frozen(request), _frozen(wanted.sizes), _frozen(given)
+        return id(wanted.hardware), passes, _frozen(request), _frozen(wanted.sizes), _frozen(given)
     except _Unlike:
         return node
 
@@ -66,6 +70,8 @@ def _frozen(value: Any) -> Hashable:
 
 
 Candidates = dict[str, list[Candidate]]
+Link = tuple[tuple[str, str], tuple[str, str]]
+"""A node and its result, and what reads it; on the way back into blocks the result that has entered them."""
 
 
 class Space:
@@ -94,9 +100,17 @@ class Space:
         external: bool = False,
     ) -> None:
         self.graph, self.args = graph, with_node_names(graph, args)
-        found = wanted(graph, args)
-        small = _small(found, unrolled)
-        self.kinds = {name: name if name in small else kind(name, each, self.args) for name, each in found.items()}
+        shared = engines(graph, args.shared)
+        self.twins = {of[0].name: tuple(node.name for node in of) for each in shared for of in each.twins()}
+        """Of every node whose hardware is shared all that share it; those that do not are left out."""
+        others = {name for of in self.twins.values() for name in of[1:]}
+        every = wanted(graph, args)
+        found = {name: each for name, each in every.items() if name not in others}
+        passes = {name: len(self.twins.get(name, (name,))) for name in found}
+        small = _small({name: each for name, each in found.items() if passes[name] == 1}, unrolled)
+        self.kinds = {
+            name: name if name in small else kind(name, each, self.args, passes[name]) for name, each in found.items()
+        }
         made: dict[Hashable, Made] = {key: {} for key in self.kinds.values()}
         self.options = {
             name: Options(
@@ -106,10 +120,11 @@ class Space:
                 self.args,
                 Tried(orders, name in small, logic, external),
                 made[self.kinds[name]],
+                passes[name],
             )
             for name, each in found.items()
         }
-        self.links = _links(graph, found)
+        self.links = _links(graph, every, shared, passes)
         self._tails: dict[tuple[int, int], int] = {}
         self._fastest: tuple[int, str] | None = None
         self._connectors: dict[tuple[Stream, Stream], tuple[Use, int]] = {}
@@ -169,13 +184,13 @@ class Space:
             if id(of) not in each:
                 each[id(of)] = self._prices(of, None)
         prices = {name: each[id(of)] for name, of in candidates.items()}
-        known: dict[tuple[int, str, int, str], Edge] = {}
+        known: dict[tuple[int, str, int, str, int], Edge] = {}
         edges = []
-        for link in self.links:
+        for link, times in self.links.items():
             (giver, result), (reader, argument) = link
-            key = id(candidates[giver]), result, id(candidates[reader]), argument
+            key = id(candidates[giver]), result, id(candidates[reader]), argument, times
             if key not in known:
-                known[key] = self._edge(link, candidates, interval)
+                known[key] = self._edge(link, candidates, interval // times)
             edges.append(dataclasses.replace(known[key], ends=(giver, reader)))
         return Problem(prices, [edge for edge in edges if edge.prices.any() or not edge.possible.all()])
 
@@ -196,7 +211,7 @@ class Space:
             self._connectors[key] = connector(have, want, self.args.family)
         return self._connectors[key]
 
-    def _edge(self, link: tuple[tuple[str, str], tuple[str, str]], candidates: Candidates, interval: int) -> Edge:
+    def _edge(self, link: Link, candidates: Candidates, interval: int) -> Edge:
         (giver, result), (reader, argument) = link
         rows, haves = _lanes(candidates[giver], result)
         columns, wants = _lanes(candidates[reader], argument)
@@ -253,22 +268,49 @@ def _lanes(candidates: Sequence[Candidate], port: str) -> tuple[Numbers, list[Ca
     return np.array(numbers, dtype=np.int64), examples
 
 
-def _links(graph: MaseGraph, nodes: Collection[str]) -> list[tuple[tuple[str, str], tuple[str, str]]]:
-    """Which result drives which data input, through nodes that only rename elements."""
+def _readers(graph: MaseGraph, node: fx.Node, result: str) -> Iterator[tuple[fx.Node, str]]:
+    """The inputs that read a result, and those behind nodes that only rename elements."""
+    for user, name in graph.consumers(node, result):
+        yield user, name
+        if graph.is_implicit(user) and user.op != "output":
+            yield from _readers(graph, user, "data_out_0")
+
+
+def _links(
+    graph: MaseGraph, nodes: Collection[str], shared: Sequence[Shared], passes: Mapping[str, int]
+) -> dict[Link, int]:
+    """Which result drives which data input, through nodes that only rename elements, and how often in a frame.
+
+    Args:
+        graph: The graph.
+        nodes: All with a module.
+        shared: Those that share hardware; what is chosen for the first of them is for all.
+        passes: Of nodes that are chosen for.
+    """
+    first = {node.name: of[0].name for each in shared for of in each.twins() for node in of}
     drives: dict[tuple[str, str], tuple[str, str]] = {}
-    links = []
+    links: dict[Link, int] = {}
     for node in graph.nodes:
         results = graph.meta_of(node).common.results.tensors
         sources = {name: drives.get((p.name, result)) for name, (p, result) in graph.sources(node).items()}
         if node.name in nodes:
-            drives |= {(node.name, result): (node.name, result) for result in results}
-            links += [
-                (source, (node.name, name))
-                for name, source in sources.items()
-                if source is not None and name.startswith("data_in_")
-            ]
+            drives |= {(node.name, result): (first.get(node.name, node.name), result) for result in results}
+            if node.name in passes:
+                links |= {
+                    (source, (node.name, name)): passes[node.name]
+                    for name, source in sources.items()
+                    if source is not None and name.startswith("data_in_")
+                }
         elif node.op != "output" and results:
             source = next((each for each in sources.values() if each is not None), None)
             if source is not None:
                 drives[node.name, "data_out_0"] = source
+    for each in shared:
+        last, result = each.results[0]
+        begin = drives.get((each.enters[0].name, each.enters[1]))
+        if begin is None:  # an input of the design, which has the lanes of what reads it
+            inside = {node.name for node in each.copies[0]} & passes.keys()
+            begin = next((n.name, a) for n, a in _readers(graph, *each.enters) if n.name in inside)
+        if begin[0] != last.name:
+            links[(last.name, result), begin] = each.passes - 1
     return links

@@ -20,7 +20,7 @@ ESTIMATED = tuple(FITTED)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
-NEVER_ASKED = ("mhz", "unrolled", "logic", "external")
+NEVER_ASKED = ("mhz", "unrolled", "logic", "external", "shared")
 """Settings that ask for nothing by themselves."""
 Minimise = Literal["area", "interval", "latency"]
 
@@ -64,6 +64,12 @@ class Target(BaseModel):
         description="whether weights may be read from external memory, whose words per frame are then no more than the "
         "cycles per frame",
     )
+    shared: list[str] = Field(
+        default_factory=list,
+        examples=[["encoder.layer"]],
+        description="modules whose children are equal blocks, which may share the hardware of one, or of any number "
+        "that divides theirs; their tensors have one format, whatever is chosen",
+    )
 
     @property
     def asked(self) -> bool:
@@ -89,6 +95,7 @@ class Goal:
         unrolled: Weights, of all layers together, that may become additions.
         logic: Whether multipliers may be made of look-up tables.
         external: Whether weights may be read from external memory.
+        shared: Modules whose children may share hardware.
     """
 
     interval: int | None
@@ -100,6 +107,7 @@ class Goal:
     unrolled: int = 256
     logic: bool = False
     external: bool = False
+    shared: tuple[str, ...] = ()
 
     def fps(self, interval: int) -> float:
         """Frames per second at a number of cycles per frame."""
@@ -160,7 +168,8 @@ def goal(target: TargetLike, family: str) -> Goal:
         )
     default: Minimise = "interval" if interval is None else "area"
     least = asked.minimise or default
-    return Goal(interval, budgets, wanted, least, asked.mhz, device, asked.unrolled, asked.logic, asked.external)
+    given = asked.unrolled, asked.logic, asked.external, tuple(asked.shared)
+    return Goal(interval, budgets, wanted, least, asked.mhz, device, *given)
 
 
 def _check_numbers(asked: Target) -> None:

@@ -10,8 +10,8 @@ from torch import nn
 from mase_hw.compiler.config import ConfigLike, load_config, with_target
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.emit.reference import Inputs
-from mase_hw.fit.choose import Chooser
 from mase_hw.fit.result import Fit, Point
+from mase_hw.fit.sharing import choose
 from mase_hw.fit.target import Target, TargetLike, goal
 from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.preflight.mapped import mapped_graph
@@ -52,11 +52,10 @@ def fit(
     settings = with_target(load_config(config), target)
     wanted = goal(settings.target, settings.hardware.family)
     hardware = settings.hardware.model_copy(update={"family": wanted.family})
-    settings = settings.model_copy(update={"hardware": hardware, "target": Target()})
+    settings = settings.model_copy(update={"hardware": hardware, "target": Target(shared=settings.target.shared)})
     graph = mapped_graph(model, example_inputs, settings, calibration, tell, custom_ops)
     tell("choosing lanes and implementations")
-    chooser = Chooser(graph, hardware, wanted, tell)
-    choice = chooser.choose()
+    chooser, choice = choose(graph, hardware, wanted, tell)
     around = choice.manifest.timing.interval
     found = [Point(*each) for each in chooser.front(around)] if front else []
     return Fit(wanted, choice, tuple(found))

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import run_on_model, traced
 from mase_hw.compiler.stages import compile_pipeline
-from mase_hw.emit.passes import memory_files
+from mase_hw.emit.estimate import beside
+from mase_hw.emit.netlist import Instance
+from mase_hw.emit.passes import bundle_of, memory_files
 from mase_hw.errors import MaseHwError
 from mase_hw.passes.pipeline import Pipeline
 
@@ -295,9 +297,23 @@ def recurrent(draw: random.Random) -> Layers:
     return layer, torch.rand(1, draw.randint(2, 8), size) * 2 - 1, {"max_parallelism": draw.choice((1, 2, 4))}
 
 
+def loaded(draw: random.Random) -> Layers:
+    """A layer whose parameters are loaded, into one bank or two."""
+    layer, data, hardware = draw.choice((linear, linear, conv, depthwise))(draw)
+    return layer, data, {**hardware, "parameters": "ram", "parameter_banks": draw.choice((1, 1, 2))}
+
+
+def outside(draw: random.Random) -> Layers:
+    """A layer whose parameters come from external memory."""
+    layer, data, hardware = draw.choice((linear, linear, conv))(draw)
+    given = {"external_bytes": draw.choice((4, 8, 8, 16)), "external_latency": draw.randint(10, 80)}
+    given |= {"external_burst": draw.choice((1, 4, 8, 16)), "external_buffer": draw.choice((None, None, 0))}
+    return layer, data, {**hardware, "parameters": "external", **given}
+
+
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast, masked)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast, masked, loaded, outside)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 
@@ -359,12 +375,15 @@ def netlist_items(model: nn.Module, data: Tensor, config: Mapping[str, Any]) -> 
     except MaseHwError:
         return []
     netlist = graph.meta["netlist"]
-    contents = memory_files(graph, netlist)
+    record = bundle_of(graph).record
+    contents = memory_files(graph, netlist, "" if record.external is None else record.external.design)
     items = []
     for instance in netlist.instances:
         memories = {name: contents[f"mem/{file}"] for name, (file, _) in instance.memories.items()}
-        if instance.name in netlist.memories:
+        if "MEM_FILE" in instance.parameters:
             memories["MEM_FILE"] = contents[f"mem/{netlist.memories[instance.name]}"]
         made = netlist.generated.get(f"ops/{instance.module}.sv")
         items.append(Item(instance, files_of(instance.module), memories, made))
+    for module, parameters in beside(record):
+        items.append(Item(Instance(module, module, dict(parameters), (), "", module), files_of(module), {}))
     return items

@@ -26,6 +26,42 @@ from mase_hw.synth.tools import run_yosys
 
 COLUMNS = ("lut", "ff", "dsp", "bram")
 TOP = "batch"
+Pin = tuple[str, int, bool]
+"""A name, its bits, and whether it is driven from outside."""
+
+
+def _pins(inputs: str, outputs: str) -> list[Pin]:
+    """Those of a list of names, each with its bits behind a colon if it has more than one."""
+    listed = ((each.partition(":"), driven) for of, driven in ((inputs, True), (outputs, False)) for each in of.split())
+    return [(name, int(bits or 1), driven) for (name, _, bits), driven in listed]
+
+
+def aside(module: str, p: Mapping[str, Any]) -> list[Pin]:
+    """The pins of a module besides its streams: of what loads parameters, or reads them from external memory."""
+    match module:
+        case "ram_source":
+            taken = "bank load_begin load_next load_back load_data:32 load_turn"
+            return _pins(taken, "load_read:32 load_done")
+        case "external_source":
+            return _pins(f"ask_ready word_data:{p['BUS']} word_valid", "ask_valid ask_address:32 full late")
+        case "parameter_load":
+            taken = "in_data:32 in_last in_valid out_ready empty load_read:32"
+            given = "in_ready out_data:32 out_last out_valid state:4 digest:32 hold core_rst source_rst"
+            return _pins(taken, f"{given} bank load_begin load_next load_back load_data:32")
+        case "frame_gate":
+            n = p["INPUTS"]
+            taken = f"hold in_valid:{n} core_ready:{n} out_moves:{p['OUTPUTS']}"
+            return _pins(taken, f"empty in_ready:{n} core_valid:{n}")
+        case "external_reader":
+            n = p["SOURCES"]
+            taken = f"ask_valid:{n} ask_address:{32 * n} source_full:{n} read_ready data_valid"
+            return _pins(taken, f"ask_ready:{n} word_valid:{n} primed read_valid read_address:32 read_words:16")
+        case "external_image":
+            asks = "image:32 image_valid empty ask_valid ask_address:32 ask_words:16"
+            taken = f"{asks} read_ready data_valid data:{p['BUS']}"
+            given = "image_ready state:3 digest:32 hold core_rst ask_ready word_valid"
+            return _pins(taken, f"{given} read_valid read_address:32 read_words:16")
+    return []
 
 
 @dataclass(frozen=True)
@@ -52,7 +88,7 @@ class Item:
     def contents(self, family: str) -> dict[str, int]:
         """What the cost model of a family takes of the words of a ROM or of a table; nothing of other modules."""
         parameters = self.parameters
-        if "MEM_FILE" in self.memories:
+        if self.instance.module == "rom_source":
             text, bits = self.memories["MEM_FILE"], parameters["WIDTH"]
         elif self.instance.module == "fixed_function" and not parameters["SEGMENTS"]:
             text, bits = self.memories["TABLE_FILE"], parameters["DATA_OUT_0_PRECISION_0"]
@@ -129,25 +165,25 @@ def _write(items: Sequence[Item], folder: Path) -> list[str]:
             file = f"mem/{number}_{name}.mem"
             (folder / file).write_text(text, encoding="ascii")
             parameters[name] = f'"{file}"'
-        pins = []
+        pins: list[str] = []
+        found = aside(instance.module, item.parameters)
         for port in instance.ports:
             wide = instance.branches or 1
             into = port.direction == "in"
             handshake = wide if not into else 1
-            for pin, bits, driven in (
-                (port.name, port.bits, into),
-                (port.valid, handshake, into),
-                (port.ready, handshake, not into),
-            ):
-                if driven:
-                    pins.append(f".{pin}(i[{inputs}+:{bits}])")
-                    inputs += bits
-                else:
-                    pins.append(f".{pin}(o[{outputs}+:{bits}])")
-                    outputs += bits
+            found += [(port.name, port.bits, into), (port.valid, handshake, into), (port.ready, handshake, not into)]
+        for pin, bits, driven in found:
+            if driven:
+                pins.append(f".{pin}(i[{inputs}+:{bits}])")
+                inputs += bits
+            else:
+                pins.append(f".{pin}(o[{outputs}+:{bits}])")
+                outputs += bits
         pins += [f".{name}({value})" for name, value in instance.tied.items()]
         pins += [f".{name}()" for name in instance.unread]
-        listed = ", ".join(f".{name}({value})" for name, value in parameters.items())
+        # Numbers of several streams or sources are one.
+        wide = {n: f"{v.bit_length()}'d{v}" for n, v in parameters.items() if isinstance(v, int) and v >> 31}
+        listed = ", ".join(f".{name}({value})" for name, value in {**parameters, **wide}.items())
         lines.append(f"  {instance.module} #({listed}) u_{number} (.clk, .rst, {', '.join(pins)});")
     head = f"module {TOP} (input logic clk, input logic rst, input logic [{max(inputs, 1) - 1}:0] i, "
     head += f"output logic [{max(outputs, 1) - 1}:0] o);"

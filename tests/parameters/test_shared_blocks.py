@@ -139,6 +139,18 @@ def test_transformer(tmp_path: Path) -> None:
     holds(compiled(seeded(lambda: Blocks(Transformer, 3, nn.Linear(16, 16), nn.Linear(16, 4))), (2, 6, 16), tmp_path))
 
 
+@pytest.mark.parametrize("images", [1, 3])
+def test_two_blocks_of_hardware(images: int, tmp_path: Path) -> None:
+    """Each for two of four layers: a frame is in one while the next is in the other."""
+    hardware = {"hardware": {"shared": {"layers": 2}}}
+    design = compiled(linear(4), (images, 16), tmp_path, {**SHARED, **hardware})
+    holds(design)
+    modules = [entry["module"] for entry in design.manifest["instances"]]
+    assert modules.count("fixed_linear") == 4 and modules.count("loop_entry") == modules.count("loop_exit") == 2
+    if images == 3:
+        assert design.timing["interval"] == 2 * images * 16
+
+
 def test_a_block_that_ends_with_other_lanes(tmp_path: Path) -> None:
     """The norm that begins it has the lanes of what comes before the first one, in every block."""
     lanes = {f"layers.{block}.down": {"data_out_0": 8} for block in range(2)}
@@ -237,14 +249,12 @@ class Apart(nn.Module):
         (Apart(nn.Identity(), False), {}, UnsupportedError, "not equal"),
         (Apart(nn.ReLU(), False), {"shared": ["layer"]}, ConfigError, r"(?s)no blocks.*did you mean 'layers'"),
         (Apart(nn.ReLU(), False), {"implementation": {"layers.0.0": "unrolled"}}, UnsupportedError, "not equal"),
-        (Apart(nn.ReLU(), False), {"target": {"device": "xc7z020", "fps": 1000}}, ConfigError, "a table target"),
+        (Apart(nn.ReLU(), False), {"shared": {"layers": 2}}, ConfigError, r"(?s)cannot be dealt out.*one of 1"),
     ],
-    ids=["skip", "op", "nodes", "path", "implementation", "target"],
+    ids=["skip", "op", "nodes", "path", "implementation", "number"],
 )
 def test_refused(
     model: nn.Module, config: Mapping[str, Any], kind: type[MaseHwError], message: str, tmp_path: Path
 ) -> None:
-    config = dict(config)
-    whole = {**SHARED, "target": config.pop("target", {})}
     with pytest.raises(kind, match=message):
-        compiled(model, (1, 16), tmp_path / "bundle", {**whole, "hardware": {**SHARED["hardware"], **config}})
+        compiled(model, (1, 16), tmp_path / "bundle", {**SHARED, "hardware": {**SHARED["hardware"], **config}})

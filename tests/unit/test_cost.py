@@ -155,3 +155,18 @@ def test_contents_change_the_cost_of_a_table() -> None:
     rom = {"WIDTH": 16, "DEPTH": 64, "REGISTERS": 2}
     same = cost_of("rom_source", rom | {"DISTINCT": 1, "TABLE_LUTS": 1}, "xc7")
     assert same.lut < cost_of("rom_source", rom, "xc7").lut and same.ff < cost_of("rom_source", rom, "xc7").ff
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_memory_that_is_loaded_costs_more_than_a_rom(family: str) -> None:
+    """What puts words in their places and reads them back, and as many banks; a design has the loader beside it."""
+    rom = {"WIDTH": 512, "DEPTH": 64, "REGISTERS": 1, "STYLE": '"block"'}
+    kept, loaded, two = (
+        cost_of(module, {**rom, **more}, family)
+        for module, more in (("rom_source", {}), ("ram_source", {"BANKS": 1}), ("ram_source", {"BANKS": 2}))
+    )
+    assert not loaded.not_estimated and loaded.lut > kept.lut + 100 and loaded.ff > kept.ff
+    # Sixteen words of 32 bits, which have a block each to be written alone; 14.2 would hold the bits.
+    assert (kept.bram, loaded.bram, two.bram) == (15, 16, 16)
+    deep = {**rom, "DEPTH": 512}
+    assert cost_of("ram_source", {**deep, "BANKS": 2}, family).bram == 32

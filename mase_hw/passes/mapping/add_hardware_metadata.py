@@ -30,7 +30,7 @@ from mase_hw.passes.mapping.args import (
 from mase_hw.passes.mapping.choices import asked_of, interface
 from mase_hw.passes.mapping.lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.mapping.orders import Orders, recorded, streamed
-from mase_hw.passes.mapping.shared_blocks import shared_blocks
+from mase_hw.passes.mapping.shared_blocks import engines
 from mase_hw.streams import Stream, turned
 
 DEFAULT_DEVICE = -1
@@ -74,7 +74,7 @@ class _Mapper:
         """Of every kind of hardware, by identity: its files, which are read to find out which others they need."""
         self.found: dict[str, Entries] = {}
         self.wanted: dict[str, Wanted] = {}
-        shared = [shared_blocks(graph, path) for path in args.shared]
+        shared = engines(graph, args.shared)
         self.twins = {node: nodes for blocks in shared for nodes in blocks.twins() for node in nodes}
         """Of every node of a shared block, those that share its module."""
         self.ends = {node for blocks in shared for node, _ in (blocks.enters, *blocks.results)}

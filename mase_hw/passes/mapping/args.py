@@ -172,11 +172,12 @@ class HardwareArgs(BaseModel):
         "``weights_first`` its frame (``data_in_0``) and its results (``data_out_0``, where 0 is one frame in place of "
         "two); less needs less memory, and the interval may be longer",
     )
-    shared: list[str] = Field(
+    shared: list[str] | dict[str, PositiveInt] = Field(
         default_factory=list,
         examples=[["encoder.layer"]],
         description="modules whose children are equal blocks, one after the other, such as the layers of a "
-        "transformer: they share the hardware of one, through which every frame passes once per block",
+        "transformer: they share the hardware of one, through which every frame passes once per block; as a table, "
+        "that of so many, each for as many blocks in a row",
     )
     block_cost: PositiveInt | None = Field(
         default=None,

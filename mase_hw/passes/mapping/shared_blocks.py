@@ -6,7 +6,8 @@ as many for each; what a block computes from is what the block before gives, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -74,6 +75,44 @@ class Shared:
                 expected=f"{read} of {self.enters[0].name}",
                 remedy="give both tensors one format in the table quantize",
             )
+
+
+def engines(graph: MaseGraph, asked: Iterable[str] | Mapping[str, int], *, is_mapped: bool = False) -> list[Shared]:
+    """The blocks that share hardware, a record for each hardware.
+
+    Args:
+        graph: A graph with common metadata.
+        asked: Modules whose children are the blocks, and how many of them have hardware; one if that is not said.
+        is_mapped: Whether modules and lanes of these arguments are in the metadata: they must be equal as well then.
+
+    Raises:
+        ConfigError: As :func:`shared_blocks`, or if blocks cannot be dealt out evenly.
+        UnsupportedError: As :func:`shared_blocks`.
+    """
+    found: list[Shared] = []
+    for path in asked:
+        blocks, number = shared_blocks(graph, path), asked[path] if isinstance(asked, Mapping) else 1
+        each, rest = divmod(blocks.passes, number)
+        if rest or each < 2:
+            raise ConfigError(
+                "blocks that share hardware cannot be dealt out so",
+                field=f"hardware.shared.{path}",
+                got=f"{number}, for {blocks.passes} blocks",
+                expected=f"one of {', '.join(map(str, numbers(blocks.passes)))}",
+                remedy="leave the module out of hardware.shared for hardware of every block",
+            )
+        for first in range(0, blocks.passes, each):
+            enters = blocks.results[first - 1] if first else blocks.enters
+            found.append(dataclasses.replace(blocks, copies=blocks.copies[first : first + each], enters=enters))
+    for twins in (of for each in found for of in each.twins() if is_mapped):
+        for node in twins[1:]:
+            _refuse_unequal(twins[0], node, *(_mapped_facts(graph, of) for of in (twins[0], node)))
+    return found
+
+
+def numbers(blocks: int) -> list[int]:
+    """How many hardwares so many blocks may share, each as many in a row, the fewest first."""
+    return [number for number in range(1, blocks) if blocks % number == 0]
 
 
 def shared_blocks(graph: MaseGraph, path: str) -> Shared:
@@ -195,7 +234,10 @@ def _same(graph: MaseGraph, first: fx.Node, node: fx.Node) -> None:
     names = [op.name if op is not None else "" for op in ops]
     if names[0] != names[1]:
         raise _unequal(node.name, first.name, f"{names[1]} in place of {names[0]}")
-    ours, theirs = (_facts(graph, each) for each in (first, node))
+    _refuse_unequal(first, node, _facts(graph, first), _facts(graph, node))
+
+
+def _refuse_unequal(first: fx.Node, node: fx.Node, ours: Entries, theirs: Entries) -> None:
     for what in sorted({*ours, *theirs}):
         if ours.get(what) != theirs.get(what):
             raise _unequal(f"{node.name}.{what}", f"{first.name}.{what}", f"{theirs.get(what)}, not {ours.get(what)}")
@@ -210,10 +252,14 @@ def _facts(graph: MaseGraph, node: fx.Node) -> Entries:
         arithmetic = meta.module.arithmetic
         found |= {f"format of {name}": str(fmt) for name, fmt in arithmetic.formats.items()}
         found |= {"rounding": arithmetic.rounding, "overflow": arithmetic.overflow}
-    if meta.hardware.module:
-        found |= dict(meta.hardware.verilog_param)
-        found |= {"order of elements": meta.hardware.layouts, "lanes": meta.hardware.parallelism}
     return found
+
+
+def _mapped_facts(graph: MaseGraph, node: fx.Node) -> Entries:
+    """The same of the hardware that was chosen."""
+    hardware = graph.meta_of(node).hardware
+    ends = {"order of elements": hardware.layouts, "lanes": hardware.parallelism}
+    return {**hardware.verilog_param, **ends} if hardware.module else {}
 
 
 def _unequal(got: str, first: str, what: str) -> UnsupportedError:
@@ -238,7 +284,7 @@ def _outside(reader: fx.Node, source: fx.Node, path: str) -> UnsupportedError:
     )
 
 
-def unite_ranges(graph: MaseGraph, paths: Sequence[str]) -> tuple[MaseGraph, Info]:
+def unite_ranges(graph: MaseGraph, paths: Iterable[str]) -> tuple[MaseGraph, Info]:
     """Give tensors that share hardware one observed range, which holds that of every block, so that formats are equal.
 
     The ends of the observed values are all that is kept, whatever the method of the calibration was. What enters the
