@@ -5,6 +5,7 @@ from __future__ import annotations
 from .proofs import (
     CROSS,
     FETCHES,
+    GENERATES,
     IMAGE,
     READER,
     READERS,
@@ -13,6 +14,7 @@ from .proofs import (
     REQUESTS,
     RESET,
     SAMPLE,
+    STORES,
     TURNS,
     WRITER,
     WRITERS,
@@ -22,6 +24,8 @@ from .runner import Mutant, Proof, of
 
 FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
 SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
+ALONE = Proof(GENERATES)
+FRAMED, IN_TURN = Proof(GENERATES, {"FRAMES": 1, "LENGTH": 3}), Proof(GENERATES, {"SLOTS": 2, "LENGTH": 4})
 IMAGED = Proof(IMAGE, {"STORED": 1})
 CROSSING, SHORT, SAMPLED = Proof(CROSS), Proof(RESET, {"LEFT": 5}), Proof(SAMPLE, {"LEFT": 1, "AFTER": 1})
 
@@ -218,6 +222,40 @@ SYSTEM: dict[str, Mutant] = {
     "fetch_is_late_early": of(
         FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
     ),
+    # cache_writer
+    "blocks_are_withdrawn": of(Proof(STORES), "p_write_stays", "&& !sent_q;", "&& !sent_q && !write_done;"),
+    "blocks_give_way": of(Proof(STORES), "p_write_stable", "if (within_q) id = id_q;", ""),
+    "blocks_lose_words": of(Proof(STORES), "p_made", "in_ready[id] = taken;", "in_ready[id] = write_valid;"),
+    "blocks_are_mixed": of(Proof(STORES), "p_whole", "write_valid || (within_q && !ends);", "write_valid;"),
+    "blocks_are_stored_early": of(Proof(STORES), "p_stored", "= sent_q && away_q == '0;", "= sent_q;"),
+    "blocks_wait_for_memory": of(
+        Proof(STORES), "p_kept", "in_valid[id] && !sent_q;", "in_valid[id] && !sent_q && write_ready;"
+    ),
+    "blocks_have_one_order": of(Proof(STORES), "p_turns", "in_valid[i] && i > int'(id_q)", "1'b0", 10),
+    # token_loop
+    "tokens_enter_as_others": of(ALONE, "p_token", "token_q[turn];", "token_q[turn] ^ ID_WIDTH'(1);"),
+    "tokens_of_a_prompt_begin_each": of(ALONE, "p_slot", "{prompts && !amid_q, last", "{prompts, last"),
+    "tokens_enter_twice": of(ALONE, "p_once", "there_q[turn]  <= 1'b0;", "there_q[turn] <= !prompts;"),
+    "tokens_are_taken_before_they_entered": of(ALONE, "p_taken", "prompts && enters);", "prompts);"),
+    "tokens_behind_the_context_enter": of(ALONE, "p_taken", "discards_q || prompt_ends", "1'b0", 12),
+    "tokens_of_a_prompt_leave": of(ALONE, "p_leaves", "result_last = mark[SlotW];", "result_last = 1'b1;"),
+    "tokens_leave_as_those_of_another_slot": of(IN_TURN, "p_leaves", "mark[SlotW-1:0] :", "turn_q :"),
+    "tokens_leave_before_they_are_chosen": of(
+        ALONE, "p_made", "mark_valid && core_out_valid && result", "mark_valid && result"
+    ),
+    "tokens_go_on_behind_a_stop": of(ALONE, "p_end", "64'(core_out) == 64'(STOP) || full", "full"),
+    "tokens_go_on_in_a_full_context": of(ALONE, "p_length", "|| entered_q[result_slot] == CountW'(CONTEXT)", "", 14),
+    "tokens_go_on_behind_their_number": of(ALONE, "p_length", "|| full ||", "||", 12),
+    "tokens_lose_their_turn": of(IN_TURN, "p_core_stays", "(SLOTS > 1 && enters && last)", "(SLOTS > 1 && last)"),
+    "tokens_are_withdrawn": of(ALONE, "p_out_stays", "out_valid = read ||", "out_valid = (read && !in_valid) ||"),
+    "tokens_wait_for_a_result": of(
+        ALONE, "p_kept", "= in_valid && !discards_q && !busy;", "= in_valid && !discards_q && !busy && !core_out_valid;"
+    ),
+    "tokens_keep_their_turn": of(IN_TURN, "p_turns", "? turn + SlotW'(1) : turn;", "? turn : turn;", 9),
+    "tokens_find_no_reset": of(ALONE, "p_reset", "rst || wait_q == WaitW'(RESTART + 1)", "rst"),
+    "tokens_all_end_their_prompt": of(ALONE, "p_idle", "!amid_q, last, turn", "!amid_q, 1'b1, turn"),
+    "tokens_enter_at_once": of(ALONE, "p_restart", "busy     = pads_q || wait_q != '0;", "busy = pads_q;"),
+    "tokens_are_filled_up_with_the_last": of(FRAMED, "p_pads", "pads_q ? '0 : {", "{"),
     # cache_reader
     "caches_ask_for_the_wrong_piece": of(SEQUENCE, "p_address", "* 32'(Blocks);", "* 32'(Blocks - 1);", 20),
     "caches_ask_before_it_is_stored": of(SEQUENCE, "p_stored", " && (!new_q || stored_q[id_q] != '0)", ""),

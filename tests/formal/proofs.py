@@ -39,6 +39,8 @@ REQUESTS = Harness("system_parameters")
 IMAGE = Harness("external_image")
 TURNS = Harness("external_reader", needs=("stream_fifo",), parts=("share_spec",))
 FETCHES = Harness("cache_reader", needs=("stream_fifo",), parts=("share_spec",))
+STORES = Harness("cache_writer")
+GENERATES = Harness("token_loop", needs=("stream_fork", "stream_fifo"))
 WRITERS = Harness("system_share_write", **SHARE)
 RECORDS = Harness("system_records")
 CAST = Harness("fixed_cast_unit")
@@ -195,6 +197,11 @@ PROOFS = [
     Proof(WRITERS, cover=14),
     Proof(TURNS, cover=12),
     *(Proof(FETCHES, {"ROWS": rows, "BLOCK": block}) for rows, block in ((3, 1), (7, 2), (5, 1))),
+    *(
+        Proof(GENERATES, {"SLOTS": slots, "FRAMES": frames, "CONTEXT": context, "LENGTH": length}, cover=12)
+        for slots, frames, context, length in ((1, 0, 3, 2), (1, 1, 3, 3), (1, 1, 2, 3), (4, 0, 3, 4), (2, 0, 3, 2))
+    ),
+    *(Proof(STORES, {"CACHES": caches}, cover=12) for caches in (2, 3)),
     Proof(IMAGE, {"WORDS": 1}, cover=16),
     Proof(IMAGE, {"STORED": 1}, cover=16),
     Proof(IMAGE, {"WORDS": 2, "BURST": 3}, cover=16),
