@@ -56,7 +56,7 @@ def plan(name: str) -> dict[str, Any]:
         "max_parallelism": most if lanes else CONTEXT,
         "order": overlapping,
         "implementation": dict.fromkeys(norms if most == 1 and lanes else (), "in_turn"),
-        "fast_clock": [softmax, "add", "add_1"],
+        "fast_clock": True if name == "turns" else [softmax, "add", "add_1"],
         "adder_levels": {softmax: 3} if name == "alone" else {},
         "family": "ecp5",
     }

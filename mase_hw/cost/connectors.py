@@ -52,9 +52,13 @@ def stream_repack(t: Terms, p: Parameters) -> None:
     slack = 0 if p["IN_SIZE"] == p["OUT_SIZE"] else ins
     ready = 2 * outs - 1 + slack
     bits = unit * p["WIDTH"]
-    splits = outs == 1 and (slack == 0 or in_tail == ins or in_beats > 1)
-    joins = ins == 1 and (out_tail == outs or out_beats > 1)
-    kind = _kind(splits, joins, slack == 0, out_tail == outs > 2)
+    smaller = min(ins, outs)
+    divides = ins % smaller == outs % smaller == 0 and in_beats > 1 and out_beats > 1
+    piece = smaller if slack == 0 and divides else 1
+    in_pieces, out_pieces, piece_bits = ins // piece, outs // piece, piece * bits
+    splits = out_pieces == 1 and (slack == 0 or in_tail == ins or in_beats > 1)
+    joins = in_pieces == 1 and (out_tail == outs or out_beats > 1)
+    kind = _kind(splits, joins, slack == 0 and (piece == 1 or not splits), out_tail == outs > 2)
     t.logic(f"{kind}.any", 1)
     level(t, f"{kind}.count", ins + ready)
     for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
@@ -69,8 +73,8 @@ def stream_repack(t: Terms, p: Parameters) -> None:
     elif kind == "split":
         t.count(ff=4)
         ram(t, "split.ram", 4, ins * bits, False)
-        t.logic("split.found", chosen(t, ins) * bits)
-        _at(t, kind, ins)
+        t.logic("split.found", chosen(t, in_pieces) * piece_bits)
+        _at(t, kind, in_pieces)
     elif kind == "fill":
         t.count(ff=2 * outs * bits, lut=bits)
         _at(t, kind, outs)
@@ -79,14 +83,14 @@ def stream_repack(t: Terms, p: Parameters) -> None:
         row = 1 if slack == 0 and out_tail == outs else 2
         t.count(ff=row)  # that of the reads is the register that Yosys makes for the memory
         t.logic("join.rows", row)
-        _at(t, kind, outs)
-        t.logic("join.filled", outs)
-        ram(t, "join.ram", 1 << row, bits, False, outs)
+        _at(t, kind, out_pieces)
+        t.logic("join.filled", out_pieces)
+        ram(t, "join.ram", 1 << row, piece_bits, False, out_pieces)
     else:
         _shifted(t, (ins, outs, out_tail if out_beats > 1 else outs), ready, bits)
     for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
-        whole = splits and slack if name == "in" else joins
-        if whole and tail != units and beats > 1:
+        whole = splits and (slack or piece > 1) if name == "in" else joins
+        if whole and ceil(tail / piece) != units // piece and beats > 1:
             t.count(ff=bits_of(beats))
             t.logic(f"{name}_ragged.bits", bits_of(beats))
 

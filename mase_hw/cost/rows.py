@@ -141,6 +141,8 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
             block_product(t, short, scale + 1, p.get("BLOCK", 0))
     if p.get("IN_TURN"):
         t.count(ff=3, lut=3)
+    if p.get("IN_TURN") == 2:
+        t.count(ff=lanes * (first + second - short - scale + (width if p["CENTRE"] else 0)) + 3 - factor - place)
     frac = p["SCALE_FRAC"] + half - p["DROP"]
     t.registers("rescale.short", lanes * short)
     t.registers("rescale.scaled", lanes * scaled)

@@ -144,8 +144,10 @@ class Item:
     @property
     def fast(self) -> bool:
         """Whether the module has registers for a fast clock."""
-        exponent = getattr(self.case.params, "exponent", None)
-        return bool(getattr(self.case.params, "ahead", exponent is not None and exponent.exp_stages > 3))
+        p = self.case.params
+        exponent = getattr(p, "exponent", None)
+        ahead = getattr(p, "ahead", exponent is not None and exponent.exp_stages > 3)
+        return bool(ahead) or getattr(p, "in_turn", 0) == 2
 
     @property
     def memory_folder(self) -> Path | None:

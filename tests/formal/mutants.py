@@ -127,11 +127,11 @@ MUTANTS: dict[str, Mutant] = {
     "repack_keeps_no_unit_aside": of(
         repack(4, 2, 8, 8), "p_order", "heads[0] = set_q ? aside_q : beat_q[at_q];", "heads[0] = beat_q[at_q];", 10
     ),
-    "repack_ends_short_beats_late": of(repack(4, 2, 6, 12), "p_order", "AtW'(InTail - 1)", "AtW'(InTail)", 10),
+    "repack_ends_short_beats_late": of(repack(4, 2, 6, 12), "p_order", "AtW'(InEnd - 1)", "AtW'(InEnd)", 10),
     "repack_fills_the_output_late": of(
         repack(1, 4, 8, 8), "p_data_stays", "if (!out_valid || out_ready) begin\n        out_q", "begin\n out_q", 12
     ),
-    "repack_fills_short_beats": of(repack(2, 4, 6, 6), "p_order", "AtW'(OutTail - 1)", "AtW'(OutTail)", 10),
+    "repack_fills_short_beats": of(repack(2, 4, 6, 6), "p_order", "AtW'(OutEnd - 1)", "AtW'(OutEnd)", 10),
     "repack_holds_less": of(RAGGED, "p_room", "ReadyMax = 2 * OutUnits - 1", "ReadyMax = OutUnits - 1"),
     # rom_source
     "rom_drops_valid": of(

@@ -184,6 +184,8 @@ PROOFS = [
     *(repack(3, 3, 5, 7, 10), repack(4, 4, 10, 30), repack(8, 3, 8, 24), repack(2, 7, 6, 21), repack(6, 4, 9, 15)),
     # Rings of beats: of the input, of the output, ragged or not.
     *(repack(4, 2, 8, 16), repack(4, 2, 10, 20, 14), repack(2, 4, 8, 16), repack(2, 4, 10, 10, 14)),
+    # The same of short pieces.
+    *(repack(4, 2, 7, 7), repack(4, 2, 9, 9, 14), repack(2, 4, 7, 7), repack(2, 4, 9, 9, 14), repack(3, 3, 7, 7, 10)),
     *(Proof(CROSS, {"LOG2": log2, "FIRST_IN": first}, cover=24) for log2, first in ((1, 0), (2, 0), (2, 1), (1, 1))),
     *(Proof(RESET, {"LEFT": left}) for left in (8, 5)),
     *(Proof(SAMPLE, {"LEFT": left}) for left in (8, 5)),

@@ -62,7 +62,8 @@ class NormParams(Params, frozen=True):
     segments: Segments
     block: int
     shared: bool
-    in_turn: bool
+    in_turn: int
+    """0, 1, or 2 with registers in front of the multiplier."""
 
     @property
     def units(self) -> int:
@@ -111,7 +112,7 @@ def latency(p: NormParams) -> Latency:
     """
     rows, positions, turns = p.data_in_0.size[2], p.data_in_0.size[1], p.turns
     inner = p.tiles // turns
-    note = 3 + (p.data_in_0.lanes[0] // p.units - 1).bit_length() + SCALE_LATENCY
+    note = 3 + (p.data_in_0.lanes[0] // p.units - 1).bit_length() + SCALE_LATENCY + (p.in_turn == 2)
     if p.in_turn:
         each, length = np.arange(rows * positions * inner), positions * inner
         first = each // length * length
@@ -331,7 +332,7 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
             block=block,
             # Rows whose scales follow each other too fast need both products of the root at once.
             shared=way == "in_turn" or (block > 0 and shape[-1] // groups >= 3 * lanes),
-            in_turn=way == "in_turn",
+            in_turn=(2 if r.fast else 1) if way == "in_turn" else 0,
         )
 
     return build
@@ -363,6 +364,7 @@ def _case(
     formats: str,
     frames: int = 4,
     implementation: str = "",
+    fast: bool = False,
     **attributes: float,
 ) -> Case:
     channels = shape[1:2] if kind == GROUP else shape[-1:]
@@ -371,7 +373,7 @@ def _case(
     eps: Attributes = {"eps": attributes.get("eps", 1e-5)}
     a = Arithmetic.read(formats, LAYER_TENSORS, {**own, **eps})
     shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
-    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, implementation=implementation)
+    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, implementation=implementation, fast=fast)
     return Case(name, _build(kind)(request), frames, attributes=eps)
 
 
@@ -392,6 +394,8 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("rows_too_short_to_share", (9, 4), 2, "s16.9 - - s16.12", implementation="shared"),
             case("in_turn", (9, 4), 1, "u12.9 - s16.14 s16.12", implementation="in_turn"),
             case("in_turn_one_beat", (9, 3), 3, "s16.9 s16.14 s16.12 s16.12", implementation="in_turn"),
+            case("fast", (9, 4), 1, "u12.9 - s16.14 s16.12", implementation="in_turn", fast=True),
+            case("fast_one_beat", (9, 3), 3, "s16.9 s16.14 s16.12 s16.12", implementation="in_turn", fast=True),
         ]
 
     def rms() -> list[Case]:
@@ -400,6 +404,7 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("no_weight", (4, 5), 1, "s16.9 - - s16.12 trunc", eps=0.0),
             case("shared", (6, 3), 1, "s16.9 - - s16.13", implementation="shared"),
             case("in_turn", (4, 7), 2, "s16.9 s16.14 - s16.12", implementation="in_turn"),
+            case("fast", (4, 7), 2, "s16.9 s16.14 - s16.12", implementation="in_turn", fast=True),
         ]
 
     def group() -> list[Case]:
@@ -450,6 +455,7 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
             layout="channels_last" if kind == GROUP else "rows",
             memories=lambda a: fit(key_of(_in_steps(a))).memories(),
             implementations=IMPLEMENTATIONS,
+            fast=True,
         ),
         **targets,
     )

@@ -148,15 +148,19 @@ module stream_repack_proof #(
   localparam int OutTail = (OUT_SIZE - (OutBeats - 1) * OUT_LANES) / G;
   localparam int Units = Capacity / G;
   localparam bit Same = IN_SIZE == OUT_SIZE;
-  localparam bit Splits = OutUnits == 1 && (Same || InTail == InUnits || InBeats > 1);
-  localparam bit Joins = InUnits == 1 && (OutTail == OutUnits || OutBeats > 1);
+  // Pieces: beats of the side with fewer lanes, the last of a row short.
+  localparam int Smaller = (InUnits < OutUnits) ? InUnits : OutUnits;
+  localparam bit Divides = InUnits % Smaller == 0 && OutUnits % Smaller == 0;
+  localparam int Piece = (Same && Divides && InBeats > 1 && OutBeats > 1) ? Smaller : 1;
+  localparam bit Splits = OutUnits == Piece && (Same || InTail == InUnits || InBeats > 1);
+  localparam bit Joins = InUnits == Piece && (OutTail == OutUnits || OutBeats > 1);
   logic [Units-1:0][G*WIDTH-1:0] kept;
   logic [Capacity-1:0][WIDTH-1:0] store;
   assign store = (Capacity * WIDTH)'(kept);
 
   // Where the units are that leave in turn, and where the next one comes: after as many as there
   // are, the reader is where the writer is.
-  if (Splits && Same) begin : g_beat
+  if (Splits && Same && Piece == 1) begin : g_beat
     int at;
     always_comb begin
       at = int'(dut.g_beat.at_q) - int'(dut.g_beat.set_q);
@@ -172,7 +176,23 @@ module stream_repack_proof #(
     int at;
     int pos;
     int first;
-    if (InTail == InUnits) begin : g_even
+    logic [3:0][InUnits-1:0][G*WIDTH-1:0] view;
+    for (genvar r = 0; r < 4; r++) begin : g_row
+      assign view[r] = dut.g_split.mem[r];
+    end
+    if (Piece > 1) begin : g_pieces
+      assign first = int'(out_pos_q) * Piece / InUnits;
+      always_comb begin
+        inv_piece : assert (!armed || int'(dut.g_split.at_q) == int'(out_pos_q) % (InUnits / Piece));
+      end
+      if (InUnits - InTail >= Piece) begin : g_short
+        logic signed [31:0] left;
+        assign left = int'(signed'(dut.g_split.g_ragged.u_pos.g_count.left_q));
+        always_comb begin
+          inv_pos : assert (!armed || InBeats - 2 - left == first);
+        end
+      end
+    end else if (InTail == InUnits) begin : g_even
       assign first = 0;
     end else begin : g_ragged
       assign first = InBeats - 2 - int'(signed'(dut.g_split.g_ragged.u_pos.g_count.left_q));
@@ -180,7 +200,7 @@ module stream_repack_proof #(
     always_comb begin
       meet = 1'b1;
       row  = dut.g_split.rd_q;
-      at   = int'(dut.g_split.at_q);
+      at   = int'(dut.g_split.at_q) * Piece;
       pos  = first;
       inv_at : assert (!armed || (pos < InBeats && at < ((pos == InBeats - 1) ? InTail : InUnits)));
       for (int u = 0; u <= Units; u++) begin
@@ -188,7 +208,7 @@ module stream_repack_proof #(
           meet = row == dut.g_split.wr_q && at == 0 && (InTail == InUnits || pos == int'(in_pos_q));
         end
         if (u < Units) begin
-          kept[u] = dut.g_split.mem[row][at];
+          kept[u] = view[row][at];
         end
         at++;
         if (at == ((pos == InBeats - 1) ? InTail : InUnits)) begin
@@ -217,10 +237,22 @@ module stream_repack_proof #(
     int last;
     for (genvar s = 0; s < OutUnits; s++) begin : g_bank
       for (genvar r = 0; r < Rows; r++) begin : g_row
-        assign view[r][s] = dut.g_join.g_bank[s].mem[r];
+        assign view[r][s] = (G * WIDTH)'(dut.g_join.g_bank[s/Piece].mem[r] >> (s % Piece * G * WIDTH));
       end
     end
-    if (OutTail == OutUnits) begin : g_even
+    if (Piece > 1) begin : g_pieces
+      assign last = int'(in_pos_q) * Piece / OutUnits;
+      always_comb begin
+        inv_piece : assert (!armed || int'(dut.g_join.at_q) == int'(in_pos_q) % (OutUnits / Piece));
+      end
+      if (OutUnits - OutTail >= Piece) begin : g_short
+        logic signed [31:0] left;
+        assign left = int'(signed'(dut.g_join.g_ragged.u_pos.g_count.left_q));
+        always_comb begin
+          inv_pos : assert (!armed || OutBeats - 2 - left == last);
+        end
+      end
+    end else if (OutTail == OutUnits) begin : g_even
       assign last = 0;
     end else begin : g_ragged
       assign last = OutBeats - 2 - int'(signed'(dut.g_join.g_ragged.u_pos.g_count.left_q));
@@ -232,7 +264,7 @@ module stream_repack_proof #(
       pos  = int'(out_pos_q);
       for (int u = 0; u <= Units; u++) begin
         if (u == int'(dut.count_q)) begin
-          meet = row == dut.g_join.wr_q && at == int'(dut.g_join.at_q) &&
+          meet = row == dut.g_join.wr_q && at == int'(dut.g_join.at_q) * Piece &&
               (OutTail == OutUnits || pos == last);
         end
         if (u < Units) begin
