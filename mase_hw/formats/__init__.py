@@ -8,7 +8,7 @@ also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`), or have an exponen
 (:mod:`mase_hw.formats.blocks`) or a factor by group (:mod:`mase_hw.formats.groups`).
 """
 
-from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat, refuse_blocks
+from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat
 from mase_hw.formats.fixed import (
     MAX_FRAC,
     MAX_WIDTH,
@@ -20,8 +20,8 @@ from mase_hw.formats.fixed import (
 from mase_hw.formats.groups import FACTOR_BITS, GroupFormat
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, enough_bits, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, as_scaled, steps_of, sum_format
-from mase_hw.formats.signs import SignFormat, of_code, read_format, refuse_signs
-from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_scaled
+from mase_hw.formats.signs import SignFormat, of_code, read_format
+from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_others, refuse_scaled
 
 __all__ = [
     "FACTOR_BITS",
@@ -47,9 +47,8 @@ __all__ = [
     "of_code",
     "quantize_multiplier",
     "read_format",
-    "refuse_blocks",
+    "refuse_others",
     "refuse_scaled",
-    "refuse_signs",
     "steps_of",
     "sum_format",
 ]

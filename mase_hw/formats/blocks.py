@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.errors import FormatError
 from mase_hw.formats.fixed import FixedFormat
 
 SPAN = 15
@@ -168,21 +168,3 @@ class BlockFormat(FixedFormat):
     def __str__(self) -> str:
         named = f"mxfp{MINIFLOATS[self.element].bits} {self.element}" if self.element else f"mxint{self.width}"
         return f"{named} in blocks of {self.block}, 2^{-self.frac_width} up"
-
-
-def refuse_blocks(node: str, op: str, taken: tuple[str, ...], formats: Mapping[str, FixedFormat]) -> None:
-    """Refuse tensors in block floating point that an op does not take.
-
-    Raises:
-        UnsupportedError: Naming the node and the tensor.
-    """
-    for name, fmt in formats.items():
-        if isinstance(fmt, BlockFormat) and name not in taken:
-            raise UnsupportedError(
-                f"{op} takes no {name} in block floating point",
-                node=node,
-                field=name,
-                got=str(fmt),
-                expected="fixed point",
-                remedy=f'{fmt.kind} is for weights of linear layers and convolutions; give this node name = "fixed"',
-            )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mase_hw.errors import FormatError, UnsupportedError
+from mase_hw.errors import FormatError
 from mase_hw.formats.blocks import BlockFormat
 from mase_hw.formats.fixed import FixedFormat
 from mase_hw.formats.groups import GroupFormat
@@ -118,27 +117,3 @@ def read_format(text: str) -> FixedFormat:
 def of_code(code: int, bits: int) -> int:
     """The mantissa as which hardware takes a code of 1 or 2 bits; the one of two that stands for none counts as 0."""
     return (1, -1)[code] if bits == 1 else (0, 1, 0, -1)[code]
-
-
-def refuse_signs(node: str, op: str, taken: tuple[str, ...], formats: Mapping[str, FixedFormat]) -> None:
-    """Refuse binary or ternary tensors that an op does not take.
-
-    Args:
-        node: For the error.
-        op: Its op.
-        taken: Tensors that may be binary or ternary.
-        formats: Of all tensors.
-
-    Raises:
-        UnsupportedError: Naming the node and the tensor.
-    """
-    for name, fmt in formats.items():
-        if isinstance(fmt, SignFormat) and name not in taken:
-            raise UnsupportedError(
-                f"{op} takes no {fmt.kind} {name}",
-                node=node,
-                field=name,
-                got=str(fmt),
-                expected=f"{fmt.kind} numbers for {' and '.join(taken)} only" if taken else "fixed point",
-                remedy="binary and ternary are weights of linear layers and convolutions",
-            )

@@ -1,15 +1,17 @@
-"""What an op says of scaled integers: how it takes them, and which it cannot take."""
+"""What an op takes besides fixed point: how it takes scaled integers, and which tensors may have other formats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats.attributes import Attributes
+from mase_hw.formats.blocks import BlockFormat
 from mase_hw.formats.fixed import FixedFormat, Overflow
 from mase_hw.formats.scaled import ScaledFormat
+from mase_hw.formats.signs import SignFormat
 
 Formats = Mapping[str, FixedFormat]
 Ends = tuple[float | None, float | None]
@@ -103,3 +105,33 @@ def refuse_scaled(
             got=", ".join(f"{name} {fmt}" for name, fmt in formats.items()),
             remedy=f'quantise it with name = "fixed" (quantize.overrides.{node}.config.name)',
         )
+
+
+def refuse_others(
+    node: str, op: str, ternary: Collection[str], blocks: Collection[str], formats: Mapping[str, FixedFormat]
+) -> None:
+    """Refuse binary and ternary tensors, and blocks that share an exponent or a factor, where an op takes none.
+
+    Args:
+        node: For the error.
+        op: Its op.
+        ternary: Tensors that may be binary or ternary.
+        blocks: Tensors that may be in blocks.
+        formats: Of all tensors.
+
+    Raises:
+        UnsupportedError: Naming the node and the tensor.
+    """
+    for name, fmt in formats.items():
+        if not isinstance(fmt, SignFormat | BlockFormat):
+            continue
+        taken = ternary if isinstance(fmt, SignFormat) else blocks
+        if name not in taken:
+            raise UnsupportedError(
+                f"{op} takes no {fmt.kind} {name}",
+                node=node,
+                field=name,
+                got=str(fmt),
+                expected=f"{fmt.kind} numbers for {' and '.join(taken)} only" if taken else "fixed point",
+                remedy=f"{fmt.kind} numbers are for weights of linear layers and convolutions",
+            )

@@ -20,9 +20,8 @@ from mase_hw.formats import (
     Overflow,
     Rounding,
     ScaledFormat,
-    refuse_blocks,
+    refuse_others,
     refuse_scaled,
-    refuse_signs,
 )
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.host.documents import Json
@@ -81,8 +80,7 @@ class Quantized(nn.Module):
             if name not in arithmetic.formats:
                 raise GraphError(f"no format for {name}", node=op.name, field=name)
         refuse_scaled(op.name, op.name, op.scaled, arithmetic.formats, arithmetic.overflow, arithmetic.attributes)
-        refuse_signs(op.name, op.name, op.ternary, arithmetic.formats)
-        refuse_blocks(op.name, op.name, op.blocks, arithmetic.formats)
+        refuse_others(op.name, op.name, op.ternary, op.blocks, arithmetic.formats)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Quantise, compute in mantissas, return the values; or compute on values, where that gives the same bits."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, GroupFormat
 from tests.catalogue.harness import ITEMS, Item, expected, stimulus
 from tests.unit import test_named_functions as named
 from tests.unit.oracle import by_fraction
@@ -56,12 +56,13 @@ def by_element(exact: Callable[..., Fraction]) -> Callable[[Arithmetic, Inputs],
 
 
 def linear(a: Arithmetic, t: Inputs) -> Values:
-    """Weights have one power of two for every output, or every block of an output, if they have shifts."""
+    """Weights have a power of two for every output, or every block of it, if they have shifts; groups have a factor."""
     weight = t["weight"]
     if "weight_shift" in t:
         shift = t["weight_shift"].astype(int).reshape(len(weight), -1)
         block = getattr(a.formats["weight"], "block", weight.shape[1])
-        weight = weight * (2**shift).astype(object)[:, np.arange(weight.shape[1]) // block]
+        factor = shift if isinstance(a.formats["weight"], GroupFormat) else 2**shift
+        weight = weight * factor.astype(object)[:, np.arange(weight.shape[1]) // block]
     sums = np.tensordot(t["data_in_0"], weight, axes=([-1], [1]))
     return cast(sums + t.get("bias", Fraction(0)), a)
 
