@@ -188,6 +188,7 @@ def test_stages_of_rows(tmp_path: Path) -> None:
         "fast": {"fast_clock": ["add", "shares"]},
         "levels": {"adder_levels": {"shares": 4}},
         "in_turn": {"implementation": {"norm": "in_turn"}},
+        "fast_in_turn": {"implementation": {"norm": "in_turn"}, "fast_clock": ["norm"]},
     }.items():
         config = {"quantize": wide, "hardware": {"family": "ecp5", "max_parallelism": 2, **hardware}}
         design = mase_hw.compile(Rows(), data[:1], config, out=tmp_path / name, calibration=[data], vectors=data)
@@ -204,10 +205,12 @@ def test_stages_of_rows(tmp_path: Path) -> None:
         "fast": 1 + 2,
         "levels": -(-bits // 4) - bits,
         "in_turn": 0,
+        "fast_in_turn": 1,
     }
     # Of 2 squares, 2 products and the root two multipliers are left; 2 * 6 beats of a row, 16 + 1 cycles between.
     assert area["dsp"] - found["in_turn"][1]["dsp"] == 3
     assert found["in_turn"][0].interval == 5 * (2 * 6 + 16 + 1) > plain.interval
+    assert found["fast_in_turn"][0].interval == 5 * (2 * 6 + 17 + 1)
     with pytest.raises(ConfigError, match="a bit of the quotient"):
         config = {"hardware": {"adder_levels": {"shares": 0}}}
         mase_hw.compile(Rows(), data[:1], config, out=tmp_path / "none", calibration=[data])

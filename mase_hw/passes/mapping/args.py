@@ -120,8 +120,9 @@ class HardwareArgs(BaseModel):
         description="whether modules get registers where their longest paths begin, or the nodes whose modules do: of "
         "a linear layer an activation is taken a cycle before its weights, so that a register enables the memory of "
         "the weights, and what sums start with is one too; of a softmax an exponential that is a product takes its "
-        "factors and its parts from registers; a sum or a difference keeps its operands in registers; bits and "
-        "interval are the same, the latency is a cycle longer, or two of a softmax, for some flip-flops",
+        "factors and its parts from registers; a sum or a difference keeps its operands in registers, and so does "
+        "the multiplier of a norm ``in_turn``; bits and interval are the same, but for a row of such a norm, which "
+        "takes a cycle more; the latency is a cycle longer, or two of a softmax, for some flip-flops",
     )
     constant_solver: Literal["own", "da4ml"] = Field(
         default="own",
