@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from mase_hw.cost.casts import Parameters, Terms, adder, bits_of
-from mase_hw.cost.primitives import chosen, counted, counted_down, counter, fifo, level, multiplied, replay, ring
+from mase_hw.cost.primitives import chosen, counted, counted_down, counter, fifo, level, replay, ring
 from mase_hw.hardware.memories import FAMILIES
 
 COUNTED = 16
@@ -99,8 +99,8 @@ def external_source(t: Terms, p: Parameters) -> None:
     ring(t, "index", blocks)
     each = p["BLOCK"] * ceil(row / p["BUS"])
     t.logic("address", bits_of(p["BASE"] + blocks * each))
-    if blocks > 1 and each & (each - 1):  # a number that is no power of two is multiplied by
-        t.count(dsp=multiplied(t, (bits_of(blocks), False), (each.bit_length(), False)))
+    if blocks > 1:  # a sum for every further bit that is set
+        t.logic("sums", bits_of(blocks) * (each.bit_count() - 1))
     if not p["BUFFERED"] and p["REPEATS"] > 1:
         bits = counted_down(blocks // p["SETS"]) + counted_down(p["REPEATS"]) + bits_of(blocks)
         t.count(ff=bits)
