@@ -172,7 +172,7 @@ def frames_of(graph: MaseGraph, count: int, values: Sequence[float] = ()) -> dic
         if not example.dtype.is_floating_point:
             found[name] = torch.randint(0, (entry.places if entry else None) or TOKENS, shape, generator=random)
         elif values:
-            found[name] = torch.tensor(values)[torch.randint(0, len(values), shape, generator=random)]
+            found[name] = torch.tensor(values).float()[torch.randint(0, len(values), shape, generator=random)]
         elif entry is None:
             found[name] = torch.randn(shape, generator=random)
         else:

@@ -34,7 +34,16 @@ import torch
 from torch import Tensor, fx, nn
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import BlockFormat, FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat, any_scaled
+from mase_hw.formats import (
+    BlockFormat,
+    FixedFormat,
+    GroupFormat,
+    Overflow,
+    Rounding,
+    ScaledFormat,
+    SignFormat,
+    any_scaled,
+)
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import along, rounded, signs, to_grid
@@ -111,7 +120,8 @@ class LearnedStep(nn.Module):
         per_frame: The first dimension is that of frames; else the tensor is a parameter.
 
     The step is a parameter for tensors of up to :data:`LEARNED` bits; of wider ones it is that of the finest format
-    that holds all that was observed so far. The threshold of ternary numbers keeps its share of the step.
+    that holds all that was observed so far. Integers in groups keep their factors and so their step. The threshold of
+    ternary numbers keeps its share of the step.
     """
 
     ends: Tensor
@@ -125,7 +135,8 @@ class LearnedStep(nn.Module):
         self.learned = fmt.width <= LEARNED
         self.finest: int | None = None
         """Finest fraction width worth having."""
-        self.step = nn.Parameter(torch.tensor(fmt.scale), requires_grad=self.learned)
+        self.given = isinstance(fmt, GroupFormat)
+        self.step = nn.Parameter(torch.tensor(fmt.scale), requires_grad=self.learned and not self.given)
         self.register_buffer("ends", torch.zeros(2, dtype=torch.float64))
         threshold = fmt.threshold if isinstance(fmt, SignFormat) else 0.0
         self.register_buffer("threshold", torch.tensor(threshold, dtype=torch.float64))
@@ -137,6 +148,8 @@ class LearnedStep(nn.Module):
         """
         if not self.learned:
             self._observe(x)
+            return
+        if self.given:
             return
         if isinstance(self.fmt, SignFormat):
             mean, threshold = means(x, self.fmt.kind)

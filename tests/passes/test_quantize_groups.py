@@ -19,6 +19,7 @@ from mase_hw.nn import Quantized
 from mase_hw.passes import verify_analysis_pass
 from mase_hw.passes.quantize.config import NodeConfig
 from mase_hw.passes.quantize.group_weights import group_weights
+from mase_hw.training import prepare
 from tests.unit.pipeline import EIGHT, inputs, quantised
 
 
@@ -192,3 +193,25 @@ def test_kept_and_trained(tmp_path: Path) -> None:
     weight = module.get_parameter("weight").requires_grad_()
     module(x).sum().backward()
     assert weight.grad is not None and bool(weight.grad.any())
+
+
+def test_training_keeps_the_factors() -> None:
+    torch.manual_seed(4)
+    net, x = nn.Sequential(integers(6, 22, 4, 4, 3)), inputs(32, 22)
+    config = {"quantize": groups(weight_width=4, weight_block_size=4)}
+    model = prepare(net, x[:1], config, calibration=[x])
+    before = stored(layer(model.eval().freeze(), "_0"))
+    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    model.train()
+    for _ in range(8):
+        optimiser.zero_grad()
+        model(x).square().mean().backward()
+        optimiser.step()
+    model.round_steps()
+    graph = model.eval().freeze()
+    assert torch.equal(graph.model(x), model(x)) and stored(layer(graph, "_0")) != before
+    scales = net[0].weight.detach().double()
+    fmt = layer(graph, "_0").arithmetic.formats["weight"]
+    factors = layer(graph, "_0").get_buffer("weight_shift").double() * 2.0**-fmt.frac_width
+    steps = factors.repeat_interleave(4, 1)[:, :22]
+    assert bool((scales / steps == (scales / steps).round()).all())
