@@ -26,6 +26,8 @@ from mase_hw.streams import Stream, ceil_div
 LOOP = "lib/token_loop.sv"
 MOST_CHOSEN = 16
 """Tokens of the example that software plays: each takes the model a whole sequence."""
+MOST_SLOTS = 4
+"""Slots whose sequences it plays."""
 RESTART = 8
 """Cycles between the reset of a design and the next prompt, in which its memories have their first words ready."""
 
@@ -123,28 +125,41 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
         stop=options.stop,
         restart=RESTART + 2 if slots == 1 else 0,
     )
-    if slots == 1:
-        entry = _with_example(graph, entry, (taken, given), width)
+    entry = _with_example(graph, entry, (taken, given), width, slots)
     bundle.manifest["decode"]["generate"] = msgspec.to_builtins(entry)
     return graph, {"modified": True, "top": name}
 
 
-def _with_example(graph: MaseGraph, loop: Generation, streams: tuple[Stream, Stream], width: int) -> Generation:
-    """What software plays of a system: the begin of a test vector as a prompt, and the sequence that it gives."""
+def _with_example(
+    graph: MaseGraph, loop: Generation, streams: tuple[Stream, Stream], width: int, slots: int
+) -> Generation:
+    """What software plays of a system: the begins of test vectors as prompts, and the sequences that they give.
+
+    One prompt of a design with one slot. With more, one for each of some slots, and another one for the first of them.
+    """
     bundle = bundle_of(graph)
     vectors: Vectors = graph.meta[VECTORS]
     context, most = streams[0].beats, min(loop.length, MOST_CHOSEN)
     (frames,) = Reference(graph).named(vectors.inputs).values()
     varied = int(np.argmax([len(frame.unique()) for frame in frames]))
-    prompt = frames[varied, : max((context + 1) // 2, context - most + 1)].tolist()
-    (written,) = generate(graph, context, [prompt], 0, loop=loop)
-    cycles = sum(Tokens(graph.meta["netlist"], graph.catalogue, context).cycles(written.turns))
+    longest = max((context + 1) // 2, context - most + 1)
+    used = min(slots, MOST_SLOTS)
+    count = 1 if slots == 1 else used + 1
+    # Each begins a token later and has one less than the one before, as far as there are so many.
+    prompts = [frames[varied, at : max(longest, at + 1)].tolist() for at in (n % longest for n in range(count))]
+    written = generate(graph, context, prompts, 0, loop=loop)
     files = {}
-    for stream, tokens in zip(streams, (prompt, written.chosen), strict=True):
-        values = np.zeros((1, 1, stream.beats), np.int64)
-        values[0, 0, : len(tokens)] = tokens
-        values[0, 0, len(tokens) - 1] += 1 << width
+    sides: list[list[list[int]]] = [prompts, [list(each.chosen) for each in written]]
+    for stream, rows in zip(streams, sides, strict=True):
+        values = np.zeros((count, 1, stream.beats), np.int64)
+        for at, tokens in enumerate(rows):
+            values[at, 0, : len(tokens)] = tokens
+            values[at, 0, len(tokens) - 1] += 1 << width
+            values[at] += (at % used) << (width + 1)
         files[stream.name] = f"vectors/generate_{stream.name}.mem"
         bundle.add(files[stream.name], memory_text(stream, values))
-    rest = streams[1].beats - len(written.chosen)
-    return msgspec.structs.replace(loop, vectors=VectorFiles(frames=1, files=files), cycles=cycles + rest)
+    cycles = 0
+    if slots == 1:
+        rest = streams[1].beats - len(written[0].chosen)
+        cycles = rest + sum(Tokens(graph.meta["netlist"], graph.catalogue, context).cycles(written[0].turns))
+    return msgspec.structs.replace(loop, vectors=VectorFiles(frames=count, files=files), cycles=cycles)

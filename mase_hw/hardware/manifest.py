@@ -311,8 +311,9 @@ class Generation(Entry, frozen=True, kw_only=True):
         length: Most tokens that are chosen for a prompt.
         stop: The one that ends a sequence; -1: none.
         restart: Cycles from the last token of a sequence to when the next prompt enters; 0 of sequences in turn.
-        vectors: A prompt and its sequence, each filled up to a frame; none of sequences in turn.
-        cycles: Of that sequence with what fills it up.
+        vectors: A prompt and its sequence, each filled up to a frame; of sequences in turn some of them, each filled
+            up with zeros of its slot.
+        cycles: Of that sequence with what fills it up; 0 of sequences in turn, which depend on when prompts come.
     """
 
     top: str

@@ -141,7 +141,9 @@ def _by_token(manifest: Manifest) -> Manifest:
     if _generates(manifest):
         loop = manifest.decode.generate
         assert loop is not None
-        timing = msgspec.structs.replace(manifest.timing, interval=loop.cycles, last=loop.cycles)
+        timing = manifest.timing
+        if loop.cycles:
+            timing = msgspec.structs.replace(timing, interval=loop.cycles, last=loop.cycles)
         rtl = (*manifest.rtl, *loop.rtl)
         return msgspec.structs.replace(
             manifest, top=loop.top, rtl=rtl, ports=loop.ports, timing=timing, vectors=loop.vectors
@@ -284,7 +286,9 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
 
 def _flight(manifest: Manifest) -> int:
     """Frames in the core at most; of a design that decodes the tokens of whole sequences."""
-    tokens = 1 if manifest.decode is None or _generates(manifest) else manifest.decode.context
+    if manifest.decode is not None and _generates(manifest):
+        return manifest.decode.slots
+    tokens = 1 if manifest.decode is None else manifest.decode.context
     return tokens * ceil_div(manifest.timing.last, tokens * manifest.timing.interval)
 
 
@@ -366,6 +370,7 @@ def _add_software(
     vectors: tuple[list[list[int]], list[list[int]]],
     images: Mapping[str, Sequence[int]],
 ) -> None:
+    slots = manifest.decode.slots if manifest.decode is not None and _generates(manifest) else 0
     context = {
         "version": __version__,
         "top": manifest.top,
@@ -383,7 +388,8 @@ def _add_software(
         "outputs": vectors[1],
         "cycles": _cycles(manifest, records),
         "letters": _letters(options.letters, manifest, records),
-        "last": 1 << records[0].frames[0].width - 1 if _generates(manifest) else 0,
+        "last": 1 << records[0].frames[0].width - 1 - (slots - 1).bit_length() if slots else 0,
+        "slots": slots,
     }
     found = {}
     for path in sorted((rtl_root() / SOFTWARE).iterdir()):

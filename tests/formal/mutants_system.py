@@ -239,7 +239,7 @@ SYSTEM: dict[str, Mutant] = {
     "tokens_are_taken_before_they_entered": of(ALONE, "p_taken", "prompts && enters);", "prompts);"),
     "tokens_behind_the_context_enter": of(ALONE, "p_taken", "discards_q || prompt_ends", "1'b0", 12),
     "tokens_of_a_prompt_leave": of(ALONE, "p_leaves", "result_last = mark[SlotW];", "result_last = 1'b1;"),
-    "tokens_leave_as_those_of_another_slot": of(IN_TURN, "p_leaves", "mark[SlotW-1:0] :", "turn_q :"),
+    "tokens_leave_as_those_of_another_slot": of(IN_TURN, "p_leaves_as", "mark[SlotW-1:0] :", "turn_q :"),
     "tokens_leave_before_they_are_chosen": of(
         ALONE, "p_made", "mark_valid && core_out_valid && result", "mark_valid && result"
     ),
@@ -248,14 +248,19 @@ SYSTEM: dict[str, Mutant] = {
     "tokens_go_on_behind_their_number": of(ALONE, "p_length", "|| full ||", "||", 12),
     "tokens_lose_their_turn": of(IN_TURN, "p_core_stays", "(SLOTS > 1 && enters && last)", "(SLOTS > 1 && last)"),
     "tokens_are_withdrawn": of(ALONE, "p_out_stays", "out_valid = read ||", "out_valid = (read && !in_valid) ||"),
-    "tokens_wait_for_a_result": of(
-        ALONE, "p_kept", "= in_valid && !discards_q && !busy;", "= in_valid && !discards_q && !busy && !core_out_valid;"
-    ),
+    "tokens_wait_for_a_result": of(ALONE, "p_kept", "!busy && (kept_q", "!busy && !core_out_valid && (kept_q"),
     "tokens_keep_their_turn": of(IN_TURN, "p_turns", "? turn + SlotW'(1) : turn;", "? turn : turn;", 9),
     "tokens_find_no_reset": of(ALONE, "p_reset", "rst || wait_q == WaitW'(RESTART + 1)", "rst"),
     "tokens_all_end_their_prompt": of(ALONE, "p_idle", "!amid_q, last, turn", "!amid_q, 1'b1, turn"),
     "tokens_enter_at_once": of(ALONE, "p_restart", "busy     = pads_q || wait_q != '0;", "busy = pads_q;"),
-    "tokens_are_filled_up_with_the_last": of(FRAMED, "p_pads", "pads_q ? '0 : {", "{"),
+    "tokens_are_filled_up_with_the_last": of(FRAMED, "p_pads", "= pads_q ? '0 : {", "= {"),
+    "tokens_begin_in_a_slot_that_is_filled_up": of(
+        Proof(GENERATES, {"SLOTS": 2, "FRAMES": 1, "CONTEXT": 2}),
+        "p_token",
+        "!pads_q || in_slot != pad_slot_q;",
+        "1'b1;",
+        12,
+    ),
     # cache_reader
     "caches_ask_for_the_wrong_piece": of(SEQUENCE, "p_address", "* 32'(Blocks);", "* 32'(Blocks - 1);", 20),
     "caches_ask_before_it_is_stored": of(SEQUENCE, "p_stored", " && (!new_q || stored_q[id_q] != '0)", ""),

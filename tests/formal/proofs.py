@@ -201,7 +201,7 @@ PROOFS = [
     *(Proof(FETCHES, {"ROWS": rows, "BLOCK": block}) for rows, block in ((3, 1), (7, 2), (5, 1))),
     *(
         Proof(GENERATES, {"SLOTS": slots, "FRAMES": frames, "CONTEXT": context, "LENGTH": length}, cover=12)
-        for slots, frames, context, length in ((1, 0, 3, 2), (1, 1, 3, 3), (1, 1, 2, 3), (4, 0, 3, 4), (2, 0, 3, 2))
+        for slots, frames, context, length in ((1, 0, 3, 2), (1, 1, 3, 3), (1, 1, 2, 3), (2, 0, 3, 2), (2, 1, 2, 2))
     ),
     *(Proof(STORES, {"CACHES": caches}, cover=12) for caches in (2, 3)),
     Proof(IMAGE, {"WORDS": 1}, cover=16),

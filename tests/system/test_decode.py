@@ -13,8 +13,11 @@ from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import from_words
 from mase_hw.host.toolchain import find
 from mase_hw.system import SystemOptions, make_system, run_selftest
+from mase_hw.system.selftest import build_program
 from mase_hw.system.soc import build_soc, run_soc, write_soc
 from tests.e2e.test_decode import CONTEXT, IDS, alone, compiled
+from tests.e2e.test_decode_by_itself import GIVEN, LENGTH, STOP
+from tests.system.test_software import load
 
 LETTERS = 'ab"\\efghi\nk'
 PROMPT = CONTEXT // 2
@@ -103,6 +106,90 @@ def test_a_risc_v_sends_a_prompt_alone(by_itself: tuple[mase_hw.Design, Path]) -
     gateware = write_soc(system)
     result = run_soc(build_soc(gateware), gateware)
     assert result.passed and result.text.splitlines()[0] == a_sequence(design).replace("\n", " ")
+
+
+@pytest.fixture(scope="module")
+def in_slots(tmp_path_factory: pytest.TempPathFactory) -> tuple[mase_hw.Design, Path]:
+    """Sequences of two slots by themselves, which end with a token, by their length or with the context."""
+    folder = tmp_path_factory.mktemp("slots")
+    decode = {"context": CONTEXT, "sample": "greedy", "stop": STOP, "length": LENGTH, "slots": 2}
+    made = compiled(folder / "design", decode=decode, vectors={"faults": 4, "frames": 8})
+    make_system(made.path, folder / "system", SystemOptions(letters=LETTERS))
+    return made, folder / "system"
+
+
+def alone_in_slots(design: mase_hw.Design) -> str:
+    """What the program must print, from the prompts that the bundle names and the model alone."""
+    words = [int(word, 16) for word in (design.path / "vectors/generate_data_in_0.mem").read_text().split()]
+    said, slots = [], []
+    for begin in range(0, len(words), CONTEXT):
+        marked = [token % 32 for token in words[begin : begin + CONTEXT]]
+        ids = [token % 16 for token in marked[: 1 + next(i for i, token in enumerate(marked) if token >= 16)]]
+        slots.append(words[begin] // 32)
+        chosen = by_the_model(design, ids)
+        said.append(" | ".join("".join(LETTERS[i] for i in part) for part in (ids, chosen)))
+    assert slots == [0, 1, 0]
+    return f"PASS: 3 sequences in 2 slots: {'; '.join(said)}".replace("\n", " ")
+
+
+def by_the_model(design: mase_hw.Design, prompt: list[int]) -> list[int]:
+    """The rest of a sequence, as the model alone says it."""
+    ids, chosen = prompt[:CONTEXT], list[int]()
+    while len(ids) <= CONTEXT and len(chosen) < LENGTH and STOP not in chosen:
+        with torch.no_grad():
+            row = design.model(torch.tensor([ids + [0] * (CONTEXT - len(ids))]))
+        chosen.append(int(row[0, len(ids) - 1]))
+        ids = [*ids, chosen[-1]]
+    return chosen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stalls", [0, 30])
+def test_the_program_sends_prompts_of_several_slots(in_slots: tuple[mase_hw.Design, Path], stalls: int) -> None:
+    design, system = in_slots
+    assert run_selftest(system, stalls=stalls).text == alone_in_slots(design)
+
+
+@pytest.mark.slow
+def test_a_wrong_token_of_a_slot_is_seen(in_slots: tuple[mase_hw.Design, Path], tmp_path: Path) -> None:
+    """Expected of the third sequence: the one behind another in its slot."""
+    other = tmp_path / "system"
+    shutil.copytree(in_slots[1], other)
+    vectors = other / "software/mase_vectors.c"
+    before, head, rest = vectors.read_text().partition("mase_vectors_out[MASE_VECTORS][MASE_OUTPUT_BYTES] = {")
+    rows = rest.split("\n")
+    first, more = rows[3].split("{")[1].split(",", 1)
+    rows[3] = f"    {{ {int(first) ^ 1},{more}"
+    vectors.write_text(f"{before}{head}" + "\n".join(rows))
+    assert run_selftest(other).text == "FAIL: sequence 2, token 0"
+
+
+@pytest.mark.slow
+def test_python_continues_prompts_in_slots(in_slots: tuple[mase_hw.Design, Path]) -> None:
+    """More prompts than slots, in turn and all in one slot; those that nothing is sent of."""
+    design, system = in_slots
+    build_program(system, main=Path("software/mase_model_server.c"), name="server")
+    module = load(system)
+    model = module.Model()
+    device = module.Device(model)
+    expected = [by_the_model(design, prompt) for prompt in GIVEN[:-3]]
+    assert len({len(row) for row in expected}) > 2
+    given = [prompt[:CONTEXT] for prompt in GIVEN[:-3]]
+    assert device.generate(given) == expected
+    assert device.generate(given, [1] * len(given)) == expected
+    for prompts, slots in (([[]], None), ([[32]], None), ([[1] * (CONTEXT + 1)], None), ([[1]], [2]), ([[1]], [0, 1])):
+        with pytest.raises(ValueError):
+            device.generate(prompts, slots)
+    model.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.problem}: {one.remedy}" for one in MISSING))
+def test_a_risc_v_sends_prompts_of_several_slots(in_slots: tuple[mase_hw.Design, Path]) -> None:
+    design, system = in_slots
+    gateware = write_soc(system)
+    result = run_soc(build_soc(gateware), gateware)
+    assert result.passed and result.text.splitlines()[0] == alone_in_slots(design)
 
 
 def test_letters_of_another_number(design: mase_hw.Design, tmp_path: Path) -> None:

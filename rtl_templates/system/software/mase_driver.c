@@ -106,6 +106,51 @@ void mase_read(const uint8_t *frame, mase_value *values)
     }
 }
 
+#if MASE_LAST != 0
+/* The element of a frame of the one input, or of the one output. */
+static uint32_t element(const uint8_t *frame, struct mase_part part, size_t i)
+{
+    return (uint32_t)get_bits(frame + part.offset, i * part.slot, part.width);
+}
+
+uint32_t mase_sequence(const uint8_t *input, const uint8_t *output, uint32_t frames, uint32_t which,
+                       mase_value *tokens)
+{
+    static const struct mase_part prompt[] = MASE_INPUT_PARTS;
+    static const struct mase_part chosen[] = MASE_OUTPUT_PARTS;
+    const uint32_t each = 2 * MASE_LAST;
+    const uint32_t slot = element(input + which * (size_t)MASE_INPUT_BYTES, prompt[0], 0) / each;
+    size_t before = 0;
+    uint32_t found = 0;
+    uint32_t frame;
+    size_t i;
+
+    for (frame = 0; frame < which; frame++) {
+        if (element(input + frame * (size_t)MASE_INPUT_BYTES, prompt[0], 0) / each == slot) {
+            before += MASE_OUTPUT_SIZE;
+        }
+    }
+    for (frame = 0; frame < frames; frame++) {
+        for (i = 0; i < MASE_OUTPUT_SIZE; i++) {
+            const uint32_t token = element(output + frame * (size_t)MASE_OUTPUT_BYTES, chosen[0], i);
+
+            if (token / each != slot) {
+                continue;
+            }
+            if (before > 0) {
+                before--;
+                continue;
+            }
+            tokens[found++] = (mase_value)(token % each);
+            if (token % each >= MASE_LAST || found == MASE_OUTPUT_SIZE) {
+                return found;
+            }
+        }
+    }
+    return found;
+}
+#endif
+
 static int reachable(const struct mase_hal *hal, uint64_t address, uint64_t bytes)
 {
     uint64_t last = address + bytes - 1;

@@ -81,6 +81,14 @@ int mase_open(struct mase_device *device, const struct mase_hal *hal);
 void mase_load(uint8_t *frame, const mase_value *values);
 void mase_read(const uint8_t *frame, mase_value *values);
 
+/*
+ * Of a design that generates by itself: the tokens of one of the sequences that a job of so many prompts has left, the
+ * mark at the last one and without their slot, and how many there are. Tokens of several slots come as they are chosen;
+ * those of a slot belong to its prompts in their order.
+ */
+uint32_t mase_sequence(const uint8_t *input, const uint8_t *output, uint32_t frames, uint32_t which,
+                       mase_value *tokens);
+
 /* Starts a job of frames that lie one behind the other; the buffers are the device's until it ends. */
 int mase_start(struct mase_device *device, const void *input, size_t input_bytes, void *output, size_t output_bytes,
                uint32_t frames);

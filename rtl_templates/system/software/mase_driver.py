@@ -373,6 +373,45 @@ class Device:
         self.wait(timeout)
         return self.read(integers)
 
+    def generate(self, prompts, slots=None, timeout=None):
+        """Continue prompts by a design that generates by itself.
+
+        Args:
+            prompts: Lists of ids.
+            slots: The slot of each prompt; by default they have turns.
+            timeout: See :meth:`wait`.
+
+        Returns:
+            For each prompt the list of ids that were chosen.
+
+        Raises:
+            ValueError: If the design does not generate by itself, or has no such prompts or slots.
+            MaseError: See :meth:`start`.
+        """
+        decode = self.manifest.get("decode", {})
+        if "generate" not in decode:
+            raise ValueError("the design does not generate by itself: compile it with decode.stop or decode.length")
+        (taken,), (given,) = self._inputs, self._outputs
+        count = decode.get("slots", 1)
+        high = 1 << (taken.width - 1 - (count - 1).bit_length())  # the mark of a last token; above it is the slot
+        slots = [at % count for at in range(len(prompts))] if slots is None else list(slots)
+        if len(slots) != len(prompts) or not all(0 <= slot < count for slot in slots):
+            raise ValueError(f"slots {slots} of {len(prompts)} prompts, expected as many of 0 to {count - 1}")
+        frames = np.zeros((len(prompts), taken.size), np.int64)
+        for frame, prompt, slot in zip(frames, prompts, slots, strict=True):
+            if not 1 <= len(prompt) <= taken.size or not all(0 <= token < high for token in prompt):
+                raise ValueError(f"prompt {list(prompt)}, expected 1 to {taken.size} ids of 0 to {high - 1}")
+            frame[: len(prompt)] = prompt
+            frame[len(prompt) - 1] += high
+            frame += 2 * high * slot
+        (found,) = self.run(frames, integers=True, timeout=timeout)
+        found = found.reshape(-1)
+        # Tokens of several slots come as they are chosen; those of a slot belong to its prompts in their order.
+        rows = [iter(found[found // (2 * high) == slot].reshape(-1, given.size) % (2 * high)) for slot in range(count)]
+        tokens = [next(rows[slot]).tolist() for slot in slots]
+        ends = [next(at for at, token in enumerate(row) if token >= high) for row in tokens]
+        return [[*row[:end], row[end] - high] for row, end in zip(tokens, ends, strict=True)]
+
     def reset(self, timeout=None):
         """Abandon the job.
 

@@ -110,7 +110,8 @@ module cache_writer_proof #(
       for (int o = 0; o < CACHES; o++) begin
         if (passed_q[i][o] && !(offered && dut.id_q == IdW'(i)) && (o == i || !in_valid[i] ||
             (o + 2 * CACHES - int'(dut.id_q) - 1) % CACHES <=
-            (i + 2 * CACHES - int'(dut.id_q) - 1) % CACHES)) behind[i] = 1'b1;
+            (i + 2 * CACHES - int'(dut.id_q) - 1) % CACHES))
+          behind[i] = 1'b1;
       end
     end
   end
@@ -121,12 +122,14 @@ module cache_writer_proof #(
     assert (!check || !waits_q || !write_valid ||
             (write_address == 32'(address_q) && write_data == data_q));
     p_made :
-    assert (!check || (taken ? $onehot(in_ready) && in_valid[id] && write_data == in_data[id] &&
-                       write_address == in_address[id] : in_ready == '0));
+    assert (!check || (taken ? $onehot(
+        in_ready
+    ) && in_valid[id] && write_data == in_data[id] && write_address == in_address[id] :
+        in_ready == '0));
     p_whole : assert (!check || !taken || !open_q || id == owner_q);
-    p_stored :
-    assert (!check || stored == (sent_q && away_q == '0 ? CACHES'(1) << owner_q : '0));
-    p_kept : assert (!check || write_valid || sent_q || (open_q ? !in_valid[owner_q] : in_valid == '0));
+    p_stored : assert (!check || stored == (sent_q && away_q == '0 ? CACHES'(1) << owner_q : '0));
+    p_kept :
+    assert (!check || write_valid || sent_q || (open_q ? !in_valid[owner_q] : in_valid == '0));
     p_turns : assert (!check || unfair == '0);
   end
 

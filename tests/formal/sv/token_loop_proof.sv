@@ -10,7 +10,8 @@
 //   p_slot       with its slot, and a mark if it begins a sequence
 //   p_once       a token that left enters once
 //   p_taken      a beat of a prompt enters a slot without a sequence, or is discarded behind CONTEXT tokens
-//   p_leaves     a result leaves if its token was the last one of the prompt or one that left, else not
+//   p_leaves     a result leaves if its token was the last one of the prompt or one that left
+//   p_leaves_as  with its slot
 //   p_made       nothing else leaves
 //   p_end        the mark is that of STOP, of LENGTH tokens, or of a full context
 //   p_length     no sequence is longer than that
@@ -20,7 +21,7 @@
 //   p_reset      of one slot, the core is reset behind a sequence, and in no other cycle
 //   p_idle       it has nothing then
 //   p_restart    and has its time before a token enters
-//   p_pads       a sequence is filled up with zeros, to LENGTH beats of FRAMES
+//   p_pads       a sequence is filled up with zeros, of its slot, to LENGTH beats of FRAMES
 module token_loop_proof #(
     parameter int SLOTS   = 1,
     parameter int FRAMES  = 0,
@@ -28,11 +29,11 @@ module token_loop_proof #(
     parameter int LENGTH  = 2,
     parameter int STOP    = 1,
 
-    localparam int Width  = 2,
-    localparam int Flight = 2,
+    localparam int Width   = 2,
+    localparam int Flight  = 2,
     localparam int Restart = 2,
-    localparam int SlotW  = (SLOTS > 1) ? $clog2(SLOTS) : 1,
-    localparam int TokenW = Width + 1 + $clog2(SLOTS)
+    localparam int SlotW   = (SLOTS > 1) ? $clog2(SLOTS) : 1,
+    localparam int TokenW  = Width + 1 + $clog2(SLOTS)
 ) (
     input logic              clk,
     input logic              rst,
@@ -72,16 +73,17 @@ module token_loop_proof #(
   logic armed, check;
   logic in_waits_q, core_waits_q;
   logic [TokenW-1:0] in_q;
-  logic [ Width-1:0] core_q;
+  logic [Width-1:0] core_q;
   count_t [1:0] has_q;  // tokens and slots that the core has taken, without a result
   logic pops;  // a result is taken
 
-  assign in_valid       = in_waits_q || comes;
-  assign in_data        = in_waits_q ? in_q : beat;
-  assign core_out_valid = has_q[0] != '0 && (SLOTS == 1 || has_q[1] != '0) && (core_waits_q || gives);
-  assign core_out       = core_waits_q ? core_q : chosen;
-  assign pops           = core_out_valid && core_out_ready;
-  assign check          = armed && !rst;
+  assign in_valid = in_waits_q || comes;
+  assign in_data = in_waits_q ? in_q : beat;
+  assign core_out_valid = has_q[0] != '0 && (SLOTS == 1 || has_q[1] != '0) &&
+                          (core_waits_q || gives);
+  assign core_out = core_waits_q ? core_q : chosen;
+  assign pops = core_out_valid && core_out_ready;
+  assign check = armed && !rst;
 
   initial armed = 1'b0;
   always_ff @(posedge clk) begin
@@ -104,6 +106,7 @@ module token_loop_proof #(
   count_t [SLOTS-1:0] pos_q;  // tokens that entered
   count_t [SLOTS-1:0] outs_q;  // beats that left
   logic amid_q, drops_q, pads_q;
+  logic [SlotW-1:0] filled_q;  // the slot of a sequence that is filled up
   count_t beats_q;  // of a prompt of FRAMES
   count_t inside_q;  // tokens in flight
   count_t restart_q;
@@ -121,18 +124,18 @@ module token_loop_proof #(
     assign out_slot = '0;
   end
 
-  assign enters      = dut.offers && dut.enters;
-  assign prompt      = !open_q[slot];
-  assign pos         = (prompt && !amid_q) ? '0 : pos_q[slot];
+  assign enters = dut.offers && dut.enters;
+  assign prompt = !open_q[slot];
+  assign pos = (prompt && !amid_q) ? '0 : pos_q[slot];
   assign prompt_ends = in_data[Width] || int'(pos) == CONTEXT - 1;
-  assign turn_ends   = enters && (!prompt || prompt_ends);
-  assign in_ends     = (FRAMES != 0) ? int'(beats_q) == CONTEXT - 1 : in_data[Width];
-  assign leaves      = out_valid && out_ready && !pads_q;
-  assign ends        = out_data[Width];
+  assign turn_ends = enters && (!prompt || prompt_ends);
+  assign in_ends = (FRAMES != 0) ? int'(beats_q) == CONTEXT - 1 : in_data[Width];
+  assign leaves = out_valid && out_ready && !pads_q;
+  assign ends = out_data[Width];
   assign must_end    = int'(core_out) == STOP || int'(outs_q[out_slot]) == LENGTH - 1 ||
                        int'(pos_q[out_slot]) == CONTEXT;
   assign done        = out_valid && out_ready &&
-                       ((FRAMES != 0) ? int'(outs_q[0]) == LENGTH - 1 : ends);
+                       ((FRAMES != 0) ? int'(outs_q[out_slot]) == LENGTH - 1 : ends);
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -145,8 +148,9 @@ module token_loop_proof #(
       inside_q  <= '0;
       restart_q <= '0;
     end else begin
-      inside_q  <= inside_q + count_t'(enters) - count_t'(pops);
-      restart_q <= (SLOTS == 1 && done) ? count_t'(Restart + 1) : restart_q - count_t'(restart_q != '0);
+      inside_q <= inside_q + count_t'(enters) - count_t'(pops);
+      restart_q <= (SLOTS == 1 && done) ? count_t'(Restart + 1) :
+                   restart_q - count_t'(restart_q != '0);
       if (enters) begin
         pos_q[slot]   <= pos + count_t'(1);
         open_q[slot]  <= turn_ends;
@@ -160,6 +164,7 @@ module token_loop_proof #(
         open_q[out_slot]  <= !ends;
       end
       if (out_valid && out_ready) outs_q[out_slot] <= outs_q[out_slot] + count_t'(1);
+      if (leaves) filled_q <= out_slot;
       if (leaves || done) pads_q <= FRAMES != 0 && (pads_q || ends) && !done;
       if (in_valid && in_ready) begin
         drops_q <= !in_ends && (drops_q || prompt_ends);
@@ -204,7 +209,8 @@ module token_loop_proof #(
   end
 
   logic is_kept, waits;
-  assign waits   = in_valid && !drops_q && !pads_q && restart_q == '0;
+  assign waits   = in_valid && !drops_q && restart_q == '0 &&
+                   (!pads_q || (SLOTS > 1 && (amid_q || in_slot != filled_q)));
   assign is_kept = core_in_valid || int'(has_q[0]) > int'(inside_q);
 
   always_comb begin
@@ -216,12 +222,13 @@ module token_loop_proof #(
             (core_slot[SlotW] == (prompt && !amid_q) &&
              (!prompt || amid_q || slot == in_slot)));
     p_once : assert (!check || !(core_in_valid || enters) || prompt || there_q[slot]);
-    p_taken :
-    assert (!check || !in_valid ||
-            in_ready == (drops_q || (enters && prompt)));
+    p_taken : assert (!check || !in_valid || in_ready == (drops_q || (enters && prompt)));
     p_leaves :
-    assert (!check || !oldest || (out_valid == mark_q && core_out_ready == (!mark_q || out_ready) &&
-            (!mark_q || (out_slot == whose_q && out_data[Width-1:0] == core_out))));
+    assert (!check || !oldest || (pads_q ? !core_out_ready : out_valid == mark_q &&
+            core_out_ready == (!mark_q || out_ready)));
+    p_leaves_as :
+    assert (!check || !oldest || pads_q || !mark_q ||
+            (out_slot == whose_q && out_data[Width-1:0] == core_out));
     p_made : assert (!check || !out_valid || pads_q || (core_out_valid && inside_q != '0));
     p_end : assert (!check || !out_valid || pads_q || ends == must_end);
     p_length :
@@ -274,7 +281,8 @@ module token_loop_proof #(
   end
   if (FRAMES != 0) begin : g_frames
     always_comb begin
-      p_pads : assert (!check || !pads_q || (out_valid && out_data == '0));
+      p_pads :
+      assert (!check || !pads_q || (out_valid && out_data[Width:0] == '0 && out_slot == filled_q));
       c_pads : cover (check && pads_q && done);
     end
   end
@@ -316,7 +324,8 @@ module token_loop_proof #(
   end
 
   always_comb begin
-    inv_state : assert (!armed || (dut.active_q == open_q && dut.there_q == there_q && wrong == '0));
+    inv_state :
+    assert (!armed || (dut.active_q == open_q && dut.there_q == there_q && wrong == '0));
     inv_range : assert (!armed || far == '0);
     inv_marks : assert (!armed || (lost == '0 && !strange));
     inv_flags :
@@ -328,17 +337,15 @@ module token_loop_proof #(
     inv_turn :
     assert (!armed || !dut.kept_q || amid_q || (open_q[dut.turn_q] ? there_q[dut.turn_q] :
             in_waits_q && !drops_q && (SLOTS == 1 || in_slot == dut.turn_q)));
-    inv_one_slot : assert (!armed || (SLOTS > 1 ? restart_q == '0 && !pads_q :
-                                         dut.turn_q == '0 && (had == '0 || had[1])));
-    inv_had :
-    assert (!armed || had == '0 || (had != '1 && dut.kept_q && (!amid_q || in_waits_q)));
+    inv_one_slot :
+    assert (!armed || (SLOTS > 1 ? restart_q == '0 : dut.turn_q == '0 && (had == '0 || had[1])));
+    inv_had : assert (!armed || had == '0 || (had != '1 && dut.kept_q && (!amid_q || in_waits_q)));
     inv_inside :
     assert (!armed || (int'(inside_q) <= Flight &&
                        int'(dut.u_flight.count) == int'(inside_q) + int'(had[2]) &&
                        int'(has_q[0]) == int'(inside_q) + int'(had[0]) &&
                        (SLOTS == 1 || int'(has_q[1]) == int'(inside_q) + int'(had[1]))));
-    inv_pushed :
-    assert (!armed || !had[2] || dut.u_flight.mem[pushed] == {dut.last, dut.turn});
+    inv_pushed : assert (!armed || !had[2] || dut.u_flight.mem[pushed] == {dut.last, dut.turn});
     inv_pointers :
     assert (!armed || (int'(dut.u_flight.count) <= Flight && int'(dut.u_flight.rd_ptr_q) < Flight &&
             int'(dut.u_flight.wr_ptr_q) ==
@@ -346,6 +353,11 @@ module token_loop_proof #(
     inv_followed :
     assert (!armed || !follow_q || (ahead_q < inside_q &&
             dut.u_flight.mem[place] == {mark_q, whose_q} && int'(whose_q) < SLOTS));
+    inv_pads :
+    assert (!armed || !pads_q || (FRAMES != 0 && dut.pad_slot_q == filled_q && !open_q[filled_q] &&
+            !(dut.kept_q && dut.turn_q == filled_q) && outs_q[filled_q] != '0 &&
+            int'(outs_q[filled_q]) < LENGTH && int'(filled_q) < SLOTS &&
+            int'(dut.chosen_q[filled_q]) == int'(outs_q[filled_q])));
     inv_core : assert (!armed || !core_waits_q || has_q[0] != '0);
     inv_out : assert (!armed || !out_stalls_q || pads_q || (core_waits_q && inside_q != '0));
   end
@@ -357,18 +369,14 @@ module token_loop_proof #(
       inv_rests :
       assert (!armed || !rests || (!dut.kept_q && !amid_q && open_q == '0 && had == '0 &&
               inside_q == '0 && int'(restart_q) <= Restart + 1 && !(pads_q && restart_q != '0)));
-      inv_newest :
-      assert (!armed || amid_q || inside_q == '0 || dut.u_flight.mem[newest][SlotW]);
-      inv_pads :
-      assert (!armed || !pads_q || (FRAMES != 0 && outs_q[0] != '0 && int'(outs_q[0]) < LENGTH &&
-              int'(dut.chosen_q[0]) == int'(outs_q[0])));
+      inv_newest : assert (!armed || amid_q || inside_q == '0 || dut.u_flight.mem[newest][SlotW]);
     end
-    if (FRAMES != 0) begin : g_beats
-      always_comb begin
-        inv_beats :
-        assert (!armed || (int'(dut.g_frames.beat_q) == int'(beats_q) && int'(beats_q) < CONTEXT &&
-            (amid_q ? beats_q == pos_q[0] : (beats_q != '0) == drops_q)));
-      end
+  end
+  if (FRAMES != 0) begin : g_beats
+    always_comb begin
+      inv_beats :
+      assert (!armed || (int'(dut.g_frames.beat_q) == int'(beats_q) && int'(beats_q) < CONTEXT &&
+          (amid_q ? beats_q == pos_q[dut.turn_q] : (beats_q != '0) == drops_q)));
     end
   end
 
