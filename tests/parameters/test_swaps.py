@@ -39,7 +39,7 @@ def swapped(design: mase_hw.Design, sets: list[Weights], folder: Path, make: str
         refused, asked, resets, *frames = map(int, found.groups())
         assert (refused > 20 and (asked > 5 or design.record.image is None)) == (kind != "plain")
         assert (resets > 20) == (kind == "resets")
-        assert min(frames) > 40
+        assert min(frames) > 20
 
 
 @pytest.mark.parametrize("way", WAYS)
