@@ -235,8 +235,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
 
 
 DIGITS_MLPS = ("digits_mlp", "digits_mlp_ecp5", "digits_mlp_fast_ecp5")
-ELSEWHERE = tuple(f"digits_mlp_{place}{target}" for place in PLACES for target in ("", "_ecp5"))
-NETWORKS = (*DIGITS_MLPS, *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES), *UNROLLED)
+NETWORKS = (*DIGITS_MLPS, "digits_mlp_ram", *IMAGES, *(f"{kind}_ecp5" for kind in IMAGES), *UNROLLED)
 """Whole networks whose area is predicted."""
 OFF = {"lut": 5.0, "ff": 1.0, "dsp": 0.0, "bram": 0.0}
 """How far off a prediction may be, in percent, in either direction."""
