@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
+from examples import text_gpt
 from mase_hw.design import decode
+from mase_hw.emit import slots as slots_of_design
 from mase_hw.emit.causality import Tokens
 from mase_hw.errors import ConfigError, MismatchError, UnsupportedError
 from mase_hw.nn.recurrence import linear_recurrence
@@ -54,6 +56,25 @@ def sequences(steps: int, seed: int) -> tuple[list[decode.Written], list[int]]:
         if not held[chosen]:
             held.pop(chosen)
     return written, order + [number for rest in held for number in rest]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deep", [True, False])
+def test_long_prompts_of_a_deep_model(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More tokens of prompts are inside than a FIFO of slots holds at least: with no more places they would wait."""
+    if not deep:
+        monkeypatch.setattr(slots_of_design, "tokens_inside", lambda timeline, _: dict.fromkeys(timeline.parts, 0))
+    context, layers = 64, 5
+    torch.manual_seed(1)
+    net = text_gpt.TextGPT(context, 16, layers).eval()
+    ids = torch.randint(len(text_gpt.LETTERS), (8, context))
+    config = {"decode": {"context": context, "slots": SLOTS}, "vectors": {"faults": 1, "frames": 1}}
+    design = mase_hw.compile(net, ids[:1], config, out=tmp_path / "design", calibration=[ids])
+    depths = [fifo.depth for fifo in design.record.fifos if "_slots" in fifo.instance]
+    assert len(depths) == 1 + 3 * layers and (max(depths) > 64) == deep and min(depths) == slots_of_design.LEAST
+    found = design.generate(ids[:SLOTS, : context - 3].tolist(), 3)
+    assert found.result is not None and found.result.passed
+    assert (found.measured == found.predicted) == deep
 
 
 INNER = pytest.param({"inner_stalls": 0.1}, marks=pytest.mark.slow)
