@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .proofs import (
+    CACHED,
     CROSS,
     FETCHES,
     GENERATES,
@@ -18,11 +19,13 @@ from .proofs import (
     TURNS,
     WRITER,
     WRITERS,
+    blocks,
     fetch,
 )
 from .runner import Mutant, Proof, of
 
 FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
+CACHES, PACKED = Proof(CACHED), blocks(9, 2, 1, 1, 4, 5, 2)
 SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
 ALONE = Proof(GENERATES)
 FRAMED, IN_TURN = Proof(GENERATES, {"FRAMES": 1, "LENGTH": 3}), Proof(GENERATES, {"SLOTS": 2, "LENGTH": 4})
@@ -222,6 +225,20 @@ SYSTEM: dict[str, Mutant] = {
     "fetch_is_late_early": of(
         FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
     ),
+    # cache_blocks
+    "rows_find_one_place": of(CACHES, "p_room", "begun_q || !waits_q[place_q]", "begun_q || waits_q == '0"),
+    "rows_are_written_twice": of(CACHES, "p_made", "waits_q[oldest_q] && !all_q && (", "waits_q[oldest_q] && ("),
+    "rows_that_stay_are_written": of(CACHES, "p_made", "< BlockW'(Blocks - 2)", "< BlockW'(Blocks - 1)", 24),
+    "rows_leave_with_gaps": of(PACKED, "p_kept", "!all_q && (!valid_q || data_taken)", "!all_q && !valid_q", 20),
+    "rows_are_withdrawn": of(CACHES, "p_write_stays", "read || (valid_q && !data_taken);", "read;"),
+    "rows_wait_for_no_memory": of(PACKED, "p_write_stable", "!all_q && (!valid_q || data_taken)", "!all_q", 20),
+    "rows_go_to_another_place": of(PACKED, "p_address", "unit_last ? 32'(Skip)", "unit_last ? 32'(Skip + 1)", 24),
+    "rows_go_where_the_block_before_is": of(CACHES, "p_address", "start_q + 32'(Unit);", "start_q;", 12),
+    "rows_end_early": of(PACKED, "p_last", "unit_last && section_last;", "unit_last;", 20),
+    "rows_are_overwritten": of(CACHES, "p_data", "begun_q || !waits_q[place_q]", "1'b1", 12),
+    "rows_are_turned": of(PACKED, "p_data", "= {data, row_q};", "= {row_q, data};", 20),
+    "rows_of_the_newest_block_leave": of(CACHES, "p_data", "? place_q : !oldest_q;", "? place_q : place_q;", 14),
+    "rows_fill_their_words": of(CACHES, "p_pad", "(RowWords * BUS)'(data)", "(RowWords * BUS)'(signed'(data))"),
     # cache_writer
     "blocks_are_withdrawn": of(Proof(STORES), "p_write_stays", "&& !sent_q;", "&& !sent_q && !write_done;"),
     "blocks_give_way": of(Proof(STORES), "p_write_stable", "if (within_q) id = id_q;", ""),
