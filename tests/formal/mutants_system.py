@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .proofs import (
+    CACHE,
     CACHED,
     CROSS,
     FETCHES,
@@ -20,12 +21,14 @@ from .proofs import (
     WRITER,
     WRITERS,
     blocks,
+    cache,
     fetch,
 )
 from .runner import Mutant, Proof, of
 
 FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
 CACHES, PACKED = Proof(CACHED), blocks(9, 2, 1, 1, 4, 5, 2)
+HERE, PAIRS = Proof(CACHE), cache(0, 7, 1, 1, 2, 2, 1)
 SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
 ALONE = Proof(GENERATES)
 FRAMED, IN_TURN = Proof(GENERATES, {"FRAMES": 1, "LENGTH": 3}), Proof(GENERATES, {"SLOTS": 2, "LENGTH": 4})
@@ -239,6 +242,25 @@ SYSTEM: dict[str, Mutant] = {
     "rows_are_turned": of(PACKED, "p_data", "= {data, row_q};", "= {row_q, data};", 20),
     "rows_of_the_newest_block_leave": of(CACHES, "p_data", "? place_q : !oldest_q;", "? place_q : place_q;", 14),
     "rows_fill_their_words": of(CACHES, "p_pad", "(RowWords * BUS)'(data)", "(RowWords * BUS)'(signed'(data))"),
+    # external_cache
+    "caches_keep_their_rows": of(HERE, "p_room", "second_q) freed = FreedW'(BlockRows)", "second_q) freed = '0", 14),
+    "caches_free_the_rest_late": of(HERE, "p_room", "freed = FreedW'(Rest);", "freed = FreedW'(Rest - 1);", 16),
+    "caches_write_rows_without_a_place": of(HERE, "p_together", "in_valid && buffer_ready", "in_valid"),
+    "caches_keep_rows_that_are_not_written": of(HERE, "p_together", "in_valid && blocks_ready", "in_valid", 14),
+    "caches_wait_for_words_that_are_here": of(HERE, "p_kept", "!far || fetched_valid", "fetched_valid"),
+    "caches_do_not_wait_for_memory": of(HERE, "p_kept", "!far || fetched_valid", "1'b1", 14),
+    "caches_read_rows_before_they_came": of(HERE, "p_there", "= move && there && (!far", "= move && (!far"),
+    "caches_free_rows_that_are_read": of(HERE, "p_near", "if (block_ends && second_q) f", "if (block_ends) f", 12),
+    "caches_show_rows_of_the_future": of(PAIRS, "p_zeros", "keep_q[b] ? here[b] : '0", "here[b]", 12),
+    "caches_show_what_is_here": of(HERE, "p_far", "far_q <= far;", "far_q <= far && !block_last;", 14),
+    "caches_show_the_word_behind": of(HERE, "p_far", "far_q ? fetched_q[b]", "far_q ? fetched[b]", 14),
+    "caches_take_words_alone": of(HERE, "p_asks", "(move && there && far)", "(move && there)", 14),
+    "caches_forget_their_word": of(
+        HERE, "p_out_stays", "end else if (move) begin\n      out_v", "end else begin\n out_v"
+    ),
+    "caches_replace_their_word": of(HERE, "p_out_stable", ".move     (move)", ".move (1'b1)", 12),
+    "caches_begin_early": of(PAIRS, "p_begins", "> 2 * BlockRows - AHEAD", ">= 2 * BlockRows - AHEAD", 14),
+    "caches_begin_each_step": of(PAIRS, "p_begins", "read && fresh_q &&", "read &&", 20),
     # cache_writer
     "blocks_are_withdrawn": of(Proof(STORES), "p_write_stays", "&& !sent_q;", "&& !sent_q && !write_done;"),
     "blocks_give_way": of(Proof(STORES), "p_write_stable", "if (within_q) id = id_q;", ""),
