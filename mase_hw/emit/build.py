@@ -18,6 +18,7 @@ from mase_hw.emit.loops import close_loop
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
+from mase_hw.emit.slots import LEAST, hold_slots
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, held_beats, source_size
@@ -38,8 +39,6 @@ from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 _SIGNALS = ("", "_valid", "_ready")
 OF_POSITIONS = "slot_rom"
 """What streams values of positions, of sequences in turn."""
-SLOTS_AHEAD = 32
-"""Tokens whose slot an instance may know before they come."""
 SOURCE_FILES = {
     ROM: ("lib/rom_source.sv",),
     OF_POSITIONS: ("lib/slot_rom.sv",),
@@ -379,14 +378,14 @@ class NetlistBuilder:
             self._sources[self._slot.pin] = self._slot
         taken, given = (_word_port(side, port.beats, port.bits) for side in SIDES)
         name = self._free(f"u_{node.name}_slots")
-        parameters: dict[str, int | str] = {"WIDTH": port.bits, "DEPTH": SLOTS_AHEAD}
-        unread = {"count": SLOTS_AHEAD.bit_length()}
+        parameters: dict[str, int | str] = {"WIDTH": port.bits, "DEPTH": LEAST}
+        unread = {"count": LEAST.bit_length()}
         self.netlist.instances.append(
             Instance(name, "stream_fifo", parameters, (taken, given), node.name, "fifo", unread=unread)
         )
         self.netlist.aside.add(name)
         before = f"{sink.instance.removeprefix('u_')}.{sink.port}"
-        self.netlist.fifos.append(Fifo(name, before, self._slot.label, SLOTS_AHEAD, port.bits))
+        self.netlist.fifos.append(Fifo(name, before, self._slot.label, LEAST, port.bits))
         self._file("lib/stream_fifo.sv")
         self._slot.uses.append(_Use(Pin(name, taken.name), self._slot.stream))
         pin = Pin(name, given.name)
@@ -581,6 +580,7 @@ def build_followed(
     builder = NetlistBuilder(graph, name)
     netlist = builder.build()
     followed = insert_fifos(netlist, graph, solved)
+    hold_slots(netlist, graph.catalogue)
     # Of two in a row the one behind first: what drives it is then still what the one before gives.
     for blocks, (enters, leaves) in reversed(list(zip(builder.shared, builder.ends, strict=True))):
         close_loop(netlist, enters, leaves, blocks.passes)

@@ -69,6 +69,7 @@ ADDED_LINEAR |= {
     "SPACING": 17,
     "NARROW": 0,
     "WEIGHT_BLOCK": 0,
+    "WEIGHT_FACTORS": 0,
     "INPUTS_FIRST": 0,
     "LIFT": 0,
     "LOGIC": 0,

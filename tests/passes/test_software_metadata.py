@@ -87,6 +87,6 @@ def test_what_a_node_knows_of_itself() -> None:
     assert meta.node is graph.node("fc1") and meta.model is graph.model and meta.graph is graph.fx_graph
     assert meta.module is graph.modules["fc1"] and graph.meta_of(graph.node("relu")).module is None
     assert meta.parameters == meta and set(meta) == {"common", "software", "hardware"}
-    assert MaseMetadata.known_types == ["fixed", "integer", "binary", "ternary", "mxint", "float", "NA"]
+    assert MaseMetadata.known_types == ["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "groups", "float", "NA"]
     assert MaseMetadata.known_toolchain == ["INTERNAL", "EXTERNAL", "HLS"]
     assert MaseMetadata.known_storage == ["BRAM", "LUT"]

@@ -34,8 +34,9 @@ def test_every_case_of_a_layer_has_a_cost_with_its_multipliers(family: str) -> N
         found = cost_of(facets.module, verilog_params(p), family)
         assert found.lut > 0 and found.ff > 0
         if p.data_in_0.fmt.width == p.weight.fmt.width == 8:
-            # Those of look-up tables take no block.
-            assert found.dsp == (0 if p.multiplication.logic else facets.multipliers(p)), case.name
+            # Those of look-up tables take no block; a factor of a group takes one for every output lane.
+            blocks = 0 if p.multiplication.logic else facets.multipliers(p)
+            assert found.dsp == blocks + p.weight_factors * p.data_out_0.lanes[0], case.name
 
 
 @pytest.mark.parametrize(
