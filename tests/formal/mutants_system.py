@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .proofs import (
+    CACHE,
+    CACHED,
     CROSS,
     FETCHES,
     GENERATES,
@@ -18,11 +20,15 @@ from .proofs import (
     TURNS,
     WRITER,
     WRITERS,
+    blocks,
+    cache,
     fetch,
 )
 from .runner import Mutant, Proof, of
 
 FETCHED, BLOCKS = fetch(1, 1, 4, 2, 2), "external_blocks"
+CACHES, PACKED = Proof(CACHED), blocks(9, 2, 1, 1, 4, 5, 2)
+HERE, PAIRS = Proof(CACHE), cache(0, 7, 1, 1, 2, 2, 1)
 SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
 ALONE = Proof(GENERATES)
 FRAMED, IN_TURN = Proof(GENERATES, {"FRAMES": 1, "LENGTH": 3}), Proof(GENERATES, {"SLOTS": 2, "LENGTH": 4})
@@ -222,6 +228,39 @@ SYSTEM: dict[str, Mutant] = {
     "fetch_is_late_early": of(
         FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS
     ),
+    # cache_blocks
+    "rows_find_one_place": of(CACHES, "p_room", "begun_q || !waits_q[place_q]", "begun_q || waits_q == '0"),
+    "rows_are_written_twice": of(CACHES, "p_made", "waits_q[oldest_q] && !all_q && (", "waits_q[oldest_q] && ("),
+    "rows_that_stay_are_written": of(CACHES, "p_made", "< BlockW'(Blocks - 2)", "< BlockW'(Blocks - 1)", 24),
+    "rows_leave_with_gaps": of(PACKED, "p_kept", "!all_q && (!valid_q || data_taken)", "!all_q && !valid_q", 20),
+    "rows_are_withdrawn": of(CACHES, "p_write_stays", "read || (valid_q && !data_taken);", "read;"),
+    "rows_wait_for_no_memory": of(PACKED, "p_write_stable", "!all_q && (!valid_q || data_taken)", "!all_q", 20),
+    "rows_go_to_another_place": of(PACKED, "p_address", "unit_last ? 32'(Skip)", "unit_last ? 32'(Skip + 1)", 24),
+    "rows_go_where_the_block_before_is": of(CACHES, "p_address", "start_q + 32'(Unit);", "start_q;", 12),
+    "rows_end_early": of(PACKED, "p_last", "unit_last && section_last;", "unit_last;", 20),
+    "rows_are_overwritten": of(CACHES, "p_data", "begun_q || !waits_q[place_q]", "1'b1", 12),
+    "rows_are_turned": of(PACKED, "p_data", "= {data, row_q};", "= {row_q, data};", 20),
+    "rows_of_the_newest_block_leave": of(CACHES, "p_data", "? place_q : !oldest_q;", "? place_q : place_q;", 14),
+    "rows_fill_their_words": of(CACHES, "p_pad", "(RowWords * BUS)'(data)", "(RowWords * BUS)'(signed'(data))"),
+    # external_cache
+    "caches_keep_their_rows": of(HERE, "p_room", "second_q) freed = FreedW'(BlockRows)", "second_q) freed = '0", 14),
+    "caches_free_the_rest_late": of(HERE, "p_room", "freed = FreedW'(Rest);", "freed = FreedW'(Rest - 1);", 16),
+    "caches_write_rows_without_a_place": of(HERE, "p_together", "in_valid && buffer_ready", "in_valid"),
+    "caches_keep_rows_that_are_not_written": of(HERE, "p_together", "in_valid && blocks_ready", "in_valid", 14),
+    "caches_wait_for_words_that_are_here": of(HERE, "p_kept", "!far || fetched_valid", "fetched_valid"),
+    "caches_do_not_wait_for_memory": of(HERE, "p_kept", "!far || fetched_valid", "1'b1", 14),
+    "caches_read_rows_before_they_came": of(HERE, "p_there", "= move && there && (!far", "= move && (!far"),
+    "caches_free_rows_that_are_read": of(HERE, "p_near", "if (block_ends && second_q) f", "if (block_ends) f", 12),
+    "caches_show_rows_of_the_future": of(PAIRS, "p_zeros", "keep_q[b] ? here[b] : '0", "here[b]", 12),
+    "caches_show_what_is_here": of(HERE, "p_far", "far_q <= far;", "far_q <= far && !block_last;", 14),
+    "caches_show_the_word_behind": of(HERE, "p_far", "far_q ? fetched_q[b]", "far_q ? fetched[b]", 14),
+    "caches_take_words_alone": of(HERE, "p_asks", "(move && there && far)", "(move && there)", 14),
+    "caches_forget_their_word": of(
+        HERE, "p_out_stays", "end else if (move) begin\n      out_v", "end else begin\n out_v"
+    ),
+    "caches_replace_their_word": of(HERE, "p_out_stable", ".move     (move)", ".move (1'b1)", 12),
+    "caches_begin_early": of(PAIRS, "p_begins", "> 2 * BlockRows - AHEAD", ">= 2 * BlockRows - AHEAD", 14),
+    "caches_begin_each_step": of(PAIRS, "p_begins", "read && fresh_q &&", "read &&", 20),
     # cache_writer
     "blocks_are_withdrawn": of(Proof(STORES), "p_write_stays", "&& !sent_q;", "&& !sent_q && !write_done;"),
     "blocks_give_way": of(Proof(STORES), "p_write_stable", "if (within_q) id = id_q;", ""),

@@ -40,6 +40,14 @@ IMAGE = Harness("external_image")
 TURNS = Harness("external_reader", needs=("stream_fifo",), parts=("share_spec",))
 FETCHES = Harness("cache_reader", needs=("stream_fifo",), parts=("share_spec",))
 STORES = Harness("cache_writer")
+CACHED = Harness("cache_blocks", needs=("loop_counter",))
+CACHE = Harness(
+    "external_cache",
+    needs=(
+        *("matrix_steps", "causal_limit", "loop_counter", "matrix_buffer"),
+        *("cache_blocks", "external_blocks", "stream_fifo"),
+    ),
+)
 GENERATES = Harness("token_loop", needs=("stream_fork", "stream_fifo"))
 WRITERS = Harness("system_share_write", **SHARE)
 RECORDS = Harness("system_records")
@@ -159,6 +167,20 @@ def windows(
     return Proof(WINDOWS, dict(zip(names, (*image, *span, *strides, *depth), strict=True)), cover=cover)
 
 
+def blocks(rows: int, words: int, span: int, banks: int, tiles: int, bus: int, row: int = 1, base: int = 0) -> Proof:
+    """Sequences of so many rows of words, in blocks of tiles of banks; bits and words of a word of memory."""
+    names = ("ROWS", "WORDS", "SPAN", "BANKS", "BLOCK", "BUS", "ROW", "BASE")
+    sizes = dict(zip(names, (rows, words, span, banks, tiles, bus, row, base), strict=True))
+    return Proof(CACHED, sizes, cover=16 if banks == tiles == 1 else 0)
+
+
+def cache(transposed: int, rows: int, heads: int, groups: int, words: int, banks: int, tiles: int) -> Proof:
+    """Of a product, summed or multiplied rows; rows, heads and groups of words, banks and tiles of a block."""
+    names = ("TRANSPOSED", "ROWS", "HEADS", "GROUPS", "WORDS", "BANKS", "BLOCK")
+    sizes = dict(zip(names, (transposed, rows, heads, groups, words, banks, tiles), strict=True))
+    return Proof(CACHE, sizes, cover=16 if rows == 3 else 0)
+
+
 def steps(transposed: int, causal: int, tokens: int, heads: tuple[int, int], rows: tuple[int, int, int, int]) -> Proof:
     """Heads and groups that they share; rows, banks, words and tiles of the buffer."""
     names = ("TRANSPOSED", "CAUSAL", "TOKENS", "HEADS", "GROUPS", "ROWS", "BANKS", "WORDS", "TILES")
@@ -204,6 +226,11 @@ PROOFS = [
         for slots, frames, context, length in ((1, 0, 3, 2), (1, 1, 3, 3), (1, 1, 2, 3), (2, 0, 3, 2), (2, 1, 2, 2))
     ),
     *(Proof(STORES, {"CACHES": caches}, cover=12) for caches in (2, 3)),
+    # One beat a block; units of several words, of parts, of packs, ragged sequences, a word across two of memory.
+    *(blocks(*shape) for shape in ((5, 1, 1, 1, 1, 3), (13, 2, 1, 2, 2, 9, 2, 3), (7, 4, 2, 1, 2, 1))),
+    *(blocks(*shape) for shape in ((13, 2, 2, 1, 3, 8, 3), (9, 2, 1, 1, 4, 5, 2), (10, 2, 2, 3, 1, 4, 1, 5))),
+    *(cache(way, 3, 1, 1, 1, 1, 1) for way in (0, 1)),
+    *(cache(*shape) for shape in ((0, 7, 1, 1, 2, 2, 1), (1, 11, 4, 2, 1, 2, 2), (0, 10, 2, 2, 1, 3, 1))),
     Proof(IMAGE, {"WORDS": 1}, cover=16),
     Proof(IMAGE, {"STORED": 1}, cover=16),
     Proof(IMAGE, {"WORDS": 2, "BURST": 3}, cover=16),
