@@ -15,10 +15,10 @@ from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of, stored
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
+from mase_hw.emit.memory.slots import LEAST, hold_slots
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
-from mase_hw.emit.slots import LEAST, hold_slots
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, held_beats, source_size

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import mase_hw
 from examples import text_gpt
 from mase_hw.design import decode
-from mase_hw.emit import slots as slots_of_design
 from mase_hw.emit.causality import Tokens
+from mase_hw.emit.memory import slots as slots_of_design
 from mase_hw.errors import ConfigError, MismatchError, UnsupportedError
 from mase_hw.nn.recurrence import linear_recurrence
 from mase_hw.report.page import bundle_facts, page
