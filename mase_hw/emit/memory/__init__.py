@@ -1,1 +1,1 @@
-"""What a netlist keeps in memory outside the chip."""
+"""Memories of a netlist that streams and modules share: caches outside the chip, FIFOs of slots."""
