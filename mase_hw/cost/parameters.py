@@ -24,6 +24,8 @@ def ram_source(t: Terms, p: Parameters) -> None:
     t.logic("any", 1)
     # What is streamed next, as in a ROM, and what is loaded next, which begins again when it is told.
     t.count(ff=2 * address + bits_of(chunks) + 1 + column + 1)
+    # A word of the memory in front of the choice of what is read back, and the word that is loaded next.
+    t.count(ff=bits + 1)
     if p.get("BANKS", 1) == 2:
         t.logic("banks", address)
     elif words & (words - 1):
@@ -146,13 +148,15 @@ def parameter_load(t: Terms, p: Parameters) -> None:
     """A ``parameter_load``: the digest of its words, and what is done with an image."""
     left = bits_of(p["WORDS"] + 3)
     t.logic("any", 1)
-    t.count(ff=3 * BUS + 13 + left + (1 if p["BANKS"] == 2 else 0))
+    # With a register slice in front, which has what a word equals beside it.
+    t.count(ff=4 * BUS + 23 + left - (1 if p["BANKS"] == 2 else 0))
     t.logic("left", left)
 
 
 def frame_gate(t: Terms, p: Parameters) -> None:
-    """A ``frame_gate``: frames inside, by input and output, and the beats of each."""
+    """A ``frame_gate``: frames inside, by input and output, and the beats of each; whether there are any."""
     t.logic("any", 1)
+    t.count(ff=1)
     for side in ("IN", "OUT"):
         for number in range(p[f"{side}PUTS"]):
             counter(t, "beats", p[f"{side}_BEATS"] >> 32 * number & 0xFFFFFFFF)
