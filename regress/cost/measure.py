@@ -182,7 +182,7 @@ def _write(items: Sequence[Item], folder: Path) -> list[str]:
         pins += [f".{name}({value})" for name, value in instance.tied.items()]
         pins += [f".{name}()" for name in instance.unread]
         # Numbers of several streams or sources are one.
-        wide = {n: f"{v.bit_length()}'d{v}" for n, v in parameters.items() if isinstance(v, int) and v >> 31}
+        wide = {n: f"{v.bit_length()}'d{v}" for n, v in parameters.items() if isinstance(v, int) and v >> 31 > 0}
         listed = ", ".join(f".{name}({value})" for name, value in {**parameters, **wide}.items())
         lines.append(f"  {instance.module} #({listed}) u_{number} (.clk, .rst, {', '.join(pins)});")
     head = f"module {TOP} (input logic clk, input logic rst, input logic [{max(inputs, 1) - 1}:0] i, "
