@@ -209,6 +209,8 @@ def _clipped(module: Quantized, parameter: str, node: str) -> tuple[Tensor, Tens
         factor = fmt.factors(module.get_buffer("weight_shift")).double()
         value = value / fmt.spread(factor, value.shape)
     mantissa = quantize(value, fmt, name=f"{node}.{parameter}")
+    if fmt.digits:  # further apart than a step, but for the smallest
+        return (value - value.clamp(fmt.min_value, fmt.max_value)).abs() / fmt.scale, value
     held = dequantize(mantissa, fmt).double()
     steps = (value - held).abs() / (dequantize(mantissa + 1, fmt).double() - held)
     return torch.where(steps > _ROUNDED, steps, 0.0), value

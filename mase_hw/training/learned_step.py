@@ -195,12 +195,10 @@ class LearnedStep(nn.Module):
         Raises:
             FormatError: If training has driven the step to zero or beyond.
         """
-        signed = self.fmt.signed
         if not self.learned:
             low, high = self.ends.tolist()
-            found = FixedFormat.covering(low, high, self.fmt.width, signed)
-            frac = found.frac_width if self.finest is None else min(found.frac_width, self.finest)
-            return FixedFormat(self.fmt.width, frac, signed)
+            found = FixedFormat.covering(low, high, self.fmt.width, self.fmt.signed).frac_width
+            return self._at(found if self.finest is None else min(found, self.finest))
         value = float(self.step.detach())
         if not (math.isfinite(value) and value > 0):
             raise FormatError(
@@ -210,14 +208,19 @@ class LearnedStep(nn.Module):
                 expected="a positive number",
                 remedy="train with a smaller learning rate, or from more calibration data",
             )
-        frac = -round(math.log2(value))
-        if isinstance(self.fmt, BlockFormat):
-            return dataclasses.replace(self.fmt, frac_width=frac)
-        return self._signs(frac) if isinstance(self.fmt, SignFormat) else FixedFormat(self.fmt.width, frac, signed)
+        return self._at(-round(math.log2(value)))
 
     def extra_repr(self) -> str:
         """Width, sign, and whether the step is learned."""
         return f"{self.fmt.width} bits, {'signed' if self.fmt.signed else 'unsigned'}, learned={self.learned}"
+
+    def _at(self, frac: int) -> FixedFormat:
+        """The format with that fraction width."""
+        if isinstance(self.fmt, BlockFormat):
+            return dataclasses.replace(self.fmt, frac_width=frac)
+        if isinstance(self.fmt, SignFormat):
+            return self._signs(frac)
+        return FixedFormat(self.fmt.width, frac, self.fmt.signed)
 
     def _signs(self, frac: int) -> SignFormat:
         return SignFormat(self.fmt.width, frac, True, float(self.threshold))

@@ -404,4 +404,4 @@ def _flip(mantissa: int, fmt: FixedFormat, bits: int, bit: int) -> int:
     if isinstance(fmt, SignFormat):
         return of_code((int(mantissa < 0) if bits == 1 else mantissa & 3) ^ (1 << bit), bits)
     code = (mantissa & ((1 << fmt.width) - 1)) ^ (1 << bit)
-    return code - (1 << fmt.width) if code > fmt.max_mantissa else code
+    return code - (1 << fmt.width) if code > fmt.mantissas.max_mantissa else code

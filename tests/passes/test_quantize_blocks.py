@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from mase_hw import compile
+from mase_hw.compiler.weights import Weights
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import MINIFLOATS, BlockFormat, FixedFormat
 from mase_hw.formats.blocks import EMAX
@@ -22,6 +23,8 @@ from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.passes import verify_analysis_pass
+from mase_hw.training import prepare
+from tests.parameters.designs import weights_of
 from tests.unit.pipeline import EIGHT, MLP, inputs, quantised, seeded
 
 SPAN = 15
@@ -331,6 +334,59 @@ def test_kept_and_trained(element: str, tmp_path: Path) -> None:
     weight = module.get_parameter("weight").requires_grad_()
     module(x).sum().backward()
     assert weight.grad is not None and bool(weight.grad.any())
+
+
+KINDS = [
+    *({"name": "mxint", "weight_width": width} for width in (4, 12)),
+    *({"name": "mxfp", "weight_element": element} for element in ELEMENTS),
+    *({"name": "groups", "weight_width": width} for width in (4, 10)),
+]
+
+
+@pytest.mark.parametrize("op", ["linear", "conv2d"])
+@pytest.mark.parametrize("keys", KINDS, ids=lambda keys: "_".join(map(str, keys.values())))
+def test_trained(op: str, keys: dict[str, Any]) -> None:
+    """Steps that are learned, and those of wide mantissas, which follow the range; the format stays what it is."""
+    torch.manual_seed(7)
+    of = {"linear": nn.Linear(16, 6), "conv2d": nn.Conv2d(4, 6, 2)}[op]
+    x = torch.rand(8, 16) if op == "linear" else torch.rand(8, 4, 4, 4)
+    config = blocks(op, weight_block_size=4, **keys)
+    model = prepare(nn.Sequential(of, nn.ReLU()), x[:1], {"quantize": config}, calibration=[x])
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    before = model(x).detach()
+    for _ in range(3):
+        optimiser.zero_grad()
+        (model(x) - 1).square().sum().backward()
+        optimiser.step()
+    model.round_steps()
+    model.eval()
+    with torch.no_grad():
+        trained = model(x)
+        graph = model.freeze()
+        assert torch.equal(graph.model(x), trained) and not torch.equal(trained, before)
+    fmt = layer(graph, "_0").arithmetic.formats["weight"]
+    assert isinstance(fmt, BlockFormat) and (fmt.kind, fmt.block) == (keys["name"], 4)
+    assert fmt.element == keys.get("weight_element", "")
+
+
+def test_other_weights_for_the_same_hardware(tmp_path: Path) -> None:
+    """Numbers of a minifloat lie apart by more than a step: to round is no fault, to be beyond the largest is one."""
+    net = nn.Sequential(nn.Linear(16, 4, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([1.0, 1.25, -1.5, 0.125]).repeat(4, 4))
+    x = inputs(8, 16)
+    config = {"quantize": element_blocks("e4m3", 4), "hardware": {"parameters": "ram"}}
+    design = compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])
+
+    def scaled(factor: float) -> Weights:
+        other = nn.Sequential(nn.Linear(16, 4, bias=False))
+        with torch.no_grad():
+            other[0].weight.copy_(net[0].weight * factor)
+        return weights_of(design, other, x[:1], config, [x])
+
+    assert len({scaled(factor).digest for factor in (1.0, 0.9, 1.1)}) == 3
+    with pytest.raises(ConfigError, match="outside the range"):
+        scaled(1.25)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from fractions import Fraction
@@ -12,7 +13,7 @@ import torch
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, SignFormat, of_code
+from mase_hw.formats import BlockFormat, FixedFormat, ScaledFormat, SignFormat, of_code
 from mase_hw.hardware.beats import decode, encode, to_words
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.tensors import TensorMetadata
@@ -88,6 +89,14 @@ def test_a_wrong_bit_of_a_memory() -> None:
         assert [_flip(1, fmt, 2, bit) for bit in (0, 1)] == [0, -1]
         assert [_flip(-1, fmt, 2, bit) for bit in (0, 1)] == [0, 1]
     assert [_flip(0, ternary, 2, bit) for bit in (0, 1)] == [1, 0]
+    # Codes that the format does not have are numbers of two's complement to the hardware, too.
+    element, limited = (
+        BlockFormat(5, 0, True, 4, 8, "e2m1"),
+        dataclasses.replace(ScaledFormat.make(5, 0.5), lows=(-12,), highs=(12,)),
+    )
+    for fmt in (BlockFormat(5, 0, True, 4, 8, "e2m1"), limited):
+        assert fmt.max_mantissa == 12
+        assert [_flip(12, fmt, 5, bit) for bit in range(5)] == [13, 14, 8, 4, -4]
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
