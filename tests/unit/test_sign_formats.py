@@ -90,10 +90,7 @@ def test_a_wrong_bit_of_a_memory() -> None:
         assert [_flip(-1, fmt, 2, bit) for bit in (0, 1)] == [0, 1]
     assert [_flip(0, ternary, 2, bit) for bit in (0, 1)] == [1, 0]
     # Codes that the format does not have are numbers of two's complement to the hardware, too.
-    element, limited = (
-        BlockFormat(5, 0, True, 4, 8, "e2m1"),
-        dataclasses.replace(ScaledFormat.make(5, 0.5), lows=(-12,), highs=(12,)),
-    )
+    limited = dataclasses.replace(ScaledFormat.make(5, 0.5), lows=(-12,), highs=(12,))
     for fmt in (BlockFormat(5, 0, True, 4, 8, "e2m1"), limited):
         assert fmt.max_mantissa == 12
         assert [_flip(12, fmt, 5, bit) for bit in range(5)] == [13, 14, 8, 4, -4]
