@@ -49,7 +49,8 @@ TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 # Tests of what every op has: its place in lists, matrices and pages, and the style of its files.
 OP_LISTS = tests/catalogue/test_contract.py tests/catalogue/test_definitions.py tests/regress/test_matrix.py \
 	tests/regress/test_op_cases.py tests/passes/test_coverage.py tests/unit/test_cost.py \
-	tests/unit/test_golden_gradients.py tests/unit/test_modules_alone.py tests/docs/test_reference.py \
+	tests/unit/test_goldens.py::test_every_golden_has_an_oracle tests/unit/test_golden_gradients.py \
+	tests/unit/test_modules_alone.py tests/docs/test_reference.py \
 	tests/docs/test_docs.py tests/hygiene/test_style.py tests/hygiene/test_words.py
 
 help: ## show this list
