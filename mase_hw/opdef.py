@@ -193,7 +193,7 @@ class Hardware:
         build: Makes the parameters for a node, or refuses with :class:`~mase_hw.errors.UnsupportedError`.
         latency: The timing of the module.
         cases: Parameter sets for the catalogue test.
-        file: Path of the module below ``rtl_templates``; empty for that of its name in ``ops``.
+        file: Path of the module below ``rtl_templates``; empty for that of its name in ``ops``, with a ``root`` there.
         ports: The streams of the module, if they are not those that its record says.
         arithmetic: Reads :class:`Arithmetic` back from the parameters, likewise.
         work: Multiply-accumulates per frame (0 for ops without multipliers).
@@ -279,7 +279,8 @@ class Hardware:
 
     def __post_init__(self) -> None:
         """Name the file, and keep timings and streams: a network asks again and again for those of equal modules."""
-        object.__setattr__(self, "file", self.file or f"ops/{self.module}.sv")
+        folder = "ops/" if self.root is None else EXTERNAL
+        object.__setattr__(self, "file", self.file or f"{folder}{self.module}.sv")
         if callable(self.latency):  # what is no facet is refused by the catalogue
             object.__setattr__(self, "latency", _kept(self.latency, _TIMINGS))
         if callable(self.ports):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -307,3 +308,26 @@ def test_its_format_is_what_was_observed(example: ModuleType) -> None:
         found = formats(*first, Quadruple(), default_out=as_input)
         at, out = found["data_in_0"], found["data_out_0"]
         assert (out.width, out.max_value) == (16, at.max_value + at.scale - out.scale), "the same range, finer"
+
+
+def test_a_whole_definition_of_another_package(tmp_path: Path) -> None:
+    """An ``OpDef`` whose module lies in the package's own folder, without a file that is named."""
+
+    class Positive(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x)
+
+    relu = default_catalogue()["relu"]
+    assert relu.hardware is not None
+    own = (LIBRARY / relu.hardware.file).read_text(encoding="utf-8").replace("fixed_relu", "my_positive")
+    (tmp_path / "rtl").mkdir()
+    (tmp_path / "rtl" / "my_positive.sv").write_text(own, encoding="utf-8")
+    hardware = dataclasses.replace(relu.hardware, module="my_positive", file="", root=tmp_path / "rtl")
+    bare: dict[str, Any] = {"functions": (), "methods": (), "attributes": (), "scaled": None}
+    op = dataclasses.replace(relu, name="positive", modules=(Positive,), hardware=hardware, **bare)
+    x = torch.randn(8, 6)
+    net = nn.Sequential(nn.Linear(6, 5), Positive())
+    custom = {"modules": {Positive: op}}
+    design = mase_hw.compile(net, x[:1], out=tmp_path / "out", calibration=[x], custom_ops=custom)
+    assert design.simulate(x, engine="batch").passed
+    assert (tmp_path / "out" / "rtl" / "external" / "my_positive.sv").is_file()
