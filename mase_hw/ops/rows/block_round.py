@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,8 @@ ROWS, CHANNELS = "block_round", "block_round_channels"
 KEYS = ("block", "top", "digits", "most")
 """Attributes: numbers of a block; of an element, what :class:`~mase_hw.formats.blocks.Minifloat` says, and the
 significand of the largest one."""
+WIDEST = 52
+"""Bits of numbers that can be rounded so: float64 holds them."""
 NOTE = 2
 """Cycles from the last beat of a block to the first one that leaves: the magnitudes, and the shift in the FIFO."""
 
@@ -114,7 +117,7 @@ def _build(channels: bool) -> Callable[[Request], BlockRoundParams]:
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
         given = r.arithmetic.attributes
         block, top, digits, most = given["block"], given["top"], given["digits"], given["most"]
-        if block < shape[-1] and block % lanes:
+        if 0 < block < shape[-1] and block % lanes:
             raise UnsupportedError(
                 "a beat has elements of two blocks",
                 node=r.node,
@@ -147,8 +150,8 @@ def _latency(p: BlockRoundParams) -> Latency:
 
 def _cases(channels: bool) -> Callable[[], list[Case]]:
     def one(name: str, shape: tuple[int, ...], lanes: int, fmt: str, block: int, element: str, width: int = 0) -> Case:
-        given = attributes(block, width, element)
-        return case(_build(channels), name, shape, lanes, f"{fmt} {fmt}", frames=6, **given)
+        made: dict[str, Any] = {**attributes(block, width, element)}
+        return case(_build(channels), name, shape, lanes, f"{fmt} {fmt}", frames=6, **made)
 
     def rows() -> list[Case]:
         return [

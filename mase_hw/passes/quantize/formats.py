@@ -130,11 +130,11 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
         ConfigError: No width, one that no mantissa has, or a key that such weights cannot have.
         FormatError: A weight that is not finite.
     """
-    element = config.weight_element if config.name == "mxfp" else ""
+    element = config.weight_element if config.name in ("mxfp", "minifloat") else ""
     width = width_in_blocks(node, config, given, element)
     rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
     peaks = torch.stack([part.abs().amax(1) for part in torch.split(rows, config.weight_block_size, 1)], 1)
-    exponent_width = config.weight_exponent_width
+    exponent_width = 0 if config.name == "minifloat" else config.weight_exponent_width
     fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, config.weight_block_size, exponent_width, element)
     return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
 
