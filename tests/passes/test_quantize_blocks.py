@@ -18,7 +18,6 @@ from mase_hw import compile
 from mase_hw.compiler.weights import Weights
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import MINIFLOATS, BlockFormat, FixedFormat
-from mase_hw.formats.blocks import EMAX
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
@@ -186,7 +185,7 @@ def test_elements_are_those_of_another_library(element: str, kind: str) -> None:
     tried = np.concatenate([known, halves, np.nextafter(halves, 0), np.nextafter(halves, np.inf), known * 1.1])
     tried = np.concatenate([tried, -tried]).astype(np.float32)
     wanted = np.clip(tried, -known[-1], known[-1]).astype(dtype).astype(np.float64)
-    fine = MINIFLOATS[element].top - EMAX[element]
+    fine = MINIFLOATS[element].top - MINIFLOATS[element].emax
     fmt = BlockFormat(MINIFLOATS[element].top + 2, fine, True, 32, 8, element)
     assert quantize(torch.from_numpy(tried), fmt).double().mul(2.0**-fine).tolist() == wanted.tolist()
 
