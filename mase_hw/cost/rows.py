@@ -269,8 +269,7 @@ def block_round(t: Terms, p: Parameters) -> None:
     t.logic("block.sums", lanes * bits)
     t.logic("block.limits", lanes * bits)
     t.logic("block.below", lanes * bits * (bits_of(bits) if digits else 0))
-    t.count(ff=1)
-    t.registers("block.result", lanes * width)
+    t.count(ff=1 + lanes * width)
     if block:
         beats = tiles if block >= size else block // lanes
         most = max(bits - 1 - p["TOP"], 0)
@@ -278,8 +277,8 @@ def block_round(t: Terms, p: Parameters) -> None:
         ring(t, "block.beats", beats)
         t.logic("block.peak", lanes * bits)
         t.logic("block.note", most)
-        t.logic("block.steps", lanes * most)
-        t.count(ff=bits + 2)
+        t.logic("block.steps", lanes * bits * bits_of(most + 1))
+        t.count(ff=most + 2)
         row_fifo(
             t, "block.queue", lanes * (bits + 1), beats + 2, tiles - (tiles - 1) // beats * beats, bits_of(most + 1)
         )
