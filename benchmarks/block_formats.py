@@ -47,7 +47,7 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def configuration(row: str, block: int, method: str = "min_max", inputs: bool = False) -> dict[str, Any]:
+def configuration(row: str, block: int, exponent: str = "largest", inputs: bool = False) -> dict[str, Any]:
     """Activations of 8 bits, and the weights of a row; the inputs of these layers in the same blocks, if asked for.
 
     These are then made from 16 bits, or from as many as the elements need.
@@ -57,14 +57,13 @@ def configuration(row: str, block: int, method: str = "min_max", inputs: bool = 
     every = {"name": "fixed", "data_in_width": bits, "weight_width": 8, "data_out_width": bits}
     own = {k: v for k, v in every.items() if k != "weight_width"} | ROWS[row]
     if own["name"] != "fixed":
-        own["weight_block_size"] = block
+        own |= {"weight_block_size": block, "weight_block_exponent": exponent}
         if inputs:
             own["data_in_block_size"] = block
             own |= {"data_in_element": own["weight_element"]} if own["name"] == "mxfp" else {}
             own["data_in_block_width"] = own.get("weight_width", 8)
     rules = {op: {"config": own} for op in ("linear", "conv2d")}
-    quantise = {"by": "type", "default": {"config": every}, **rules}
-    return {"quantize": quantise, "calibrate": {"weight_method": method}}
+    return {"quantize": {"by": "type", "default": {"config": every}, **rules}}
 
 
 def main() -> int:
@@ -74,7 +73,7 @@ def main() -> int:
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--rows", default=",".join(ROWS), help="separated by semicolons, if not all")
     parser.add_argument("--block", type=int, default=BLOCK, help="weights that share an exponent")
-    parser.add_argument("--method", default="min_max", help="of weights: min_max or mse")
+    parser.add_argument("--exponent", default="largest", help="of a block of weights: largest or least_error")
     parser.add_argument("--inputs", action="store_true", help="inputs of these layers in blocks as well")
     arguments = parser.parse_args()
     rows = list(ROWS) if arguments.rows == ",".join(ROWS) else arguments.rows.split(";")
@@ -90,7 +89,7 @@ def main() -> int:
                 design = mase_hw.compile(
                     net,
                     data.test_images[:1],
-                    configuration(row, arguments.block, arguments.method, arguments.inputs),
+                    configuration(row, arguments.block, arguments.exponent, arguments.inputs),
                     out=Path(folder) / "design",
                     calibration=list(data.train_images.split(256)),
                     vectors=data.test_images[: max(1, arguments.simulate)],

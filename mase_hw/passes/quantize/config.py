@@ -95,6 +95,12 @@ class NodeConfig(BaseModel):
     weight_exponent_width: int = Field(
         default=8, ge=2, le=8, description='``"mxint"`` and ``"mxfp"``: bits of a shared exponent, as those of E8M0'
     )
+    weight_block_exponent: Literal["largest", "least_error"] = Field(
+        default="largest",
+        description='``"mxint"`` and ``"mxfp"``: the exponent of a block is that of its largest magnitude, as the '
+        'specification has it; or (``"least_error"``) that, one below or one above it, whichever has the least squared '
+        "error",
+    )
     weight_element: str = Field(
         default="e4m3",
         pattern=ELEMENT,

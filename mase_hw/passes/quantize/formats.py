@@ -118,9 +118,7 @@ def per_channel(
     return decision, torch.tensor(shifts, dtype=torch.int64) if any(shifts) else None
 
 
-def block_weights(
-    node: str, weight: Tensor, config: NodeConfig, given: Json, method: str = "min_max"
-) -> tuple[BlockFormat, Tensor]:
+def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) -> tuple[BlockFormat, Tensor]:
     """The format of weights in block floating point, and the shift of every block, ``(outputs, blocks)``.
 
     Args:
@@ -128,8 +126,6 @@ def block_weights(
         weight: ``(outputs, inputs)`` or ``(outputs, channels, ...)``; see :meth:`BlockFormat.spread`.
         config: What is configured.
         given: What is configured where the node is said to be so, and by stronger rules.
-        method: ``"mse"``: the exponent of a block is that of its largest magnitude, one below it or one above it,
-            whichever has the least squared error; else that of its largest magnitude, as the specification has it.
 
     Raises:
         ConfigError: No width, one that no mantissa has, or a key that such weights cannot have.
@@ -141,7 +137,7 @@ def block_weights(
     exponent_width = 0 if config.name == "minifloat" else config.weight_exponent_width
     parts = torch.split(rows, config.weight_block_size, 1)
     peaks = torch.stack([part.abs().amax(1) for part in parts], 1)
-    if method == "mse" and exponent_width and bool(torch.isfinite(peaks).all()):
+    if config.weight_block_exponent == "least_error" and exponent_width and bool(torch.isfinite(peaks).all()):
         element_format = BlockFormat(width, width - 2, element=element)
         peaks = peaks * torch.stack([_least_error(part, element_format) for part in parts], 1)
     fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, config.weight_block_size, exponent_width, element)

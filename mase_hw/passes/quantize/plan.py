@@ -343,9 +343,8 @@ class Planner:
             if config.name == "groups":
                 fmt, exponents, reason = group_weights(node.name, parameters["weight"], config, given)
             else:
-                method = (self._observed(node, "weight") or {}).get("method", "min_max")
-                fmt, exponents = block_weights(node.name, parameters["weight"], config, given, method)
-                reason = f"an exponent by block, {method}"
+                fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
+                reason = "an exponent by block"
             found = {"weight": Decision(fmt, reason)}
             if config.name == "groups" or exponents.any():
                 found["weight_shift"] = shift_decision(exponents)
