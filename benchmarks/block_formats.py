@@ -25,6 +25,7 @@ import digits_mlp
 import digits_vit
 
 import mase_hw
+from mase_hw.formats import MINIFLOATS
 
 NETWORKS: dict[str, tuple[type[nn.Module], int]] = {
     "mlp": (digits_mlp.DigitsMLP, 40),
@@ -46,12 +47,21 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def configuration(row: str, block: int) -> dict[str, Any]:
-    """Activations of 8 bits, and the weights of a row."""
-    every = {"name": "fixed", "data_in_width": 8, "weight_width": 8, "data_out_width": 8}
+def configuration(row: str, block: int, exponent: str = "largest", inputs: bool = False) -> dict[str, Any]:
+    """Activations of 8 bits, and the weights of a row; the inputs of these layers in the same blocks, if asked for.
+
+    These are then made from 16 bits, or from as many as the elements need.
+    """
+    wide = MINIFLOATS[ROWS[row].get("weight_element", "e2m1")].top + 6
+    bits = max(16, wide) if inputs else 8
+    every = {"name": "fixed", "data_in_width": bits, "weight_width": 8, "data_out_width": bits}
     own = {k: v for k, v in every.items() if k != "weight_width"} | ROWS[row]
     if own["name"] != "fixed":
-        own["weight_block_size"] = block
+        own |= {"weight_block_size": block, "weight_block_exponent": exponent}
+        if inputs:
+            own["data_in_block_size"] = block
+            own |= {"data_in_element": own["weight_element"]} if own["name"] == "mxfp" else {}
+            own["data_in_block_width"] = own.get("weight_width", 8)
     rules = {op: {"config": own} for op in ("linear", "conv2d")}
     return {"quantize": {"by": "type", "default": {"config": every}, **rules}}
 
@@ -63,6 +73,8 @@ def main() -> int:
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--rows", default=",".join(ROWS), help="separated by semicolons, if not all")
     parser.add_argument("--block", type=int, default=BLOCK, help="weights that share an exponent")
+    parser.add_argument("--exponent", default="largest", help="of a block of weights: largest or least_error")
+    parser.add_argument("--inputs", action="store_true", help="inputs of these layers in blocks as well")
     arguments = parser.parse_args()
     rows = list(ROWS) if arguments.rows == ",".join(ROWS) else arguments.rows.split(";")
     torch.set_num_threads(1)
@@ -77,7 +89,7 @@ def main() -> int:
                 design = mase_hw.compile(
                     net,
                     data.test_images[:1],
-                    configuration(row, arguments.block),
+                    configuration(row, arguments.block, arguments.exponent, arguments.inputs),
                     out=Path(folder) / "design",
                     calibration=list(data.train_images.split(256)),
                     vectors=data.test_images[: max(1, arguments.simulate)],

@@ -34,7 +34,7 @@ from mase_hw.cost.parameters import (
 )
 from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
-from mase_hw.cost.rows import masked_softmax, normalize, softmax
+from mase_hw.cost.rows import block_round, masked_softmax, normalize, softmax
 from mase_hw.cost.windows import avg_pool2d, concat, cut, max_pool2d, prelu, reduce, upsample_nearest, zero_pad2d
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.memories import FAMILIES
@@ -49,6 +49,7 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_function": function,
     "fixed_matmul": matmul,
     "fixed_normalize": normalize,
+    "fixed_block_round": block_round,
     "fixed_softmax": softmax,
     "fixed_masked_softmax": masked_softmax,
     "fixed_requantize": requantize,

@@ -259,6 +259,31 @@ def masked_softmax(t: Terms, p: Parameters) -> None:
         counter(t, "mask.rows", p["HOLD"])
 
 
+def block_round(t: Terms, p: Parameters) -> None:
+    """A ``fixed_block_round``."""
+    lanes, size, block = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_0"], p["BLOCK"]
+    width, tiles, digits = p["DATA_IN_0_PRECISION_0"], ceil(size / lanes), p["DIGITS"]
+    bits = width - p["DATA_IN_0_SIGNED"]
+    t.logic("block.sizes", lanes * bits * p["DATA_IN_0_SIGNED"])
+    t.logic("block.signs", lanes * bits * p["DATA_IN_0_SIGNED"])
+    t.logic("block.sums", lanes * bits)
+    t.logic("block.limits", lanes * bits)
+    t.logic("block.below", lanes * bits * (bits_of(bits) if digits else 0))
+    t.count(ff=1 + lanes * width)
+    if block:
+        beats = tiles if block >= size else block // lanes
+        most = max(bits - 1 - p["TOP"], 0)
+        counter(t, "block.row", tiles)
+        ring(t, "block.beats", beats)
+        t.logic("block.peak", lanes * bits)
+        t.logic("block.note", most)
+        t.logic("block.steps", lanes * bits * bits_of(most + 1))
+        t.count(ff=most + 2)
+        row_fifo(
+            t, "block.queue", lanes * (bits + 1), beats + 2, tiles - (tiles - 1) // beats * beats, bits_of(most + 1)
+        )
+
+
 def row_loop(t: Terms, name: str, tiles: int) -> None:
     """The end of a row whose flag is always read."""
     counter(t, name, tiles)

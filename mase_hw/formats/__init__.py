@@ -8,7 +8,7 @@ also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`), or have an exponen
 (:mod:`mase_hw.formats.blocks`) or a factor by group (:mod:`mase_hw.formats.groups`).
 """
 
-from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat
+from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat, integers
 from mase_hw.formats.fixed import (
     MAX_FRAC,
     MAX_WIDTH,
@@ -43,6 +43,7 @@ __all__ = [
     "as_scaled",
     "enough_bits",
     "format_of_places",
+    "integers",
     "multipliers",
     "of_code",
     "quantize_multiplier",

@@ -96,6 +96,9 @@ class Attributes(TypedDict, total=False):
     length: int
     step: int
     block: int
+    top: int
+    digits: int
+    most: int
     passes: int
     program: Any
     run: int

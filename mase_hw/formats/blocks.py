@@ -20,31 +20,42 @@ SPAN = 15
 
 
 class Minifloat(NamedTuple):
-    """A floating-point element of a block, section 5.3 of the specification.
+    """A floating-point number without infinity, section 5.3 of the specification.
 
     Args:
-        bits: Of an element.
+        bits: Of a number.
         digits: Of a significand, the leading one included.
         top: How many powers of two its largest exponent lies above its last subnormal bit.
+        emax: Its largest exponent.
         largest: The largest magnitude, in units of that bit.
     """
 
     bits: int
     digits: int
     top: int
+    emax: int
     largest: int
 
 
-MINIFLOATS = {
-    "e5m2": Minifloat(8, 3, 31, 7 << 29),
-    "e4m3": Minifloat(8, 4, 17, 14 << 14),  # a significand of 15 is NaN there
-    "e3m2": Minifloat(6, 3, 8, 7 << 6),
-    "e2m3": Minifloat(6, 4, 5, 15 << 2),
-    "e2m1": Minifloat(4, 2, 3, 3 << 2),
-}
-"""Elements of MXFP8, MXFP6 and MXFP4, by exponent and mantissa bits."""
-EMAX = {"": 0, "e5m2": 15, "e4m3": 8, "e3m2": 4, "e2m3": 2, "e2m1": 2}
-"""The exponent of the largest element: a block's scale is that much below the exponent of its largest magnitude."""
+def _minifloat(e: int, m: int) -> Minifloat:
+    """``e`` bits of exponent with the bias ``2**(e - 1) - 1``, ``m`` bits of mantissa; all codes are numbers.
+
+    As the specification has them, ``e5m2`` has no number with its largest exponent field, and the last code of
+    ``e4m3`` is none.
+    """
+    above = (1 << e) - 2 - ((e, m) == (5, 2))  # the subnormal numbers have the exponent of the first normal ones
+    significand = (2 << m) - 1 - ((e, m) == (4, 3))
+    return Minifloat(1 + e + m, m + 1, above + m, above + 2 - (1 << (e - 1)), significand << above)
+
+
+MINIFLOATS = {f"e{e}m{m}": _minifloat(e, m) for e in range(2, 6) for m in range(1, 8) if e < 5 or m < 3}
+"""Minifloats, by exponent and mantissa bits: ``e5m2`` and ``e4m3`` of MXFP8, ``e3m2`` and ``e2m3`` of MXFP6, ``e2m1``
+of MXFP4, and what else has magnitudes of at most 32 bits."""
+
+
+def integers(width: int) -> Minifloat:
+    """Symmetric integers of ``width`` bits, as what has a single exponent."""
+    return Minifloat(width, 0, width - 2, 0, (1 << (width - 1)) - 1)
 
 
 def _fail(problem: str, field: str, got: Any, expected: str) -> FormatError:
@@ -68,7 +79,8 @@ class BlockFormat(FixedFormat):
         signed: True.
         block: Numbers of a block; the last one of a row may have fewer. At least 1.
         exponent_width: Bits of a shared exponent, 2 to 8. The exponents ``1 - 2**(exponent_width - 1)`` to
-            ``2**(exponent_width - 1) - 1`` exist, as those of E8M0; the code of NaN is not used.
+            ``2**(exponent_width - 1) - 1`` exist, as those of E8M0; the code of NaN is not used. 0 for minifloats
+            without a shared exponent.
         element: A key of :data:`MINIFLOATS`; empty for integers.
 
     Raises:
@@ -88,8 +100,8 @@ class BlockFormat(FixedFormat):
             raise _fail("the mantissa", "width", self.width, f"{'' if self.element else '2 to '}{widest} bits, signed")
         if isinstance(self.block, bool) or not isinstance(self.block, int) or self.block < 1:
             raise _fail("the block", "block_size", self.block, "1 number or more")
-        if self.exponent_width not in range(2, 9):
-            raise _fail("the exponent", "exponent_width", self.exponent_width, "2 to 8 bits")
+        if self.exponent_width not in range(2, 9) and (self.exponent_width or not self.element):
+            raise _fail("the exponent", "exponent_width", self.exponent_width, "2 to 8 bits; 0 of minifloats")
 
     @property
     def min_mantissa(self) -> int:
@@ -124,9 +136,11 @@ class BlockFormat(FixedFormat):
                 expected="finite numbers",
                 remedy="block floating point has no NaN and no infinity here",
             )
+        if not self.exponent_width:
+            return MINIFLOATS[self.element].emax
         if peak == 0.0:
             return None
-        last, below = (1 << (self.exponent_width - 1)) - 1, EMAX[self.element]
+        last, below = (1 << (self.exponent_width - 1)) - 1, MINIFLOATS[self.element].emax if self.element else 0
         return max(-last, min(last, math.frexp(peak)[1] - 1 - below)) + below
 
     @classmethod
@@ -162,9 +176,11 @@ class BlockFormat(FixedFormat):
 
     @property
     def kind(self) -> str:
-        """``"mxint"``, or ``"mxfp"`` with minifloats as elements."""
-        return "mxfp" if self.element else "mxint"
+        """``"mxint"``, or ``"mxfp"`` with minifloats as elements, ``"minifloat"`` without a shared exponent."""
+        return ("mxfp" if self.exponent_width else "minifloat") if self.element else "mxint"
 
     def __str__(self) -> str:
+        if self.kind == "minifloat":
+            return f"minifloat {self.element}"
         named = f"mxfp{MINIFLOATS[self.element].bits} {self.element}" if self.element else f"mxint{self.width}"
         return f"{named} in blocks of {self.block}, 2^{-self.frac_width} up"

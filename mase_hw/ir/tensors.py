@@ -11,7 +11,7 @@ from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, ScaledFormat,
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir.records import Branch, Record, record
 
-KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "mxfp", "groups", "float", "NA")
+KNOWN_TYPES = ("fixed", "integer", "binary", "ternary", "mxint", "mxfp", "minifloat", "groups", "float", "NA")
 KNOWN_TOOLCHAIN = ("INTERNAL", "EXTERNAL", "HLS")
 KNOWN_STORAGE = ("BRAM", "LUT")
 
@@ -93,9 +93,9 @@ class TensorMetadata(Record):
         if self.type in ("binary", "ternary"):
             width, frac_width = self.precision
             return SignFormat(width, frac_width, signed, self.threshold or 0.0)
-        if self.type in ("mxint", "mxfp"):
+        if self.type in ("mxint", "mxfp", "minifloat"):
             width, frac_width = self.precision
-            exponent_width = self.exponent_width or 8
+            exponent_width = 0 if self.type == "minifloat" else self.exponent_width or 8
             return BlockFormat(width, frac_width, signed, self.block_size or 32, exponent_width, self.element or "")
         if self.type == "groups":
             width, frac_width = self.precision
@@ -116,7 +116,7 @@ class TensorMetadata(Record):
         self.block_size = self.exponent_width = self.element = None
         if isinstance(fmt, BlockFormat):
             self.type, self.element = fmt.kind, fmt.element or None
-            self.block_size, self.exponent_width = fmt.block, fmt.exponent_width
+            self.block_size, self.exponent_width = fmt.block, fmt.exponent_width or None
         if isinstance(fmt, GroupFormat):
             self.exponent_width = None
         if isinstance(fmt, SignFormat):

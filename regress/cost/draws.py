@@ -311,9 +311,21 @@ def outside(draw: random.Random) -> Layers:
     return layer, data, {**hardware, "parameters": "external", **given}
 
 
+def blocks(draw: random.Random) -> Layers:
+    """A layer whose inputs share exponents, or are minifloats."""
+    layer, data, hardware = draw.choice((linear, linear, conv))(draw)
+    element = draw.choice((None, None, "e2m1", "e3m2", "e4m3"))
+    keys: dict[str, Any] = {"data_in_element": element, "data_in_block_width": draw.randint(2, 8)}
+    lanes = hardware.get("max_parallelism", 1)
+    if not element or draw.random() < 0.7:
+        keys["data_in_block_size"] = (lanes if isinstance(lanes, int) else 1) * draw.choice((1, 2, 3, 4, 8))
+        keys["data_in_width"] = draw.randint(8, 16) if not element else draw.randint(9, 14) + 6 * (element == "e4m3")
+    return layer, data, {**hardware, "quantize": {op: {"config": keys} for op in ("linear", "conv2d", "conv1d")}}
+
+
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast, masked, loaded, outside)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast, masked, loaded, outside, blocks)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 

@@ -24,7 +24,8 @@ FEW = 4
 """Cases of a module, up to which all are in every run: an op that is added names none."""
 ALSO = frozenset((
     "adaptive_max_pool2d-whole", "add-scaled", "avg_pool2d-few_bits", "avg_pool2d-override",
-    "avg_pool2d-without_padding", "batch_norm1d-unsigned", "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
+    "avg_pool2d-without_padding", "batch_norm1d-unsigned", "block_round-minifloat", "block_round-unsigned",
+    "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
     "conv2d-inputs_first_images",
     "conv2d-unrolled_row", "conv2d-whole_image", "div-few_bits", "div-unsigned", "embedding-two_rows", "exp-wide",
     "group_norm-no_positions", "hardsigmoid-unsigned", "layer_norm-fast", "linear-logic_one_bit",

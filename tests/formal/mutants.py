@@ -19,6 +19,7 @@ from .proofs import (
     block_product,
     cast,
     divide,
+    element,
     fifo,
     fill,
     logic,
@@ -303,6 +304,17 @@ MUTANTS: dict[str, Mutant] = {
     "mac_has_a_fifo_too_short": of(
         mac(N=2, RUN=1, FLOWING=1), "p_flow", "(Pipe + AHEAD + Gap) / Gap + 1", "(Pipe + AHEAD + Gap) / Gap - 1", 12
     ),
+    # block_round_lane
+    "element_rounds_ties_up": of(element(10, 1, 4, 0, 31), "p_even", "odd    = below[0] &&", "odd    = below[0] ||", 1),
+    "element_rounds_down": of(element(10, 1, 3, 2, 3), "p_nearest", "{1'b0, below >> 1}", "'0", 1),
+    "element_goes_beyond_the_largest": of(
+        element(10, 1, 4, 0, 31), "p_element", "(sum > {1'b0, limit | below}) ? limit", "(sum > '1) ? limit", 1
+    ),
+    "element_keeps_a_digit_more": of(
+        element(10, 1, 3, 2, 3), "p_element", "(filled >> DIGITS)", "(filled >> DIGITS + 1)", 1
+    ),
+    "element_ignores_the_shift": of(element(8, 0, 2, 0, 7), "p_element", "{Bits{1'b1}} << shift);", "'1);", 1),
+    "element_is_never_negative": of(element(11, 1, 8, 3, 7), "p_sign", "negative ? -{1'b0, result}", "1'b0 ? '0", 1),
     # fixed_cast_unit
     "cast_rounds_ties_to_odd": of(
         DROP, "p_round", "(fraction != Half) || whole[0]", "(fraction != Half) || !whole[0]", 1

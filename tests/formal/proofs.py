@@ -52,6 +52,7 @@ GENERATES = Harness("token_loop", needs=("stream_fork", "stream_fifo"))
 WRITERS = Harness("system_share_write", **SHARE)
 RECORDS = Harness("system_records")
 CAST = Harness("fixed_cast_unit")
+ELEMENT = Harness("block_round_lane")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
 LOGIC = Harness("fixed_logic_product", needs=("fixed_adder_tree",))
 BLOCK = Harness("fixed_block_product")
@@ -96,6 +97,12 @@ def cast(in_width: int, in_signed: int, out_width: int, out_signed: int, shifts:
     """One pair of formats, at those shifts."""
     formats = {"IN_WIDTH": in_width, "IN_SIGNED": in_signed, "OUT_WIDTH": out_width, "OUT_SIGNED": out_signed}
     return Proof(CAST, {**formats, "SHIFT_MIN": shifts.start, "SHIFTS": len(shifts)}, k=0)
+
+
+def element(width: int, signed: int, top: int, digits: int, most: int) -> Proof:
+    """Elements of a block on a grid of that width."""
+    sizes = {"WIDTH": width, "SIGNED": signed, "TOP": top, "DIGITS": digits, "MOST": most}
+    return Proof(ELEMENT, sizes, k=0)
 
 
 def every_shift(in_width: int) -> range:
@@ -274,6 +281,12 @@ PROOFS = [
     block_product(3, 6, 4),
     block_product(5, 3, 3),
     block_product(6, 5, 4),
+    element(10, 1, 4, 0, 31),
+    element(8, 0, 2, 0, 7),
+    element(10, 1, 3, 2, 3),
+    element(11, 1, 8, 3, 7),
+    element(9, 0, 5, 4, 14),
+    element(4, 1, 0, 0, 1),
     cast(12, 1, 8, 1, every_shift(12)),
     cast(12, 0, 5, 0, every_shift(12)),
     cast(8, 0, 12, 1, every_shift(8)),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -246,9 +247,39 @@ def test_quantisers_that_are_not_known(kind: str, domain: str, attributes: Any) 
     made = n.model()
     if domain != DOMAIN:
         made.opset_import.append(helper.make_opsetid(domain, 1))
-    why = "numbers with exponents" if kind == "FloatQuant" else ""
+    why = "data that are minifloats" if kind == "FloatQuant" else ""
     with pytest.raises(UnsupportedError, match=rf"\({kind}\): {why}"):
         mase_hw.import_model(made)
+
+
+@pytest.mark.parametrize(
+    ("bits", "mantissa", "most", "kind"),
+    [
+        (4, 3, 448.0, ml_dtypes.float8_e4m3fn),
+        (2, 1, 6.0, ml_dtypes.float4_e2m1fn),
+        (3, 2, 28.0, ml_dtypes.float6_e3m2fn),
+    ],
+)
+@pytest.mark.parametrize("scale", [0.125, 0.3])
+def test_stored_minifloats(bits: int, mantissa: int, most: float, kind: Any, scale: float) -> None:
+    """They have the values of another library, and the sums are those of these values."""
+    n = Net(3, 1, 8)
+    n.quant(2, 6)
+    given = n.weights(8, 5) * np.float32(scale) * np.exp2(n.r.integers(-6, 5, (8, 5))).astype(np.float32)
+    numbers = (scale, float(bits), float(mantissa), 2.0 ** (bits - 1) - 1, most)
+    last = n.last
+    more = {"has_inf": 0, "has_nan": 0, "has_subnormal": 1, "saturation": 1, "rounding_mode": "ROUND"}
+    made = n.add("FloatQuant", *(n.store(np.float32(v)) for v in numbers), of=n.store(given), domain=DOMAIN, **more)
+    n.last = last
+    n.add("MatMul", made)
+    n.quant(4, 16)
+    graph = mase_hw.import_model(n.model())
+    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(4)) * 4
+    codes = np.clip(given / np.float32(scale), -most, most).astype(kind).astype(np.float64)
+    wanted = codes * np.float64(np.float32(scale))
+    entered = np.clip(np.rint(x.double().numpy() * 4), -32, 31) / 4
+    sums = np.clip(np.rint(entered @ wanted * 16), -(2**15), 2**15 - 1) / 16
+    assert np.array_equal(graph.model(x).detach().double().numpy(), sums)
 
 
 def unquantised(n: Net) -> None:

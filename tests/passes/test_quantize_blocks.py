@@ -18,7 +18,6 @@ from mase_hw import compile
 from mase_hw.compiler.weights import Weights
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import MINIFLOATS, BlockFormat, FixedFormat
-from mase_hw.formats.blocks import EMAX
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
@@ -186,7 +185,7 @@ def test_elements_are_those_of_another_library(element: str, kind: str) -> None:
     tried = np.concatenate([known, halves, np.nextafter(halves, 0), np.nextafter(halves, np.inf), known * 1.1])
     tried = np.concatenate([tried, -tried]).astype(np.float32)
     wanted = np.clip(tried, -known[-1], known[-1]).astype(dtype).astype(np.float64)
-    fine = MINIFLOATS[element].top - EMAX[element]
+    fine = MINIFLOATS[element].top - MINIFLOATS[element].emax
     fmt = BlockFormat(MINIFLOATS[element].top + 2, fine, True, 32, 8, element)
     assert quantize(torch.from_numpy(tried), fmt).double().mul(2.0**-fine).tolist() == wanted.tolist()
 
@@ -400,3 +399,77 @@ def test_mappings_that_are_refused(lanes: int, order: str, what: str, tmp_path: 
     net = nn.Sequential(spread_weights(9, 22, 5, 9))
     with pytest.raises(UnsupportedError, match=what):
         compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])
+
+
+def test_inputs_in_blocks(tmp_path: Path) -> None:
+    """Three layers of one tensor share its blocks; images have them along the channels; minifloats need none."""
+    torch.manual_seed(9)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.image, self.first, self.second, self.last = (
+                nn.Conv2d(4, 8, 2),
+                nn.Linear(32, 8),
+                nn.Linear(32, 8),
+                nn.Linear(8, 3),
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.relu(self.image(x)).flatten(1)
+            result: torch.Tensor = self.last(self.first(y) * torch.sigmoid(self.second(y)))
+            return result
+
+    x = torch.rand(12, 4, 3, 3) * 2 - 1
+    every = {"name": "fixed", "data_in_width": 14, "weight_width": 6, "data_out_width": 14}
+    shared = {"name": "mxint", "weight_width": 6, "weight_block_size": 8, "data_in_block_size": 8}
+    rules: dict[str, Any] = {
+        "conv2d": {"config": shared | {"weight_block_size": 4, "data_in_block_size": 4, "data_in_element": "e2m3"}},
+        "linear": {"config": shared | {"data_in_block_width": 5}},
+    }
+    last = {"name": "minifloat", "weight_element": "e3m2", "data_in_element": "e3m2", "data_in_width": 10}
+    overrides = {"last": {"config": last | {"data_in_block_size": None, "weight_width": None}}}
+    quantize = {"by": "type", "default": {"config": every}, **rules, "overrides": overrides}
+    config = {"quantize": quantize, "hardware": {"max_parallelism": 4}}
+    design = compile(Net(), x[:1], config, out=tmp_path / "design", calibration=[x], vectors=x)
+    for stalls in (0.0, 0.4):
+        found = design.simulate(engine="batch", stalls=stalls)
+        assert found.passed and (stalls or found.interval == found.predicted["interval"])
+    made = {i["node"]: i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_block_round"}
+    assert {node: p["BLOCK"] for node, p in made.items()} == {"image_blocks": 4, "first_blocks": 8, "last_blocks": 0}
+    graph = design.graph
+    assert graph.tensor(graph.node("last"), "weight").type == "minifloat"
+    fmt = layer(graph, "last").arithmetic.formats["weight"]
+    assert str(fmt) == "minifloat e3m2" and fmt.frac_width == 4
+    graph.export(tmp_path / "kept")
+    again = MaseGraph.from_checkpoint(tmp_path / "kept")
+    assert torch.equal(again.model(x), graph.model(x))
+
+
+@pytest.mark.parametrize(("keys", "bits"), [({"data_in_block_width": 12}, 12), ({"data_in_element": "e4m3"}, 19)])
+def test_a_grid_too_narrow_for_blocks(keys: dict[str, Any], bits: int) -> None:
+    config = blocks(data_in_block_size=4, **keys)
+    with pytest.raises(ConfigError, match="bits for them") as caught:
+        quantised(seeded(MLP), inputs(32, 6), config=config)
+    assert caught.value.expected is not None and caught.value.expected.startswith(f"{bits} to 52 bits")
+
+
+def test_exponents_by_least_error() -> None:
+    """A block whose largest number rounds to the next power of two, and one in which it stands alone."""
+    net = nn.Sequential(nn.Linear(4, 3, bias=False))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[1.97, 1.97, 1.97, 1.97], [1.0, 0.4, 0.4, 0.4], [1.5, 1.0, 0.5, 0.25]]))
+    x = inputs(16, 4)
+    errors = {}
+    for rule in ("largest", "least_error"):
+        config = blocks(weight_block_size=4, weight_width=3, weight_block_exponent=rule)
+        graph, _ = quantised(net, x, config=config)
+        values = torch.tensor([[float(v) for v in row] for row in stored(layer(graph, "_0"))])
+        errors[rule] = (values - net[0].weight.detach()).square().sum(1).tolist()
+    tried = []
+    for row in net[0].weight.double().tolist():
+        at = next(e for e in range(-9, 9) if 2.0**e <= max(row) < 2.0 ** (e + 1))
+        steps = [2.0 ** (at + d - 1) for d in (-1, 0, 1)]
+        tried.append(min(sum((min(3, round(w / s)) * s - w) ** 2 for w in row) for s in steps))
+    assert errors["least_error"] == pytest.approx(tried, rel=1e-5, abs=1e-9)
+    assert errors["least_error"][0] < errors["largest"][0]

@@ -94,6 +94,7 @@ def test_what_a_node_knows_of_itself() -> None:
         "ternary",
         "mxint",
         "mxfp",
+        "minifloat",
         "groups",
         "float",
         "NA",

@@ -57,8 +57,6 @@ def convert(source: Source) -> tuple[fx.GraphModule, Writer]:
 
 
 def _unknown(node: Node) -> Refused:
-    if node.operation == "FloatQuant":
-        return Refused("numbers with exponents, and scaled integers have one step", "quantise with Quant")
     return Refused(f"no such operation is known{f' in {node.domain[:60]}' if node.domain else ''}")
 
 

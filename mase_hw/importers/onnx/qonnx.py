@@ -1,4 +1,4 @@
-"""QONNX: ``Quant``, ``BipolarQuant`` and ``Trunc``."""
+"""QONNX: ``Quant``, ``FloatQuant``, ``BipolarQuant`` and ``Trunc``."""
 
 from __future__ import annotations
 
@@ -62,6 +62,38 @@ def quant(s: Step) -> Ref:
             mode = {Rounding.TRUNC: Rounding.FLOOR, Rounding.HALF_AWAY: Rounding.HALF_UP}.get(mode, mode)
         tied = mode in (Rounding.FLOOR, Rounding.HALF_UP) or (mode is Rounding.HALF_EVEN and zero % 2 == 0)
     return grids.rounded(s, x, scale, zero, integers, mode=mode, tied=tied)
+
+
+def float_quant(s: Step) -> Ref:
+    """``FloatQuant`` of stored numbers: minifloats, as integers times the step of the subnormal ones."""
+    mode, scale, x = _rounding(s, "ROUND"), s.known(1, "the scale"), s.data()
+    if not isinstance(x, Tensor):
+        raise Refused("data that are minifloats", "quantise data with Quant; stored numbers may be minifloats")
+    if not s.node.get("saturation", 1):
+        raise Refused("numbers that become infinity or NaN", "set saturation")
+    for name in ("has_inf", "has_nan", "has_subnormal"):
+        s.node.get(name, 0)  # by the definition of the operation without effect
+    names = ("bits of the exponent", "bits of the mantissa", "the bias of the exponent")
+    bits, mantissa, bias = (_integer(s, index, f"the {name}") for index, name in enumerate(names, 2))
+    grids.steps(scale)
+    values, lowest = (x.float() / scale.float()).double(), 1 - bias - mantissa
+    exponents = (torch.frexp(values).exponent - 1 - mantissa).clamp(min=lowest).double()
+    most = (2.0 - 2.0**-mantissa) * 2.0 ** (2**bits - 1 - bias)
+    if len(s.inputs) > 5:
+        most = min(most, float(s.known(5, "the largest number").reshape(-1)[0]))
+    rounded = (_ROUND[mode](values * 2.0**-exponents) * 2.0**exponents).clamp(-most, most)
+    codes = torch.ldexp(rounded, torch.tensor(-lowest))
+    width = int(codes.abs().max()).bit_length() + 1 if codes.numel() else 2
+    if width > grids.MOST_BITS or not bool((codes == codes.round()).all()):
+        raise Refused(f"numbers of {width} bits from the smallest to the largest", f"at most {grids.MOST_BITS}")
+    return grids.stored(s, codes, scale * 2.0**lowest, max(width, 2), True)
+
+
+def _integer(s: Step, index: int, what: str) -> int:
+    value = float(s.known(index, what).reshape(-1)[0])
+    if not value.is_integer() or abs(value) > 128:
+        raise Refused(f"{what} of {value:g}", "a small integer is expected")
+    return int(value)
 
 
 def bipolar_quant(s: Step) -> Ref:
@@ -167,7 +199,7 @@ def _rounding(s: Step, default: str) -> Rounding:
     return ROUNDINGS[name]
 
 
-RULES = {"Quant": quant, "IntQuant": quant, "BipolarQuant": bipolar_quant, "Trunc": trunc}
+RULES = {"Quant": quant, "IntQuant": quant, "FloatQuant": float_quant, "BipolarQuant": bipolar_quant, "Trunc": trunc}
 """Operation of QONNX -> what writes it."""
 DOMAINS = frozenset({"qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general"})
 """Domains of QONNX."""

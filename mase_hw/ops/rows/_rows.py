@@ -32,18 +32,20 @@ from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
 
 
-def row_steps(beats: int, length: int, *, note: int) -> Steps:
+def row_steps(beats: int, length: int, *, note: int, row: int = 0) -> Steps:
     """The schedule of a ``row_fifo``: a beat leaves when its row is there whole and something is known of it.
 
     Args:
         beats: Beats per frame.
         length: Beats of a row.
         note: Cycles from the last beat of a row to the first one that can leave.
+        row: Where rows are parts of longer ones: beats of those, whose last part may be shorter. 0 if they are not.
     """
     each = np.arange(beats, dtype=np.int64)
+    within = each % (row or beats)
     return Steps.at(
         beats,
-        needed=[each // length * length],
+        needed=[each - within % length],
         freed=[each],
         emitted=each,
         delay=[note],

@@ -11,9 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
-from mase_hw.formats import MAX_FRAC, MAX_WIDTH, Overflow, Rounding
+from mase_hw.formats import MAX_FRAC, MAX_WIDTH, MINIFLOATS, Overflow, Rounding
 from mase_hw.host.documents import Json
 
+ELEMENT = f"^({'|'.join(MINIFLOATS)})$"
+"""A minifloat by its name."""
 INNER = ("weight", "bias", "gate", "cell", "state")
 """Tensors inside an op: not every op has them."""
 
@@ -65,13 +67,14 @@ class NodeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "groups", "NA"] | None = Field(
+    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "minifloat", "groups", "NA"] | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
         'point too, as in MASE), ``"binary"`` and ``"ternary"`` for fixed point with weights of -1 and 1, or -1, 0 and '
         '1, times a power of two, ``"mxint"`` and ``"mxfp"`` for fixed point with weights in block floating point, of '
-        'integers or of minifloats, ``"groups"`` for fixed point with integer weights that have a factor by group of '
+        'integers or of minifloats, ``"minifloat"`` for fixed point with weights that are minifloats without a shared '
+        'exponent, ``"groups"`` for fixed point with integer weights that have a factor by group of '
         'inputs; ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
@@ -92,10 +95,34 @@ class NodeConfig(BaseModel):
     weight_exponent_width: int = Field(
         default=8, ge=2, le=8, description='``"mxint"`` and ``"mxfp"``: bits of a shared exponent, as those of E8M0'
     )
-    weight_element: Literal["e5m2", "e4m3", "e3m2", "e2m3", "e2m1"] = Field(
+    weight_block_exponent: Literal["largest", "least_error"] = Field(
+        default="largest",
+        description='``"mxint"`` and ``"mxfp"``: the exponent of a block is that of its largest magnitude, as the '
+        'specification has it; or (``"least_error"``) that, one below or one above it, whichever has the least squared '
+        "error",
+    )
+    weight_element: str = Field(
         default="e4m3",
-        description='``"mxfp"``: the minifloat that a weight is in units of its exponent, by exponent and mantissa '
-        "bits; MXFP8 has e5m2 or e4m3, MXFP6 e3m2 or e2m3, MXFP4 e2m1",
+        pattern=ELEMENT,
+        description='``"mxfp"`` and ``"minifloat"``: the minifloat that a weight is, of ``"mxfp"`` in units of its '
+        "exponent, by exponent and mantissa bits; MXFP8 has e5m2 or e4m3, MXFP6 e3m2 or e2m3, MXFP4 e2m1",
+    )
+    data_in_block_size: int | None = Field(
+        default=None,
+        ge=1,
+        examples=[32],
+        description="numbers of every data input that share an exponent, along the last dimension, of images along "
+        "their channels; ``data_in_width`` is that of the fixed point from which they are made",
+    )
+    data_in_block_width: int = Field(
+        default=8, ge=2, le=12, description="bits of a number in such a block, sign included, where it is an integer"
+    )
+    data_in_element: str | None = Field(
+        default=None,
+        pattern=ELEMENT,
+        examples=["e4m3"],
+        description="the minifloat that a number in such a block is; without a block size every data input is that "
+        "minifloat by itself",
     )
     weight_affine: bool = Field(
         default=False,
@@ -170,7 +197,7 @@ class NodeConfig(BaseModel):
     @property
     def blocks(self) -> bool:
         """Whether the weights are to be in block floating point, or integers in groups."""
-        return self.name in ("mxint", "mxfp", "groups")
+        return self.name in ("mxint", "mxfp", "minifloat", "groups")
 
     @property
     def scaled(self) -> bool:

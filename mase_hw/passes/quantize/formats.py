@@ -11,6 +11,7 @@ from torch import Tensor
 from mase_hw.errors import ConfigError
 from mase_hw.formats import MINIFLOATS, BlockFormat, FixedFormat
 from mase_hw.host.documents import Json
+from mase_hw.numerics import quantize
 from mase_hw.passes.quantize.calibration import Choice, Points, choose_format
 from mase_hw.passes.quantize.config import NodeConfig, group_of
 
@@ -130,13 +131,28 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
         ConfigError: No width, one that no mantissa has, or a key that such weights cannot have.
         FormatError: A weight that is not finite.
     """
-    element = config.weight_element if config.name == "mxfp" else ""
+    element = config.weight_element if config.name in ("mxfp", "minifloat") else ""
     width = width_in_blocks(node, config, given, element)
     rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
-    peaks = torch.stack([part.abs().amax(1) for part in torch.split(rows, config.weight_block_size, 1)], 1)
-    exponent_width = config.weight_exponent_width
+    exponent_width = 0 if config.name == "minifloat" else config.weight_exponent_width
+    parts = torch.split(rows, config.weight_block_size, 1)
+    peaks = torch.stack([part.abs().amax(1) for part in parts], 1)
+    if config.weight_block_exponent == "least_error" and exponent_width and bool(torch.isfinite(peaks).all()):
+        element_format = BlockFormat(width, width - 2, element=element)
+        peaks = peaks * torch.stack([_least_error(part, element_format) for part in parts], 1)
     fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, config.weight_block_size, exponent_width, element)
     return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
+
+
+def _least_error(block: Tensor, fmt: BlockFormat) -> Tensor:
+    """As what the largest magnitude of each row is to be taken: 1/2, 1 or 2 of it, the nearest of equal errors."""
+    exponents = torch.frexp(block.abs().amax(1, keepdim=True)).exponent - 1
+    factors, errors = (0, -1, 1), []
+    for more in factors:
+        scaled = torch.ldexp(block, -(exponents + more))
+        rounded = quantize(scaled, fmt).double() * 2.0**-fmt.frac_width
+        errors.append((rounded - scaled).square().sum(1) * 4.0**more)
+    return 2.0 ** torch.tensor(factors, dtype=torch.float64)[torch.stack(errors).argmin(0)]
 
 
 def width_in_blocks(node: str, config: NodeConfig, given: Json, element: str = "") -> int:

@@ -15,6 +15,7 @@ from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import (
     MAX_WIDTH,
+    MINIFLOATS,
     BlockFormat,
     FixedFormat,
     Overflow,
@@ -383,6 +384,9 @@ class Planner:
             name = (entry_of(self.graph, source) or [source])[-1].name
             self.places[name] = min(count, self.places.get(name, count))
             return format_of_places(count), f"{count} places"
+        if config.data_in_element is not None and config.data_in_block_size is None:
+            one = MINIFLOATS[config.data_in_element]
+            return FixedFormat(one.top + 2, one.top - one.emax), f"minifloats, {config.data_in_element}"
         have = self.formats.get(source.name)
         if isinstance(have, ScaledFormat):
             if config.scaled and op.inner is None:

@@ -7,12 +7,14 @@ from typing import Protocol
 
 from torch import fx
 
-from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import FixedFormat, any_scaled
+from mase_hw.catalogue import Arithmetic, Catalogue
+from mase_hw.errors import ConfigError
+from mase_hw.formats import FixedFormat, ScaledFormat, any_scaled
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
+from mase_hw.ops.rows.block_round import CHANNELS, ROWS, WIDEST, attributes
 from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
 from mase_hw.passes.quantize.formats import Decision
@@ -67,7 +69,11 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> tuple[MaseG
     def before(plan: Plan) -> Requantizing:
         return Requantizing(bits=configured(plan).bits)
 
-    info = write_plans(graph, planner, configured, before)
+    def blocks(plan: Plan, name: str) -> Quantized | None:
+        config, _ = planner.args.config_for(plan.node.name, plan.op.name)
+        return in_blocks(graph.catalogue, plan, name, config)
+
+    info = write_plans(graph, planner, configured, before, blocks)
     graph.meta[DECISIONS] = {
         name: (each, planner.args.layers(name, planner.plans[name].op.name)) for name, each in planner.decisions.items()
     }
@@ -99,6 +105,7 @@ def write_plans(
     planner: Planned,
     behind: Callable[[Plan], Requantizing],
     before: Callable[[Plan], Requantizing] = lambda _: Requantizing(),
+    blocks: Callable[[Plan, str], Quantized | None] = lambda *_: None,
 ) -> Json:
     """Put the quantised modules into a graph, with what brings their formats together.
 
@@ -107,6 +114,7 @@ def write_plans(
         planner: The plans, all made; nothing is changed before every module is.
         behind: How numbers get another scale behind a node.
         before: How they get it before one.
+        blocks: What brings an input, by its name, into blocks or minifloats; None for one that stays as it is.
 
     Returns:
         As :func:`quantize_transform_pass`.
@@ -143,6 +151,17 @@ def write_plans(
     for plan, source, have, want in wanted:
         made = _between(graph, have, want, before(plan))
         info["casts"].append(rewriter.cast(plan.node, source, made))
+    made_once: dict[tuple[fx.Node, str], fx.Node] = {}
+    for plan in planner.plans.values():
+        for index, source in enumerate(dict.fromkeys(plan.node.all_input_nodes)):
+            shared = blocks(plan, f"data_in_{index}")
+            if shared is not None:
+                key = source, str(sorted(shared.arithmetic.attributes.items()))
+                if key in made_once:
+                    plan.node.replace_input_with(source, made_once[key])
+                else:
+                    info["casts"].append(rewriter.cast(plan.node, source, shared, "blocks"))
+                    made_once[key] = graph.node(info["casts"][-1])
     for plan in planner.plans.values():
         if plan.result is not None:
             have = plan.arithmetic.formats["data_out_0"]
@@ -154,6 +173,31 @@ def write_plans(
     _finish(graph, planner.spent)
     info["modified"] = any((info["nodes"], info["casts"], info["inputs"]))
     return info
+
+
+def in_blocks(catalogue: Catalogue, plan: Plan, name: str, config: NodeConfig) -> Quantized | None:
+    """What brings an input of a node into blocks that share an exponent, or into minifloats, if that is configured.
+
+    Raises:
+        ConfigError: Fixed point too narrow for such numbers.
+    """
+    if config.data_in_block_size is None and config.data_in_element is None:
+        return None
+    given = attributes(config.data_in_block_size or 0, config.data_in_block_width, config.data_in_element or "")
+    fmt = plan.arithmetic.formats[name]
+    least = given["top"] + 1 + fmt.signed
+    if isinstance(fmt, ScaledFormat) or not least <= fmt.width <= WIDEST:
+        raise ConfigError(
+            "numbers in blocks, and minifloats, are made from fixed point that has bits for them",
+            node=plan.node.name,
+            field="quantize.*.config.data_in_width",
+            got=str(fmt),
+            expected=f"{least} to {WIDEST} bits: those of the smallest block, and one for every power of two above it",
+            remedy="set data_in_width here, and data_out_width of what comes before",
+        )
+    hardware = plan.op.hardware
+    op = catalogue[CHANNELS if hardware is not None and hardware.layout == "channels_last" else ROWS]
+    return Quantized(op, Arithmetic({"data_in_0": fmt, "data_out_0": fmt}, attributes=given))
 
 
 def _between(graph: MaseGraph, have: FixedFormat, want: FixedFormat, how: Requantizing) -> Quantized:

@@ -36,8 +36,11 @@ class Rewriter:
         self._describe(node, module)
 
     def _describe(self, node: fx.Node, module: Quantized) -> None:
-        """Write parameters that the float node had not into the metadata."""
+        """Write parameters and attributes that the float node had not into the metadata."""
         args = self.graph.meta_of(node).common.args
+        for name, value in module.arithmetic.attributes.items():
+            if name in module.op.attributes and name not in args:
+                args[name] = value
         for name in module.parameter_names:
             if name not in args:
                 args[name] = describe(getattr(module, name).detach()).as_parameter()
@@ -73,9 +76,9 @@ class Rewriter:
             user.replace_input_with(placeholder, node)
         return node.name
 
-    def cast(self, user: fx.Node, source: fx.Node, module: Quantized) -> str:
-        """Put a cast between a producer and one consumer."""
-        node = self._insert(source, module, f"{user.name}_cast")
+    def cast(self, user: fx.Node, source: fx.Node, module: Quantized, name: str = "cast") -> str:
+        """Put a cast, or what else has a name, between a producer and one consumer."""
+        node = self._insert(source, module, f"{user.name}_{name}")
         user.replace_input_with(source, node)
         self._describe(node, module)
         return node.name
