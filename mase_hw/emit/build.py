@@ -30,6 +30,7 @@ from mase_hw.layouts import Layout
 from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
+from mase_hw.ops.turn import Turn, TurnParams, tiles_within
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.mapping.choices import OUTSIDE, tiled
@@ -272,6 +273,8 @@ class NetlistBuilder:
             lanes: Of the reader.
             banks: Blocks that are held.
         """
+        if (few := tiles_within(have, want)) is not None:
+            return self._turned(source, have, want, few, label, node)
         together = reorder_lanes(have, want, max(source.stream.lanes, lanes), source.stream.sizes[0])
         params = reorder_params(label, source.stream.fmt.width, have, want, together, banks)
         words = math.prod(want.shape) // together
@@ -285,6 +288,21 @@ class NetlistBuilder:
         pin = Pin(name, given.name)
         stream = dataclasses.replace(given, layout=want)
         made = self._sources[pin] = _Source(pin, stream, f"{label}_reorder")
+        return made
+
+    def _turned(self, source: _Source, have: Layout, want: Layout, turn: Turn, label: str, node: str) -> _Source:
+        """Other positions a beat: in a beat of all channels of the larger tile they change places."""
+        fmt, lanes = source.stream.fmt, turn.lanes
+        params = TurnParams(fmt.width * turn.inner, turn.rows, turn.columns)
+        shape = (math.prod(have.shape) // lanes, lanes)
+        taken, given = (plain_stream(side, shape, fmt, lanes) for side in SIDES)
+        name = self._free(f"u_{label}_turn")
+        self._insert(Instance(name, "beat_turn", verilog_params(params), (taken, given), node, "turn"), source.pin)
+        self._file("lib/beat_turn.sv")
+        source.uses.append(_Use(Pin(name, taken.name), taken))
+        pin = Pin(name, given.name)
+        stream = dataclasses.replace(given, layout=want)
+        made = self._sources[pin] = _Source(pin, stream, f"{label}_turn")
         return made
 
     def _permuted(self, node: fx.Node, facets: Hardware, port: Stream) -> Stream:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -463,6 +464,15 @@ def build(r: Request) -> ConvParams:
         multiplication=_multiplication(r, 1 if 1 < g.groups == c == o else p_out, products, columns[1]),
         inputs_first=_inputs_first(r, beat_window, g.groups) and p_in < c and p_out < o,
     )
+
+
+def positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, wished: int
+) -> tuple[int, int]:
+    """As many as are wished for and divide the width; those of the input begin with those of an output beat."""
+    stride = geometry_of(attributes, shapes["weight"][2:]).stride[1]
+    out = math.gcd(wished, shapes["data_out_0"][-1])
+    return math.gcd(arriving, out * stride), out
 
 
 def _multiplication(r: Request, lanes: int, products: int, columns: int) -> Multiplication:

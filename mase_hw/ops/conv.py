@@ -30,6 +30,7 @@ from mase_hw.ops._conv import (
     exact_conv,
     geometry_of,
     latency,
+    positions,
     reduced_conv,
     takes,
     tiled,
@@ -63,7 +64,7 @@ def case(
     """
     how = {key: more.pop(key) for key in ("implementation", "narrow", "order") if key in more}
     inner, zero = (weight[3], weight[2]) if more.pop("unroll", False) else (1, 1), more.pop("zero", 0)
-    positions = more.pop("positions", (1, 1))
+    beside = more.pop("positions", (1, 1))
     a = Arithmetic.read(formats, LAYER_TENSORS, more)
     if zero:
         x = a.formats["data_in_0"]
@@ -75,7 +76,7 @@ def case(
     if isinstance(blocks := a.formats["weight"], BlockFormat):
         shapes["weight_shift"] = (weight[0], len(blocks.blocks(math.prod(weight[1:]))))
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
-    ends = zip(("data_in_0", "data_out_0"), positions, strict=True)
+    ends = zip(("data_in_0", "data_out_0"), beside, strict=True)
     layouts = {end: Layout.tiled(shapes[end], count) for end, count in ends}
     return Case(name, build(Request(name, a, shapes, parallelism, layouts, **how)), frames)
 
@@ -396,6 +397,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,
             layout="channels_last",
+            positions=positions,
             unrolls=True,
             static=("weight", "bias", "weight_shift"),
         ),
