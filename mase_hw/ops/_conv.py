@@ -23,7 +23,7 @@ from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vecto
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
 from mase_hw.opdef import Latency, Request
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import lanes_within, positions_of
 from mase_hw.ops._window import Window, geometry, issue_stages, of_columns, out_size
 from mase_hw.ops.products._blocks import BlockParams, block_of
 from mase_hw.ops.products._multipliers import choose, dot_latency, multiplies, stored
@@ -434,9 +434,9 @@ def build(r: Request) -> ConvParams:
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     streamed = (o, *kernel, c // g.groups)
     run = ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
-    columns = tuple(r.layouts[name].positions if name in r.layouts else 1 for name in ("data_in_0", "data_out_0"))
+    columns = positions_of(r)
     window = Window((h, w), (oh, ow), kernel, g.stride, g.before, g.dilation, ceil_div(c, p_in))
-    beat_window = of_columns(window, (columns[0], columns[1]))
+    beat_window = of_columns(window, columns)
     whole = math.prod(unroll if columns == (1, 1) else beat_window.kernel) > 1
     depth = beat_window.depth(ceil_div(o, p_out) * run)
     weights, products = c // g.groups * math.prod(kernel), lane_in * math.prod(unroll)

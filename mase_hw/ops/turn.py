@@ -73,13 +73,14 @@ class TurnParams(BufferParams, frozen=True):
 
     def attributes(self) -> Attributes:
         """The matrix."""
-        return {"matrix": (self.rows, self.columns)}
+        return {"shape": (self.rows, self.columns)}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``in_data (beats, rows * columns)`` -> ``out_data`` with the matrix of every beat transposed."""
-    given = t["in_data"].unflatten(-1, a.attributes["matrix"])
-    return {"out_data": given.transpose(-1, -2).flatten(-2)}
+    given = t["in_data"]
+    matrix = given.reshape(*given.shape[:-1], *a.attributes["shape"])
+    return {"out_data": matrix.transpose(-1, -2).reshape(given.shape)}
 
 
 def _not_requested(r: Request) -> TurnParams:
