@@ -360,7 +360,7 @@ class Options:
         streams = hardware.ports(params)
         ports = {port.name: port for port in streams}
         data = {name: port for name, port in ports.items() if name.startswith("data_")}
-        if any(port.lane_dims[0] != lanes.get(name) for name, port in data.items()):
+        if any(port.lane_dims[0] // port.positions != lanes.get(name) for name, port in data.items()):
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None

@@ -220,8 +220,7 @@ class _Mapper:
 
     def _check_positions(self, node: fx.Node, layouts: Mapping[str, Layout]) -> None:
         """Refuse positions that a node was asked for by name, and that do not divide the width of its result."""
-        asked = {} if isinstance(self.args.positions, int) else self.args.positions
-        if (wished := asked.get(node.name)) and layouts["data_out_0"].positions != wished:
+        if (wished := self.orders.asked(node)) and layouts["data_out_0"].positions != wished:
             raise ConfigError(
                 "a beat cannot have so many positions here",
                 node=node.name,

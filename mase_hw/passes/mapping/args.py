@@ -384,7 +384,7 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     again = [f"{n}.{t}" for n, o in args.order.items() if o == WEIGHTS_FIRST for t in ("data_in_0", "data_out_0")]
     again += [place for place in stored if args.parameters_at.get(place, args.parameters) == "external"]
     beside = {} if isinstance(args.positions, int) else args.positions
-    enters = [n.name for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
+    enters = [n.all_input_nodes[0].name for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
     tiled = [*enters, *(name for name, hardware in ways.items() if hardware.positions is not None)]
     levels = "registers are asked for between the additions of a node that is not unrolled"
     added = [*unrolled, *(name for name, hardware in ways.items() if hardware.levels)]

@@ -95,7 +95,7 @@ def check_given(node: str, chosen: Mapping[str, Lanes], ports: Sequence[Stream])
         UnsupportedError: Names the first port that has others.
     """
     for port in ports:
-        given = port.lane_dims[0] // (1 if port.layout is None else port.layout.positions)
+        given = port.lane_dims[0] // port.positions
         if port.name in chosen and lane_dims(chosen[port.name], f"parallelism.{node}")[0] != given:
             raise UnsupportedError(
                 "these lanes are not possible here",

@@ -38,14 +38,20 @@ class Orders:
                 continue
             shape = tuple(self.graph.tensor(node, "data_out_0").shape)
             choices = [Layout.row_major(shape), Layout.channels_last(shape)]
-            if (wished := self._wished(node)) > 1 and len(shape) > 2 and self._takes_several(node):
-                choices.insert(0, Layout.tiled(shape, math.gcd(wished, shape[-1])))
             suits = [layout for layout in choices if self._suits(node, layout)]
+            if (wished := self._wished(node)) > 1 and len(shape) > 2 and self._takes_several(node):
+                suits = [Layout.tiled(shape, math.gcd(wished, shape[-1]))]
             self.found[node.name, "data_out_0"] = (suits or choices)[0]
 
     def _wished(self, node: fx.Node) -> int:
         """Positions of a beat of a node's result that are wished for."""
-        return self.positions if isinstance(self.positions, int) else self.positions.get(node.name, 1)
+        return self.positions if isinstance(self.positions, int) else self.asked(node) or 1
+
+    def asked(self, node: fx.Node) -> int:
+        """What was said of a node by its name, or of an input of the model; 0 if nothing was."""
+        enters = self.graph.meta_of(node).common.mase_op == "quantize"
+        name = node.all_input_nodes[0].name if enters else node.name
+        return 0 if isinstance(self.positions, int) else self.positions.get(name, 0)
 
     def _takes_several(self, node: fx.Node) -> bool:
         """Whether the first module behind a node that looks at positions takes several of them in a beat."""
