@@ -325,6 +325,8 @@ class Options:
         asked = self.args.implementation.get(self.node.name)
         if not self.tried.unrolls or self._given or self._bound or asked or not self.args.family:
             return None
+        if any(layout.positions > 1 for layout in self.wanted.layouts.values()):
+            return None  # it takes one position a beat, so what follows would have another order
         return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
 
     def _as_unrolled(self) -> tuple[Hardware, Json]:

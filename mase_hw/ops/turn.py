@@ -41,6 +41,10 @@ class Turn:
         """Elements of a beat."""
         return self.rows * self.columns * self.inner
 
+    def params(self, width: int) -> TurnParams:
+        """Parameters of ``beat_turn`` for elements of so many bits."""
+        return TurnParams(width * self.inner, self.rows, self.columns)
+
 
 def tiles_within(have: Layout, want: Layout) -> Turn | None:
     """What turns beats of one number of positions into beats of another; None for other changes of order.
