@@ -120,6 +120,8 @@ BENCHMARKS = (
     ),
     # Ends with 1 where a network is slower than its slowest stage, or a bit is wrong.
     Benchmark("rates", "-m benchmarks.rates", "vit_block --lanes 4 --simulate 2", ()),
+    # Likewise with several positions a beat.
+    Benchmark("positions", "-m benchmarks.positions", "radio --positions 1 2 --simulate 2", ()),
     Benchmark(
         "system",
         "-m benchmarks.system_cost driver luts",

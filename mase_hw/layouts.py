@@ -28,6 +28,7 @@ class Layout:
         factors: Sizes above 1 that cut the row-major sequence of elements, outermost first; every dimension is a
             product of neighbouring ones.
         order: Indices into ``factors``, the one that changes slowest in the stream first.
+        row: Elements of a row of the stream, if that is more than its innermost factor; 0 for that factor.
 
     Layouts that put all elements in the same places are equal: the cut is made as coarse as possible.
 
@@ -38,6 +39,7 @@ class Layout:
     shape: tuple[int, ...]
     factors: tuple[int, ...]
     order: tuple[int, ...]
+    row: int = 0
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.factors))) or math.prod(self.factors) != math.prod(self.shape):
@@ -64,6 +66,31 @@ class Layout:
             return cls.row_major(shape)
         return _known(tuple(shape), tuple(shape), (0, *range(2, rank), 1))
 
+    @classmethod
+    def tiled(cls, shape: Sequence[int], positions: int) -> Layout:
+        """Channels last with tiles of neighbouring positions: of all of a tile one channel, then the next.
+
+        So beats of a tile are cut anywhere among its channels, and a row is all channels of a tile.
+
+        Args:
+            shape: ``(N, C, *spatial)``.
+            positions: Of a tile, along the last dimension, which they divide; of 1 it is :meth:`channels_last`.
+        """
+        if positions == 1:
+            return cls.channels_last(shape)
+        *outer, last = shape
+        rank = len(shape)
+        order = (0, *range(2, rank), 1, rank)
+        return _known(tuple(shape), (*outer, last // positions, positions), order, shape[1] * positions)
+
+    @property
+    def positions(self) -> int:
+        """Positions of a tile, as :meth:`tiled` takes them; 1 for every other layout."""
+        if not self.row or len(self.shape) < 3 or self.row % self.shape[1]:
+            return 1
+        positions = self.row // self.shape[1]
+        return positions if self.shape[-1] % positions == 0 and self == Layout.tiled(self.shape, positions) else 1
+
     @property
     def is_row_major(self) -> bool:
         """Whether the stream runs as the elements lie in memory."""
@@ -72,6 +99,11 @@ class Layout:
     @property
     def stream_shape(self) -> tuple[int, ...]:
         """Sizes in stream order, the slowest first; if row-major the shape, but for sizes of 1 at its end."""
+        if self.row:
+            sizes, inner = [self.factors[i] for i in self.order], self.row
+            while sizes and inner % sizes[-1] == 0:
+                inner //= sizes.pop()
+            return (*sizes[:-1], sizes[-1] // inner, self.row) if inner > 1 else (*sizes, self.row)
         if self.is_row_major:
             kept = len(self.shape)
             while kept > 1 and self.shape[kept - 1] == 1:
@@ -108,6 +140,7 @@ class Layout:
             tuple(self.shape[d] for d in dims),
             tuple(self.factors[i] for i in kept),
             tuple(place[i] for i in self.order),
+            self.row,
         )
 
     def reshaped(self, shape: Sequence[int]) -> Layout | None:
@@ -119,7 +152,7 @@ class Layout:
         if math.prod(shape) != math.prod(self.shape):
             raise GraphError("a reshape changes the number of elements", got=list(shape), expected=list(self.shape))
         if self.is_row_major:
-            return Layout.row_major(shape)
+            return _known(tuple(shape), tuple(shape), tuple(range(len(shape))), self.row)
         parts: dict[int, list[int]] = {i: [] for i in range(len(self.factors))}
         sizes: list[int] = []
         at, left = 0, self.factors[0] if self.factors else 1
@@ -134,7 +167,7 @@ class Layout:
                 if left == 1 and at + 1 < len(self.factors):
                     at += 1
                     left = self.factors[at]
-        return Layout(tuple(shape), tuple(sizes), tuple(j for i in self.order for j in parts[i]))
+        return Layout(tuple(shape), tuple(sizes), tuple(j for i in self.order for j in parts[i]), self.row)
 
     def cut_first(self, parts: int) -> Layout:
         """The layout in which the innermost factor of the stream is cut, and its first part changes slowest.
@@ -186,20 +219,22 @@ class Layout:
             index.append(digit)
         return tuple(reversed(index))
 
-    def to_dict(self) -> dict[str, list[int]]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"shape": list(self.shape), "factors": list(self.factors), "order": list(self.order)}
+        found = {"shape": list(self.shape), "factors": list(self.factors), "order": list(self.order)}
+        return {**found, "row": self.row} if self.row else found
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Sequence[int]]) -> Layout:
+    def from_dict(cls, document: Mapping[str, Any]) -> Layout:
         """The inverse of :meth:`to_dict`."""
-        return _known(tuple(document["shape"]), tuple(document["factors"]), tuple(document["order"]))
+        shape, factors, order = (tuple(document[key]) for key in ("shape", "factors", "order"))
+        return _known(shape, factors, order, document.get("row", 0))
 
 
 @functools.lru_cache(maxsize=4096)
-def _known(shape: tuple[int, ...], factors: tuple[int, ...], order: tuple[int, ...]) -> Layout:
+def _known(shape: tuple[int, ...], factors: tuple[int, ...], order: tuple[int, ...], row: int = 0) -> Layout:
     """A layout; a network asks again and again for those of its few shapes."""
-    return Layout(shape, factors, order)
+    return Layout(shape, factors, order, row)
 
 
 def _cuts(shape: Sequence[int]) -> set[int]:

@@ -168,6 +168,8 @@ class Memory:
 _TIMINGS, _PORTS = 64, 1024
 """Timings of an op that are kept, and streams of a module, which are small."""
 Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
+Positions = Callable[[Attributes, Mapping[str, tuple[int, ...]], int, int], tuple[int, int]]
+"""See :attr:`Hardware.positions`."""
 SomeChannels = tuple[Arithmetic, dict[str, Tensor], int]
 """What a golden takes to give some output channels, and the dimension of the channels in its result."""
 """Integer mantissas in, integer mantissas out; tensors by name, any carrier dtype."""
@@ -208,6 +210,9 @@ class Hardware:
         layout: In which order the data streams run: ``any`` (one common order, whatever arrives), ``channels_last``
             (images ``(N, C, *S)`` as ``(N, *S, C)``), ``row_major``, or ``rows`` (the last dimension in any order, the
             others as they are; the result row-major).
+        positions: Of ``channels_last``, whose beats may have several neighbouring positions: attributes, shapes of
+            the tensors, positions in which the input arrives and those that are wished for -> those of a beat of the
+            input and of the output. None: one position a beat.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
         broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
         memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
@@ -256,6 +261,7 @@ class Hardware:
     static: tuple[str, ...] = ()
     tied: Callable[[Any], Mapping[str, str]] = _tied
     layout: str = "any"
+    positions: Positions | None = None
     permuted: tuple[str, ...] = ()
     unrolls: bool = False
     memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}

@@ -124,6 +124,11 @@ class Stream:
         return math.prod(self.lane_dims)
 
     @property
+    def positions(self) -> int:
+        """Neighbouring positions of an image in a beat, each with its lanes; 1 where the layout says nothing."""
+        return 1 if self.layout is None else self.layout.positions
+
+    @property
     def beats(self) -> int:
         """Beats of one pass over the tensor."""
         return math.prod(self.tiles)

@@ -19,6 +19,11 @@ def stream_fork(t: Terms, p: Parameters) -> None:
     t.logic("any", 1)
 
 
+def beat_turn(t: Terms, p: Parameters) -> None:
+    """A ``beat_turn``: the register behind its wires, and the gate of its ready."""
+    t.count(ff=p["WIDTH"] * p["ROWS"] * p["COLUMNS"] + 1, lut=1)
+
+
 def replay_buffer(t: Terms, p: Parameters) -> None:
     """A ``replay_buffer``."""
     replay(t, "replay", p["WIDTH"], p.get("DEPTH", 2 * p["LEN"]), p["REPEATS"])

@@ -10,6 +10,7 @@ from typing import cast
 
 from mase_hw.cost.casts import Parameters, Structure, Terms
 from mase_hw.cost.connectors import (
+    beat_turn,
     binary,
     elementwise,
     loop_entry,
@@ -61,6 +62,7 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_prelu": prelu,
     "fixed_zero_pad2d": zero_pad2d,
     "fixed_upsample_nearest": upsample_nearest,
+    "beat_turn": beat_turn,
     "external_cache": external_cache,
     "external_image": external_image,
     "external_reader": external_reader,

@@ -281,18 +281,44 @@ def conv2d(t: Terms, p: Parameters) -> None:
     outer = pixel if depthwise else groups
     tiles = pixel // outer
     repeats = 1 if depthwise else ceil(filters // groups / outputs)
-    bits = lanes * p["DATA_IN_0_PRECISION_0"]
+    columns, (beats, read) = p["DATA_OUT_0_PARALLELISM_DIM_1"], _of_beats(p)
+    bits = lanes * p["DATA_IN_0_PARALLELISM_DIM_1"] * p["DATA_IN_0_PRECISION_0"]
     if p["INPUTS_FIRST"]:
         _repeat(t, bits, repeats)
+    elif beats is not p and beats["KERNEL_SIZE_DIM_0"] * beats["KERNEL_SIZE_DIM_1"] > 1:
+        times = 1 if unrolled else kernel
+        parallel_window(t, beats, bits, outer, tiles, repeats * times, read * lanes * p["DATA_IN_0_PRECISION_0"])
+        t.count(ff=bits_of(times))
+        t.logic("parallel.turn_columns", columns * lanes * p["DATA_IN_0_PRECISION_0"] * (times - 1))
     else:
-        if unrolled:
+        if unrolled and beats is p:
             parallel_window(t, p, bits, outer, tiles, repeats)
         else:
-            sliding_window(t, p, bits, outer, tiles, repeats, marked=False)
+            sliding_window(t, beats, bits, outer, tiles, repeats, marked=False)
     products = (kernel if unrolled else 1) * (1 if depthwise else lanes)
     run = (1 if unrolled else kernel) * tiles
     sums = repeats if p["INPUTS_FIRST"] else 1
-    mac_array(t, p, products, run, sums, shared=not depthwise, gated=not p["INPUTS_FIRST"])
+    every = p if columns == 1 else {**p, "DATA_OUT_0_PARALLELISM_DIM_0": outputs * columns}
+    mac_array(t, every, products, run, sums, shared=not depthwise, gated=not p["INPUTS_FIRST"], columns=columns)
+
+
+def _of_beats(p: Parameters) -> tuple[Parameters, int]:
+    """Parameters of windows whose columns are beats of several, and the columns that are read; else the same."""
+    come, leave = p["DATA_IN_0_PARALLELISM_DIM_1"], p["DATA_OUT_0_PARALLELISM_DIM_1"]
+    if come == leave == 1:
+        return p, 0
+    stride, padding = p["STRIDE_DIM_0"], p["PADDING_DIM_0"]
+    before = ceil(padding / come)
+    span = (leave - 1) * stride + (p["KERNEL_SIZE_DIM_0"] - 1) * p["DILATION_DIM_0"]
+    beats = {
+        "DATA_IN_0_TENSOR_SIZE_DIM_1": p["DATA_IN_0_TENSOR_SIZE_DIM_1"] // come,
+        "DATA_OUT_0_TENSOR_SIZE_DIM_1": p["DATA_OUT_0_TENSOR_SIZE_DIM_1"] // leave,
+        "KERNEL_SIZE_DIM_0": (before * come - padding + span) // come + 1,
+        "STRIDE_DIM_0": stride * leave // come,
+        "PADDING_DIM_0": before,
+        "DILATION_DIM_0": 1,
+    }
+    return {**p, **beats}, span + 1
 
 
 def _repeat(t: Terms, bits: int, times: int) -> None:
@@ -301,7 +327,9 @@ def _repeat(t: Terms, bits: int, times: int) -> None:
     counter(t, "repeat", times)
 
 
-def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, shared: bool, gated: bool) -> None:
+def mac_array(
+    t: Terms, p: Parameters, products: int, run: int, sums: int, shared: bool, gated: bool, columns: int = 1
+) -> None:
     """A ``fixed_mac_array`` with the formats and lanes of a layer.
 
     Args:
@@ -312,6 +340,7 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         sums: Results that are computed in turns.
         shared: Whether all lanes multiply the same activations.
         gated: Whether activations are zero in the padding: their registers have a reset, and stay beside the blocks.
+        columns: Positions of a beat, among which the lanes are divided: each has activations of its own.
     """
     lanes, chain, logic = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["CHAIN"], p.get("LOGIC", 0)
     a = (p["DATA_IN_0_PRECISION_0"], p["DATA_IN_0_SIGNED"])
@@ -355,7 +384,7 @@ def mac_array(t: Terms, p: Parameters, products: int, run: int, sums: int, share
         t.count(ff=1)
         t.logic("mac.runs", 1)
         _delayed(t, "mac.mark", 2, delay)
-    operands = _Operands(lanes, products, shared, gated)
+    operands = _Operands(lanes, products, shared, gated, columns)
     if ahead:
         # The activations that are held, that they are, and whether they are the first and the last ones.
         t.count(ff=operands.activations(lanes) * a[0] + 1 + 2 * (run > 1))
@@ -438,10 +467,11 @@ class _Operands:
     products: int
     shared: bool
     gated: bool
+    columns: int = 1
 
     def activations(self, groups: int) -> int:
         """Different activations of an issue, where so many groups of lanes have their own."""
-        return self.products * (1 if self.shared else groups)
+        return self.products * (self.columns if self.shared else groups)
 
 
 def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[int, int]) -> None:

@@ -226,8 +226,20 @@ def sliding_window(t: Terms, p: Parameters, bits: int, groups: int, tiles: int, 
     ram(t, "window.ram", depth, bits, True)
 
 
-def parallel_window(t: Terms, p: Parameters, bits: int, groups: int, tiles: int, repeats: int) -> None:
-    """A ``parallel_window``: all elements of a window a beat."""
+def parallel_window(
+    t: Terms, p: Parameters, bits: int, groups: int, tiles: int, repeats: int, turned: int | None = None
+) -> None:
+    """A ``parallel_window``: all elements of a window a beat.
+
+    Args:
+        t: Where it is added.
+        p: Parameters of the layer.
+        bits: Of a beat of a pixel.
+        groups: Groups of tiles of a pixel.
+        tiles: Beats of a group.
+        repeats: Times that a group is sent.
+        turned: Bits of a row of the window that are read; all if nothing is said.
+    """
     rows = p["LINE_BUFFER_DEPTH"]
     x, y = axis(p, 0), axis(p, 1)
     beats = groups * tiles
@@ -249,9 +261,10 @@ def parallel_window(t: Terms, p: Parameters, bits: int, groups: int, tiles: int,
     t.logic("parallel.rings", y.kernel * slot_bits + x.kernel * bank_bits)
     t.logic("parallel.inside", y.kernel * y.bits + x.kernel * x.bits)
     ram(t, "parallel.ram", words, bits, True, rows * banks)
+    turned = x.kernel * bits if turned is None else turned
     t.logic("parallel.turn_rows", y.kernel * banks * bits * (rows - 1))
-    t.logic("parallel.turn_columns", y.kernel * x.kernel * bits * (banks - 1))
-    t.logic("parallel.zeroes", y.kernel * x.kernel * bits)
+    t.logic("parallel.turn_columns", y.kernel * turned * (banks - 1))
+    t.logic("parallel.zeroes", y.kernel * turned)
 
 
 def skid(t: Terms, bits: int) -> None:
@@ -338,8 +351,28 @@ def _fewest(of: Axis, adaptive: bool, padded: bool) -> tuple[int, int]:
     return min(found), max(found)
 
 
+def _joined(t: Terms, p: Parameters, total: bool) -> Parameters:
+    """Parameters of a pool whose columns are beats; where these hold several columns, those of a window are joined."""
+    come, leave = p["DATA_IN_0_PARALLELISM_DIM_1"], p["DATA_OUT_0_PARALLELISM_DIM_1"]
+    if come == 1:
+        return p
+    together, lanes, width = come // leave, p["DATA_IN_0_PARALLELISM_DIM_0"] * leave, p["DATA_IN_0_PRECISION_0"]
+    t.logic("window.sum" if total else "window.largest", lanes * (together - 1) * width)
+    beats = {
+        "DATA_IN_0_PARALLELISM_DIM_0": lanes,
+        "DATA_IN_0_TENSOR_SIZE_DIM_0": p["DATA_IN_0_TENSOR_SIZE_DIM_0"] * leave,
+        "DATA_IN_0_TENSOR_SIZE_DIM_1": p["DATA_IN_0_TENSOR_SIZE_DIM_1"] // come,
+        "DATA_OUT_0_TENSOR_SIZE_DIM_1": p["DATA_OUT_0_TENSOR_SIZE_DIM_1"] // leave,
+        "DATA_IN_0_PRECISION_0": width + bits_of(together) * total,
+    }
+    if not p["ADAPTIVE"]:
+        beats |= {name: p[name] // together for name in ("KERNEL_SIZE_0", "STRIDE_0")}
+    return {**p, **beats}
+
+
 def avg_pool2d(t: Terms, p: Parameters) -> None:
     """A ``fixed_avg_pool2d``: sums along rows and columns, and a division."""
+    p = _joined(t, p, total=True)
     lanes, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
     tiles, adaptive = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes), bool(p["ADAPTIVE"])
     x, y = axis(p, 0), axis(p, 1)
@@ -366,6 +399,7 @@ def avg_pool2d(t: Terms, p: Parameters) -> None:
 
 def max_pool2d(t: Terms, p: Parameters) -> None:
     """A ``fixed_max_pool2d``: one running maximum for each window that is open, or one memory a dimension."""
+    p = _joined(t, p, total=False)
     lanes, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
     tiles, adaptive = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes), bool(p["ADAPTIVE"])
     x, y = axis(p, 0), axis(p, 1)

@@ -30,6 +30,7 @@ from mase_hw.layouts import Layout
 from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
+from mase_hw.ops.turn import tiles_within
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.mapping.choices import OUTSIDE, tiled
@@ -261,7 +262,9 @@ class NetlistBuilder:
     def _reordered(
         self, source: _Source, have: Layout, want: Layout, label: str, node: str, lanes: int = 1, banks: int = 2
     ) -> _Source:
-        """Buffer what changes places, and read it in another order; elements that stay together make a word.
+        """Buffer what changes places, and read it in another order, or only turn beats of several positions.
+
+        Elements that stay together make a word of the buffer.
 
         Args:
             source: What drives the tensor.
@@ -272,19 +275,24 @@ class NetlistBuilder:
             lanes: Of the reader.
             banks: Blocks that are held.
         """
-        together = reorder_lanes(have, want, max(source.stream.lanes, lanes), source.stream.sizes[0])
-        params = reorder_params(label, source.stream.fmt.width, have, want, together, banks)
+        width, turn = source.stream.fmt.width, tiles_within(have, want)
+        if turn is not None:
+            op, module, together = "turn", "beat_turn", turn.lanes
+            parameters = verilog_params(turn.params(width))
+        else:
+            op, module = "reorder", "stream_reorder"
+            together = reorder_lanes(have, want, max(source.stream.lanes, lanes), source.stream.sizes[0])
+            parameters = verilog_params(reorder_params(label, width, have, want, together, banks))
         words = math.prod(want.shape) // together
         shape, fmt = (words, together), source.stream.fmt
         taken, given = (plain_stream(side, shape, fmt, together) for side in SIDES)
-        name = self._free(f"u_{label}_reorder")
-        instance = Instance(name, "stream_reorder", verilog_params(params), (taken, given), node, "reorder")
-        self._insert(instance, source.pin)
-        self._file("lib/stream_reorder.sv")
+        name = self._free(f"u_{label}_{op}")
+        self._insert(Instance(name, module, parameters, (taken, given), node, op), source.pin)
+        self._file(f"lib/{module}.sv")
         source.uses.append(_Use(Pin(name, taken.name), taken))
         pin = Pin(name, given.name)
         stream = dataclasses.replace(given, layout=want)
-        made = self._sources[pin] = _Source(pin, stream, f"{label}_reorder")
+        made = self._sources[pin] = _Source(pin, stream, f"{label}_{op}")
         return made
 
     def _permuted(self, node: fx.Node, facets: Hardware, port: Stream) -> Stream:

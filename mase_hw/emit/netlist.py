@@ -19,7 +19,7 @@ from mase_hw.streams import Stream
 TOP = ""
 """Instance name of the design's own ports."""
 LOOP_ENTRY, LOOP_EXIT = "loop_entry", "loop_exit"
-CONNECTORS = ("fork", "repack", "fifo", "reorder", "replay", LOOP_ENTRY, LOOP_EXIT)
+CONNECTORS = ("fork", "repack", "fifo", "reorder", "replay", "turn", LOOP_ENTRY, LOOP_EXIT)
 """Ops of the instances that pass a tensor on as it is."""
 
 

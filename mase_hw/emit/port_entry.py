@@ -30,7 +30,7 @@ def port_record(stream: Stream, tensor: str, path: str = "", source: str = "") -
         source=source,
         shape=stream.tensor_shape,
         streamed=stream.shape,
-        layout=None if layout is None else Order(shape=layout.shape, factors=layout.factors, order=layout.order),
+        layout=None if layout is None else Order(**layout.to_dict()),
         format=format_record(stream.fmt),
         lanes=stream.lanes,
         parallelism=stream.lane_dims,
@@ -78,5 +78,5 @@ def port_stream(port: Port) -> Stream:
         port.parallelism,
         port.valid,
         port.ready,
-        layout=None if layout is None else Layout(layout.shape, layout.factors, layout.order),
+        layout=None if layout is None else Layout(layout.shape, layout.factors, layout.order, layout.row),
     )

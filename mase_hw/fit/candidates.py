@@ -325,6 +325,8 @@ class Options:
         asked = self.args.implementation.get(self.node.name)
         if not self.tried.unrolls or self._given or self._bound or asked or not self.args.family:
             return None
+        if any(layout.positions > 1 for layout in self.wanted.layouts.values()):
+            return None  # it takes one position a beat, so what follows would have another order
         return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
 
     def _as_unrolled(self) -> tuple[Hardware, Json]:
@@ -360,7 +362,7 @@ class Options:
         streams = hardware.ports(params)
         ports = {port.name: port for port in streams}
         data = {name: port for name, port in ports.items() if name.startswith("data_")}
-        if any(port.lane_dims[0] != lanes.get(name) for name, port in data.items()):
+        if any(port.lane_dims[0] // port.positions != lanes.get(name) for name, port in data.items()):
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None

@@ -47,6 +47,7 @@ class Order(Entry, frozen=True, kw_only=True):
     shape: tuple[Count, ...]
     factors: tuple[Count, ...]
     order: tuple[Whole, ...]
+    row: Whole = 0
 
 
 class Port(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):

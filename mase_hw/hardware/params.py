@@ -197,12 +197,18 @@ class Params(msgspec.Struct, frozen=True):
     def stream(self, name: str) -> Stream:
         """The stream of a port."""
         tensor: Port = getattr(self, name)
+        shape, lanes = tensor.shape, tensor.lanes
+        if self.positions(name) > 1:
+            # A row of the stream is all channels of a beat's positions.
+            *outer, width, channels = shape
+            shape = (*outer, width // lanes[1], channels * lanes[1])
+            lanes = (lanes[0] * lanes[1],)
         return Stream(
             self.called(name),
             "out" if name.startswith("data_out") else "in",
-            tensor.shape,
+            shape,
             self.fmt(name),
-            tensor.lanes,
+            lanes,
             repeat=self.repetitions().get(name, 1),
             layout=self.layout(name),
         )
@@ -212,7 +218,11 @@ class Params(msgspec.Struct, frozen=True):
         if not _ports(type(self))[name].image:
             return None
         images, *space, channels = getattr(self, name).shape
-        return Layout.channels_last((images, channels, *space))
+        return Layout.tiled((images, channels, *space), self.positions(name))
+
+    def positions(self, name: str) -> int:
+        """Neighbouring positions of an image that a beat of it holds, along its width."""
+        return getattr(self, name).lanes[1] if name.startswith("data_") and _ports(type(self))[name].image else 1
 
     def formats(self) -> dict[str, FixedFormat]:
         """The formats of the arithmetic, by tensor: those of the ports that carry a stream."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mase_hw.layouts import Layout
 from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Request
 
 Shapes = Sequence[int] | Mapping[str, Sequence[int]]
@@ -18,6 +19,7 @@ def case(
     formats: str = "s8.4 s8.4",
     names: Sequence[str] = ONE_INPUT,
     frames: int = 4,
+    positions: int = 1,
     **attributes: Any,
 ) -> Case:
     """A catalogue case of an op.
@@ -30,6 +32,7 @@ def case(
         formats: Formats and modes as :meth:`Arithmetic.read` takes them.
         names: The tensors that have these formats.
         frames: Frames to stream in each run.
+        positions: Neighbouring positions of an image in a beat of ``data_in_0``.
         attributes: Of the op.
     """
     sizes = shapes if isinstance(shapes, Mapping) else {"data_in_0": shapes}
@@ -39,5 +42,6 @@ def case(
         Arithmetic.read(formats, names, attributes),
         {tensor: tuple(shape) for tensor, shape in sizes.items()},
         {tensor: (count,) for tensor, count in offered.items()},
+        {"data_in_0": Layout.tiled(tuple(sizes["data_in_0"]), positions)} if positions > 1 else {},
     )
     return Case(name, build(request), frames)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,8 @@ from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vecto
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
 from mase_hw.opdef import Latency, Request
-from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops._window import Window, geometry, issue_stages, out_size
+from mase_hw.ops._tensors import lanes_within, positions_of
+from mase_hw.ops._window import Window, geometry, issue_stages, of_columns, out_size
 from mase_hw.ops.products._blocks import BlockParams, block_of
 from mase_hw.ops.products._multipliers import choose, dot_latency, multiplies, stored
 from mase_hw.ops.products._schedule import inputs_first, taken
@@ -253,6 +254,16 @@ class ConvParams(BlockParams, frozen=True):
         return self.weight.lanes[1] * self.weight.lanes[2] > 1
 
     @property
+    def columns(self) -> Pair:
+        """Columns of a beat of the input and of the output."""
+        return self.data_in_0.lanes[1], self.data_out_0.lanes[1]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all elements of a window are read at once."""
+        return math.prod(self.beat_window.kernel) > 1 if self.columns != (1, 1) else self.unrolled
+
+    @property
     def pixel_tiles(self) -> int:
         """Beats per pixel of the input."""
         return self.data_in_0.tiles[0]
@@ -274,9 +285,14 @@ class ConvParams(BlockParams, frozen=True):
         return geometry(self, self.pixel_tiles)
 
     @property
+    def beat_window(self) -> Window:
+        """The same of the windows of an output beat, in columns of an input beat."""
+        return of_columns(self.window, self.columns)
+
+    @property
     def line_beats(self) -> int:
         """Beats that the line buffer holds."""
-        return self.line_buffer_depth * (self.window.row_beats if self.unrolled else 1)
+        return self.line_buffer_depth * (self.beat_window.row_beats if self.whole else 1)
 
     @property
     def images(self) -> int:
@@ -286,7 +302,7 @@ class ConvParams(BlockParams, frozen=True):
     @property
     def multipliers(self) -> int:
         """Multipliers, which output lanes may share."""
-        shared = ceil_div(self.data_out_0.lanes[0], self.multiplication.packed)
+        shared = ceil_div(self.data_out_0.lanes[0], self.multiplication.packed) * self.columns[1]
         return self.products * shared if multiplies(self) else 0
 
     @property
@@ -300,8 +316,8 @@ class ConvParams(BlockParams, frozen=True):
         return math.prod(self.weight.lanes)
 
     def repetitions(self) -> dict[str, int]:
-        """The parameters come once for every output position."""
-        positions = self.images * self.window.positions
+        """The parameters come once for every output position, or all positions of a beat."""
+        positions = self.images * self.beat_window.positions
         shifts = positions * (self.run if self.inputs_first else 1)
         return {"weight": positions, "bias": positions, "weight_shift": shifts}
 
@@ -418,13 +434,16 @@ def build(r: Request) -> ConvParams:
     shift_format = formats.get("weight_shift", FixedFormat(1, 0, signed=False))
     streamed = (o, *kernel, c // g.groups)
     run = ceil_div(c // g.groups, lane_in) * math.prod(kernel) // math.prod(unroll)
+    columns = positions_of(r)
     window = Window((h, w), (oh, ow), kernel, g.stride, g.before, g.dilation, ceil_div(c, p_in))
-    depth = window.depth(ceil_div(o, p_out) * run)
-    columns, products = c // g.groups * math.prod(kernel), lane_in * math.prod(unroll)
+    beat_window = of_columns(window, columns)
+    whole = math.prod(unroll if columns == (1, 1) else beat_window.kernel) > 1
+    depth = beat_window.depth(ceil_div(o, p_out) * run)
+    weights, products = c // g.groups * math.prod(kernel), lane_in * math.prod(unroll)
     # A beat with the whole window has some channels of all its elements, which is another order than that of blocks.
-    block = block_of(r, columns, products, run, c // g.groups if unroll == (1, 1) else 0)
+    block = block_of(r, weights, products, run, c // g.groups if unroll == (1, 1) else 0)
     return ConvParams(
-        data_in_0=port((n, h, w, c), formats["data_in_0"], p_in, dims=4),
+        data_in_0=port((n, h, w, c), formats["data_in_0"], p_in, columns[0], dims=4),
         data_in_0_zero_point=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
         weight=port(streamed, weight_stored, lane_in, *unroll, p_out, dims=4),
         has_bias="bias" in r.shapes,
@@ -439,13 +458,27 @@ def build(r: Request) -> ConvParams:
         dilation=g.dilation[::-1],
         groups=g.groups,
         # Whole rows if all elements of a window are read at once.
-        line_buffer_depth=depth if unroll == (1, 1) else ceil_div(depth, window.row_beats),
-        data_out_0=port((n, oh, ow, o), formats["data_out_0"], p_out, dims=4),
+        line_buffer_depth=ceil_div(depth, beat_window.row_beats) if whole else depth,
+        data_out_0=port((n, oh, ow, o), formats["data_out_0"], p_out, columns[1], dims=4),
         cast=r.arithmetic.modes,
-        # Depthwise, every lane has activations of its own.
-        multiplication=choose(r, 1 if 1 < g.groups == c == o else p_out, products),
-        inputs_first=_inputs_first(r, window, g.groups) and p_in < c and p_out < o,
+        multiplication=_multiplication(r, 1 if 1 < g.groups == c == o else p_out, products, columns[1]),
+        inputs_first=_inputs_first(r, beat_window, g.groups) and p_in < c and p_out < o,
     )
+
+
+def positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, wished: int
+) -> tuple[int, int]:
+    """As many as are wished for and divide the width; those of the input begin with those of an output beat."""
+    stride = geometry_of(attributes, shapes["weight"][2:]).stride[1]
+    out = math.gcd(wished, shapes["data_out_0"][-1])
+    return math.gcd(arriving, out * stride), out
+
+
+def _multiplication(r: Request, lanes: int, products: int, columns: int) -> Multiplication:
+    """How it multiplies; depthwise, every lane has activations of its own, and so have the columns of a beat."""
+    found = choose(r, lanes, products)
+    return found if columns == 1 or lanes % found.packed == 0 else choose(r, 1, products)
 
 
 def _inputs_first(r: Request, window: Window, groups: int) -> bool:
@@ -470,9 +503,9 @@ def latency(p: ConvParams) -> Latency:
     # Dot product, shift, accumulator, output FIFO.
     pipe = 2 + dot_latency(p.products, p) + p.has_weight_shift
     if p.inputs_first:
-        return _in_order(p.images * p.window.positions, run, p.out_tiles, pipe)
+        return _in_order(p.images * p.beat_window.positions, run, p.out_tiles, pipe)
     queue = max((pipe + run) // run + 1, 2)
-    return _windows(p.window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue)
+    return _windows(p.beat_window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -489,13 +522,13 @@ def _windows(window: Window, steps: int, depth: int, images: int, results: int, 
 
 def takes(p: ConvParams) -> dict[str, Counts]:
     """A sum for every output position."""
-    return p.with_shifts(taken(p.images * p.window.positions, p.run, p.out_tiles, p.inputs_first))
+    return p.with_shifts(taken(p.images * p.beat_window.positions, p.run, p.out_tiles, p.inputs_first))
 
 
 def tiled(p: ConvParams) -> tuple[ConvParams, int] | None:
     """The images of all output tiles as images of one."""
     tiles, lanes = p.out_tiles, p.data_out_0.lanes[0]
-    if p.inputs_first or p.weight_block or p.groups > 1 or p.data_out_0.size[0] % lanes:
+    if p.inputs_first or p.weight_block or p.groups > 1 or p.columns != (1, 1) or p.data_out_0.size[0] % lanes:
         return None
     sized = {
         "data_in_0": (*p.data_in_0.size[:3], p.images * tiles),

@@ -8,6 +8,7 @@ from which the ops take shapes, counts and timing.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -302,6 +303,31 @@ def window_params(windows: tuple[Windows, Windows]) -> PoolWindow:
     """Windows along rows and columns, columns first."""
     rows, columns = windows
     return PoolWindow((columns.kernel, rows.kernel), (columns.stride, rows.stride), (columns.padding, rows.padding))
+
+
+def positions(columns: Windows, arriving: int) -> tuple[int, int]:
+    """Columns of a beat of the input and of the output: those of a window, or of whole windows, are pooled at once.
+
+    Args:
+        columns: Windows along a row.
+        arriving: Columns of a beat in which the input comes.
+    """
+    kernel = ceil_div(columns.size, columns.out) if columns.adaptive else columns.kernel
+    close = columns.adaptive or (columns.stride == kernel and not columns.padding and columns.dilation == 1)
+    if not close or columns.out * kernel != columns.size:
+        return 1, 1
+    if arriving % kernel == 0:
+        return arriving, arriving // kernel
+    return math.gcd(arriving, kernel), 1
+
+
+def beat_windows_of(p: Any) -> tuple[Windows, Windows]:
+    """Windows along rows and columns, from the parameters, where columns are beats that may hold several."""
+    (rows, columns), come, leave = windows_of(p), p.data_in_0.lanes[1], p.data_out_0.lanes[1]
+    if come == 1:
+        return rows, columns
+    kernel = columns.size // columns.out // (come // leave)
+    return rows, Windows(columns.size // come, columns.out // leave, kernel, kernel, adaptive=columns.adaptive)
 
 
 def windows_of(p: Any) -> tuple[Windows, Windows]:

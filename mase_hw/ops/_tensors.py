@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Port, port
+from mase_hw.opdef import Request
 
 
 def lanes_within(node: str, name: str, lanes: tuple[int, ...], shape: tuple[int, ...]) -> int:
@@ -60,7 +61,13 @@ def image(node: str, shape: Sequence[int], spatial: int) -> ImageSize:
     )
 
 
-def image_port(size: ImageSize, fmt: FixedFormat, lanes: int) -> Port:
-    """The port of an image, its four dimensions in the order of the stream."""
+def image_port(size: ImageSize, fmt: FixedFormat, lanes: int, positions: int = 1) -> Port:
+    """The port of an image, its four dimensions in the order of the stream; ``positions`` are columns of a beat."""
     n, c, h, w = size
-    return port((n, h, w, c), fmt, lanes, dims=4)
+    return port((n, h, w, c), fmt, lanes, positions, dims=4)
+
+
+def positions_of(r: Request) -> tuple[int, int]:
+    """Positions of a beat of the input and of the output of a node."""
+    found = [r.layouts[name].positions if name in r.layouts else 1 for name in ("data_in_0", "data_out_0")]
+    return found[0], found[1]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.steps import Steps
+from mase_hw.streams import ceil_div
 
 Places = npt.NDArray[np.int64]
 
@@ -256,6 +257,32 @@ def geometry(params: Any, tiles: int) -> Window:
         (pair[1], pair[0]) for pair in (params.kernel_size, params.stride, params.padding, params.dilation)
     )
     return _known(Window(size, out, kernel, stride, padding, dilation, tiles))
+
+
+def of_columns(window: Window, columns: tuple[int, int]) -> Window:
+    """Windows of several neighbouring columns at once, over an image that comes in several columns at once.
+
+    Args:
+        window: Of one column.
+        columns: Of a beat of the input, and windows of one of the output. The windows of a beat begin whole beats of
+            the input after those of the one before.
+    """
+    if columns == (1, 1):
+        return window
+    (come, leave), step = columns, window.stride[1]
+    before = ceil_div(window.padding[1], come)
+    reach = before * come - window.padding[1] + (leave - 1) * step + window.span[1]
+    return _known(
+        Window(
+            (window.size[0], window.size[1] // come),
+            (window.out[0], window.out[1] // leave),
+            (window.kernel[0], reach // come + 1),
+            (window.stride[0], step * leave // come),
+            (window.padding[0], before),
+            (window.dilation[0], 1),
+            window.tiles,
+        )
+    )
 
 
 @functools.lru_cache(maxsize=1024)

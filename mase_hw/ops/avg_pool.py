@@ -25,7 +25,7 @@ from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._pooling import Windows
 from mase_hw.ops._scaled import AVERAGE
-from mase_hw.ops._tensors import image, image_port, lanes_within
+from mase_hw.ops._tensors import image, image_port, lanes_within, positions_of
 from mase_hw.steps import Steps
 
 
@@ -147,14 +147,15 @@ def _params(
     formats = r.arithmetic.formats
     n, c, h, w = size
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    come, leave = pooling.positions(windows[1], positions_of(r)[0])
     return kind(
-        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        data_in_0=image_port(size, formats["data_in_0"], lanes, come),
         window=pooling.window_params(windows),
         ceil_mode=bool(attributes.get("ceil_mode", False)),
         adaptive=windows[0].adaptive,
         count_include_pad=bool(attributes.get("count_include_pad", True)),
         divisor_override=int(attributes.get("divisor_override") or 0),
-        data_out_0=image_port((n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
+        data_out_0=image_port((n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes, leave),
         cast=r.arithmetic.modes,
     )
 
@@ -170,9 +171,20 @@ def _build_mean(r: Request) -> AvgPoolParams:
     return _params(r, size, windows, {}, MeanPoolParams)
 
 
+def _positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, _: int, *, spatial: int = 0
+) -> tuple[int, int]:
+    """Of a pool over so many dimensions, or of a mean."""
+    shape = shapes["data_in_0"]
+    if not spatial:
+        return pooling.positions(_mean_windows("mean", shape, attributes)[0][1], arriving)
+    size = image("avg_pool", shape, spatial)
+    return pooling.positions(pooling.windows_for("avg_pool", size[2:], attributes, spatial)[1], arriving)
+
+
 @functools.cache
 def _latency(p: AvgPoolParams) -> Latency:
-    stages = pooling.schedule(pooling.windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0])
+    stages = pooling.schedule(pooling.beat_windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0])
     beats = p.data_out_0.beats
     return Latency.from_steps(*stages, Steps.registered(beats, pipe=3), Steps.queued(beats, 2))
 
@@ -197,6 +209,7 @@ def _cases_2d() -> Sequence[Case]:
             "ceil", (1, 3, 5, 6), 1, formats="s16.9 s8.4", kernel_size=(2, 3), stride=(2, 4), padding=1, ceil_mode=True
         ),
         _case_2d("override", (2, 3, 3, 4), 2, formats="u8.6 u7.5", kernel_size=(3, 2), stride=1, divisor_override=5),
+        _case_2d("four_columns", (1, 3, 6, 8), 2, "u8.4 u9.5", kernel_size=(3, 2), stride=(1, 2), positions=4),
         _case_2d("few_bits", (1, 2, 3, 6), 2, formats="s3.0 s2.-4 floor", kernel_size=(3, 2)),
     ]
 
@@ -210,6 +223,7 @@ def _cases_adaptive() -> Sequence[Case]:
         _case_2d("whole", (1, 5, 7, 7), 2, formats="s8.4 s8.5", output_size=(1, 1)),
         _case_2d("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 4), formats="s8.4 s8.4 half_away"),
         _case_2d("uneven_rows", (1, 2, 5, 4), 2, output_size=(3, 2)),
+        _case_2d("columns_uneven_rows", (1, 2, 5, 8), 2, output_size=(3, 2), positions=2),
     ]
 
 
@@ -218,7 +232,11 @@ def _cases_adaptive_1d() -> Sequence[Case]:
 
 
 def _cases_mean() -> Sequence[Case]:
-    return [case(_build_mean, "image", (1, 3, 3, 5), 2, "s8.4 s8.6", dim=(2, 3))]
+    return [
+        case(_build_mean, "image", (1, 3, 3, 5), 2, "s8.4 s8.6", dim=(2, 3)),
+        case(_build_mean, "columns", (1, 3, 3, 8), 2, "s8.4 s8.6", dim=(2, 3), positions=2),
+        case(_build_mean, "rows_of_columns", (1, 3, 3, 8), 2, "s8.4 s8.6", dim=(2,), positions=4),
+    ]
 
 
 def _check(node: str, attributes: Attributes) -> None:
@@ -255,6 +273,7 @@ def _op(
     *,
     params: type[AvgPoolParams] = AvgPoolParams,
     check: Any = _check,
+    positions: Any = _positions,
     **targets: Any,
 ) -> OpDef:
     return OpDef(
@@ -272,6 +291,7 @@ def _op(
             cases=cases,
             follows_input=True,
             layout="channels_last",
+            positions=positions,
         ),
         **targets,
     )
@@ -279,7 +299,8 @@ def _op(
 
 def _pool(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> OpDef:
     function, build = functools.partial(golden, spatial=spatial), functools.partial(_build, spatial=spatial)
-    return _op(name, function, build, cases, attributes, modules=targets[:1], functions=targets[1:])
+    beside = functools.partial(_positions, spatial=spatial)
+    return _op(name, function, build, cases, attributes, positions=beside, modules=targets[:1], functions=targets[1:])
 
 
 _SLIDING = "kernel_size stride padding ceil_mode count_include_pad divisor_override"

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledFormat, ScaledUse
+from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import SumOfProducts, reduced_matmul
@@ -29,6 +30,7 @@ from mase_hw.ops._conv import (
     exact_conv,
     geometry_of,
     latency,
+    positions,
     reduced_conv,
     takes,
     tiled,
@@ -57,11 +59,12 @@ def case(
         lanes: Of the input and of the output.
         formats: As :meth:`Arithmetic.read` takes them.
         frames: To stream in each run.
-        more: ``unroll`` for a whole window in a beat, the ``zero`` point of the input, what a :class:`Request` has, and
-            attributes.
+        more: ``unroll`` for a whole window in a beat, the ``zero`` point of the input, ``positions`` of a beat of
+            the input and of the output, what a :class:`Request` has, and attributes.
     """
     how = {key: more.pop(key) for key in ("implementation", "narrow", "order") if key in more}
     inner, zero = (weight[3], weight[2]) if more.pop("unroll", False) else (1, 1), more.pop("zero", 0)
+    beside = more.pop("positions", (1, 1))
     a = Arithmetic.read(formats, LAYER_TENSORS, more)
     if zero:
         x = a.formats["data_in_0"]
@@ -73,7 +76,9 @@ def case(
     if isinstance(blocks := a.formats["weight"], BlockFormat):
         shapes["weight_shift"] = (weight[0], len(blocks.blocks(math.prod(weight[1:]))))
     parallelism = {"data_in_0": lanes[:1], "data_out_0": lanes[1:], "weight": (1, *inner, 1)}
-    return Case(name, build(Request(name, a, shapes, parallelism, **how)), frames)
+    ends = zip(("data_in_0", "data_out_0"), beside, strict=True)
+    layouts = {end: Layout.tiled(shapes[end], count) for end, count in ends}
+    return Case(name, build(Request(name, a, shapes, parallelism, layouts, **how)), frames)
 
 
 def cases_1d() -> Sequence[Case]:
@@ -88,6 +93,31 @@ def cases_1d() -> Sequence[Case]:
             padding=(0, 2),
             stride=(1, 2),
         )
+    ]
+
+
+def cases_of_positions() -> Sequence[Case]:
+    """Beats of several positions: every way in which they meet windows, strides, groups and implementations."""
+    two, four, sums = (2, 2), (4, 4), "s8.0 s4.0 s14.0 s16.0"
+    shift = "s8.4 s8.7 s8.5 s8.1 weight_shift=u1.0"
+    return [
+        case("two_positions", (1, 4, 4, 6), (6, 4, 3, 3), (2, 3), padding=1, positions=two),
+        case("two_unrolled", (1, 4, 5, 6), (3, 4, 3, 3), (2, 2), shift, padding=1, unroll=True, positions=two),
+        case("four_strided", (1, 3, 5, 16), (4, 3, 3, 3), (3, 4), padding=1, stride=2, unroll=True, positions=four),
+        case("four_to_two", (1, 3, 5, 16), (4, 3, 3, 3), (3, 2), padding=1, stride=2, positions=(4, 2)),
+        case("two_to_one", (1, 2, 4, 8), (3, 2, 1, 2), (2, 3), stride=2, positions=(2, 1), unroll=True, frames=4),
+        case("one_to_two", (1, 4, 4, 6), (6, 4, 3, 3), (4, 3), padding=1, positions=(1, 2)),
+        case("two_depthwise", (1, 5, 4, 6), (5, 1, 3, 3), (2, 2), groups=5, padding=1, positions=two),
+        case("four_depthwise", (1, 4, 5, 8), (4, 1, 3, 3), (4, 4), groups=4, padding=1, unroll=True, positions=four),
+        case("two_groups", (1, 8, 3, 4), (6, 4, 3, 3), (2, 3), groups=2, padding=1, positions=two),
+        case("two_pointwise", (1, 4, 3, 4), (3, 4, 1, 1), (4, 3), positions=two, frames=4),
+        case("four_in_a_row", (1, 2, 1, 16), (3, 2, 1, 5), (2, 3), padding=(0, 2), positions=four),
+        case("strided_shortcut", (1, 4, 4, 8), (6, 4, 1, 1), (4, 2), stride=2, positions=two),
+        case("two_inputs_first", (1, 5, 2, 4), (7, 5, 1, 1), (2, 3), order="inputs_first", positions=two),
+        case("two_packed", (1, 4, 3, 6), (6, 4, 3, 3), (4, 2), padding=1, implementation="packed", positions=two),
+        case("two_uneven", (1, 3, 3, 4), (3, 3, 3, 3), (3, 3), padding=1, implementation="chain", positions=two),
+        case("two_dilated", (2, 2, 4, 8), (2, 2, 2, 3), (2, 1), dilation=(1, 3), padding=(0, 3), positions=two),
+        case("two_zero_point", (1, 3, 3, 4), (5, 3, 3, 3), (2, 2), sums, zero=-7, padding=1, positions=two),
     ]
 
 
@@ -212,6 +242,7 @@ def cases_2d() -> Sequence[Case]:
             "s34.20 s34.28 s40.30 s30.46 half_up wrap",
             padding=1,
         ),
+        *cases_of_positions(),
     ]
 
 
@@ -366,6 +397,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,
             layout="channels_last",
+            positions=positions,
             unrolls=True,
             static=("weight", "bias", "weight_shift"),
         ),

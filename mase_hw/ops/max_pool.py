@@ -22,7 +22,7 @@ from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _pooling as pooling
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import image, image_port, lanes_within
+from mase_hw.ops._tensors import image, image_port, lanes_within, positions_of
 from mase_hw.steps import Steps
 
 
@@ -75,20 +75,28 @@ def _build(r: Request, spatial: int) -> MaxPoolParams:
     n, c, h, w = size
     windows = pooling.windows_for(r.node, (h, w), attributes, spatial)
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    come, leave = pooling.positions(windows[1], positions_of(r)[0])
     return MaxPoolParams(
-        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        data_in_0=image_port(size, formats["data_in_0"], lanes, come),
         window=pooling.window_params(windows),
         dilation=(windows[1].dilation, windows[0].dilation),
         ceil_mode=bool(attributes.get("ceil_mode", False)),
         adaptive=windows[0].adaptive,
-        data_out_0=image_port((n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes),
+        data_out_0=image_port((n, c, windows[0].out, windows[1].out), formats["data_out_0"], lanes, leave),
         cast=r.arithmetic.modes,
     )
 
 
+def _positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, _: int, *, spatial: int
+) -> tuple[int, int]:
+    size = image("max_pool", shapes["data_in_0"], spatial)
+    return pooling.positions(pooling.windows_for("max_pool", size[2:], attributes, spatial)[1], arriving)
+
+
 @functools.cache
 def _latency(p: MaxPoolParams) -> Latency:
-    windows, images, tiles = pooling.windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0]
+    windows, images, tiles = pooling.beat_windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0]
     cast_after = Steps.queued(p.data_out_0.beats, 2)
     if not pooling.at_once(windows, tiles):
         return Latency.from_steps(*pooling.schedule(windows, images, tiles), cast_after)
@@ -118,6 +126,10 @@ def _cases_2d() -> Sequence[Case]:
         _case_2d("wide", (1, 2, 2, 130), 2, frames=3, kernel_size=2),
         _case_2d("handed_over", (2, 3, 6, 5), 2, kernel_size=(3, 2), stride=(2, 1), ceil_mode=True),
         _case_2d("cast", (2, 3, 4, 6), 3, "s16.9 s7.3 floor wrap", kernel_size=(1, 2)),
+        _case_2d("two_columns", (1, 3, 4, 8), 2, kernel_size=2, positions=2),
+        _case_2d("four_columns", (1, 2, 4, 8), 2, "u4.2 u4.2", kernel_size=2, positions=4),
+        _case_2d("columns_of_six", (1, 3, 5, 12), 2, "s8.4 s8.3", kernel_size=(3, 6), stride=(1, 6), positions=4),
+        _case_2d("rows_of_columns", (1, 3, 4, 6), 3, kernel_size=(2, 1), positions=2),
         _case_2d("coarser", (1, 2, 4, 6), 2, "s8.4 s8.3", kernel_size=2),
     ]
 
@@ -133,6 +145,7 @@ def _cases_adaptive() -> Sequence[Case]:
     return [
         _case_2d("does_not_divide", (1, 2, 5, 7), 2, output_size=(3, 5)),
         _case_2d("whole", (1, 2, 3, 2), 2, output_size=1),
+        _case_2d("two_columns", (1, 2, 3, 8), 2, output_size=(1, 2), positions=2),
     ]
 
 
@@ -160,6 +173,7 @@ def _op(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> 
             cases=cases,
             follows_input=True,
             layout="channels_last",
+            positions=functools.partial(_positions, spatial=spatial),
         ),
     )
 

@@ -80,9 +80,14 @@ def test_interval_is_the_work(it: Item) -> None:
     # No stream moves more than a beat per cycle.
     assert latency.interval >= max(s.frame_beats for s in it.streams)
     weight = next((s for s in it.streams if s.name == "weight"), None)
+    if weight is not None:
+        # The positions of a beat share the weights, and have multipliers of their own.
+        multipliers, rest = divmod(multipliers, beside := getattr(it.case.params, "columns", (1, 1))[1])
+        assert not rest
+        work //= beside
     if weight is not None and (packed := getattr(it.case.params, "PACKED", 1)) > 1:
         # Lanes that share a multiplier have a product each.
-        outputs = it.sink.lanes
+        outputs = it.sink.lanes // beside
         assert multipliers == weight.lanes // outputs * -(-outputs // packed)
         multipliers = weight.lanes
     if it.hardware.idle is not None and weight is None:

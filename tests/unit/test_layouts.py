@@ -12,6 +12,7 @@ from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
+from mase_hw.ops.turn import tiles_within
 from mase_hw.streams import Stream
 
 
@@ -145,3 +146,34 @@ def test_reorder_in_small_blocks() -> None:
     assert [reorder_lanes(have, want, most, 8) for most in (1, 3, 4, 99)] == [1, 2, 4, 8]
     assert reorder_lanes(have, want, 4, 6) == 2, "a beat of the source may have pad lanes behind six elements"
     assert reorder_params("n", 8, have, want, 4).elements == 2 * 3 * 8 // 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "positions"), [((1, 3, 4, 8), 2), ((2, 1, 3, 8), 4), ((1, 5, 12), 3), ((1, 2, 2, 4), 4)]
+)
+def test_tiles_of_positions(shape: tuple[int, ...], positions: int) -> None:
+    """Of neighbouring positions one channel after the other; a row has all channels of a tile."""
+    layout = Layout.tiled(shape, positions)
+    tensor = numbered(shape)
+    last = np.moveaxis(tensor[0], 1, -1)  # images, rows, columns, channels
+    tiles = last.reshape(*last.shape[:-2], -1, positions, shape[1]).swapaxes(-1, -2)
+    assert layout.to_stream(tensor)[0].tolist() == tiles.reshape(-1).tolist()
+    assert layout.positions == positions and layout.stream_shape[-1] == positions * shape[1]
+    assert Layout.from_dict(layout.to_dict()) == layout
+    flat = layout.reshaped((1, math.prod(shape)))
+    assert flat is not None and flat.stream_shape[-1] == positions * shape[1] and flat.positions == 1
+    assert Layout.tiled(shape, 1) == Layout.channels_last(shape)
+
+
+def test_tiles_of_other_sizes_turn_within_a_beat() -> None:
+    shape = (1, 3, 2, 8)
+    for few, many in ((1, 2), (2, 4), (1, 8)):
+        for have, want in ((few, many), (many, few)):
+            turn = tiles_within(Layout.tiled(shape, have), Layout.tiled(shape, want))
+            assert turn is not None and turn.lanes == 3 * many
+            come = Layout.tiled(shape, have).to_stream(numbered(shape))[0]
+            matrix = come.reshape(-1, turn.rows, turn.columns, turn.inner)
+            left = Layout.tiled(shape, want).to_stream(numbered(shape))[0]
+            assert matrix.swapaxes(1, 2).reshape(-1).tolist() == left.tolist()
+    assert tiles_within(Layout.tiled(shape, 2), Layout.row_major(shape)) is None
+    assert tiles_within(Layout.row_major(shape), Layout.channels_last(shape)) is None

@@ -69,7 +69,7 @@ class _Mapper:
         """Cycles at least between two beats of every node's result."""
         self.timed: dict[str, tuple[Latency, list[int]]] = {}
         """The timing of every node, and the cycles at least between two beats of each of its inputs."""
-        self.orders = Orders(graph)
+        self.orders = Orders(graph, self.args.positions)
         self.files: dict[int, tuple[str, ...]] = {}
         """Of every kind of hardware, by identity: its files, which are read to find out which others they need."""
         self.found: dict[str, Entries] = {}
@@ -104,6 +104,7 @@ class _Mapper:
             )
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op == "quantize":
+                self._check_positions(node, {"data_out_0": self.orders.found[node.name, "data_out_0"]})
                 self._boundary(node)
             elif node.op == "placeholder" and not node.users and self.graph.meta_of(node).common.results.tensors:
                 raise UnsupportedError(
@@ -170,8 +171,14 @@ class _Mapper:
         # What is shared has the lanes that the first block needs, whatever comes before the blocks.
         first = self.twins.get(node, (node,))[0]
         before = [self.lanes[n.name][0] for n in first.all_input_nodes if n.name in self.lanes]
-        follows = before if hardware.follows_input else None
-        parallelism = chosen_lanes(node.name, chosen, sizes, most, follows)
+        arriving = self._positions_before(first)
+        # Lanes of windows are channels, those of every other op all elements of a beat.
+        follows = (
+            [max(1, n // arriving) if hardware.positions else n for n in before] if hardware.follows_input else None
+        )
+        each = 1 if hardware.positions else layouts["data_in_0"].positions if "data_in_0" in layouts else 1
+        parallelism = chosen_lanes(node.name, chosen, sizes, most * each, follows)
+        self._check_positions(node, layouts)
         module = self.graph.meta_of(node).module
         arithmetic = getattr(module, "arithmetic", Arithmetic(formats))
         request = Request(
@@ -204,6 +211,24 @@ class _Mapper:
             **self._fifo_depths(node),
             **recorded(layouts),
         }
+
+    def _positions_before(self, node: fx.Node) -> int:
+        """Positions of a beat that arrives at a node."""
+        source = self.graph.sources(node).get("data_in_0")
+        found = None if source is None else self.orders.found.get((source[0].name, source[1]))
+        return 1 if found is None else found.positions
+
+    def _check_positions(self, node: fx.Node, layouts: Mapping[str, Layout]) -> None:
+        """Refuse positions that a node was asked for by name, and that do not divide the width of its result."""
+        if (wished := self.orders.asked(node)) and layouts["data_out_0"].positions != wished:
+            raise ConfigError(
+                "a beat cannot have so many positions here",
+                node=node.name,
+                field=f"hardware.positions.{node.name}",
+                got=wished,
+                expected=f"a divisor of the {layouts['data_out_0'].shape[-1]} positions of a row of the result",
+                remedy="choose a divisor, or pad the input of the model",
+            )
 
     def _files(self, hardware: Hardware) -> tuple[str, ...]:
         if id(hardware) not in self.files:

@@ -45,6 +45,14 @@ class HardwareArgs(BaseModel):
         description="lanes by node and tensor (``data_in_0``, ``data_out_0``), which may exceed ``max_parallelism``; "
         "of a convolution also ``kernel``, the ``[height, width]`` of the window elements multiplied in one step",
     )
+    positions: PositiveInt | dict[str, PositiveInt] = Field(
+        default=1,
+        examples=[2],
+        description="neighbouring positions of an image or sequence in a beat, along its width: of all results, or by "
+        "node (or input); a convolution has multipliers for each of them, and shares its weights; where a number does "
+        "not divide a width, the whole design takes a divisor of it there, and a node refuses it; what takes one "
+        "position a beat gets them one after the other",
+    )
     fifo_depth: dict[str, NonNegativeInt] = Field(
         default_factory=dict,
         examples=[{"add.data_in_1": 32}],
@@ -245,7 +253,8 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     tensors = {key: getattr(args, key) for key in _OF_TENSORS}
     places = [place.rpartition(".")[0] for given in tensors.values() for place in given]
     fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
-    named = [*args.parallelism, *args.implementation, *args.adder_levels, *args.order, *fast, *places]
+    several = {} if isinstance(args.positions, int) else args.positions
+    named = [*args.parallelism, *several, *args.implementation, *args.adder_levels, *args.order, *fast, *places]
     paths = translations(graph, named)
     if not paths:
         return with_metadata(graph, args, args)
@@ -260,6 +269,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             **{key: by_tensor(graph, given) for key, given in tensors.items()},
             "implementation": _by_path(paths, args.implementation),
             "adder_levels": _by_path(paths, args.adder_levels),
+            "positions": args.positions if isinstance(args.positions, int) else _by_path(paths, several),
             "order": _by_path(paths, args.order),
             "fast_clock": args.fast_clock and (not fast or [n for name in fast for n in paths.get(name, [name])]),
         }
@@ -373,11 +383,15 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
     again = [f"{n}.{t}" for n, o in args.order.items() if o == WEIGHTS_FIRST for t in ("data_in_0", "data_out_0")]
     again += [place for place in stored if args.parameters_at.get(place, args.parameters) == "external"]
+    beside = {} if isinstance(args.positions, int) else args.positions
+    enters = [n.all_input_nodes[0].name for n in graph.nodes if graph.meta_of(n).common.mase_op == "quantize"]
+    tiled = [*enters, *(name for name, hardware in ways.items() if hardware.positions is not None)]
     levels = "registers are asked for between the additions of a node that is not unrolled"
     added = [*unrolled, *(name for name, hardware in ways.items() if hardware.levels)]
     for key, problem, places, known in (
         ("parallelism", "parallelism for a node that is not in hardware", args.parallelism, ways),
         ("parallelism", "parallelism for a tensor the node does not have", given, lanes),
+        ("positions", "several positions are asked of a node whose beats have those of its input", beside, tiled),
         ("fifo_depth", "a FIFO is asked for where there is no data input", args.fifo_depth, inputs),
         ("implementation", "an implementation is asked of a node without several", args.implementation, several),
         ("adder_levels", levels, args.adder_levels, added),

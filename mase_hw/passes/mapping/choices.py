@@ -154,7 +154,7 @@ def tiled(node: str, facets: Hardware, params: Any) -> tuple[Any, int]:
             node=node,
             field=f"hardware.order.{node}",
             got=WEIGHTS_FIRST,
-            expected="output lanes that divide the channels, and no groups",
+            expected="output lanes that divide the channels, no groups, and one position a beat",
             remedy="choose other lanes or another order",
         )
     return found

@@ -95,11 +95,12 @@ def check_given(node: str, chosen: Mapping[str, Lanes], ports: Sequence[Stream])
         UnsupportedError: Names the first port that has others.
     """
     for port in ports:
-        if port.name in chosen and lane_dims(chosen[port.name], f"parallelism.{node}")[0] != port.lane_dims[0]:
+        given = port.lane_dims[0] // port.positions
+        if port.name in chosen and lane_dims(chosen[port.name], f"parallelism.{node}")[0] != given:
             raise UnsupportedError(
                 "these lanes are not possible here",
                 node=node,
                 field=f"hardware.parallelism.{node}.{port.name}",
                 got=chosen[port.name],
-                expected=f"{port.lane_dims[0]} or another number that divides what the op works on",
+                expected=f"{given} or another number that divides what the op works on",
             )

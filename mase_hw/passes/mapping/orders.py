@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,13 +20,15 @@ class Orders:
 
     Args:
         graph: A graph with common metadata.
+        positions: Positions of a beat that are wished for, of all results or by the name of a node.
 
     Attributes:
         found: Order of the elements of every result so far, by node and result.
     """
 
-    def __init__(self, graph: MaseGraph) -> None:
+    def __init__(self, graph: MaseGraph, positions: int | Mapping[str, int] = 1) -> None:
         self.graph = graph
+        self.positions = positions
         self.found: dict[tuple[str, str], Layout] = {}
 
     def enter(self) -> None:
@@ -36,7 +39,31 @@ class Orders:
             shape = tuple(self.graph.tensor(node, "data_out_0").shape)
             choices = [Layout.row_major(shape), Layout.channels_last(shape)]
             suits = [layout for layout in choices if self._suits(node, layout)]
+            if (wished := self._wished(node)) > 1 and len(shape) > 2 and self._takes_several(node):
+                suits = [Layout.tiled(shape, math.gcd(wished, shape[-1]))]
             self.found[node.name, "data_out_0"] = (suits or choices)[0]
+
+    def _wished(self, node: fx.Node) -> int:
+        """Positions of a beat of a node's result that are wished for."""
+        return self.positions if isinstance(self.positions, int) else self.asked(node) or 1
+
+    def asked(self, node: fx.Node) -> int:
+        """What was said of a node by its name, or of an input of the model; 0 if nothing was."""
+        enters = self.graph.meta_of(node).common.mase_op == "quantize"
+        name = node.all_input_nodes[0].name if enters else node.name
+        return 0 if isinstance(self.positions, int) else self.positions.get(name, 0)
+
+    def _takes_several(self, node: fx.Node) -> bool:
+        """Whether the first module behind a node that looks at positions takes several of them in a beat."""
+        for user in node.users:
+            op, common = self.graph.op_of(user), self.graph.meta_of(user).common
+            if op is None or not common.results.tensors:
+                continue
+            if op.hardware is not None and op.hardware.layout != "any":
+                return op.hardware.positions is not None
+            same = tuple(common.results["data_out_0"].shape) == tuple(self.graph.tensor(node, "data_out_0").shape)
+            return same and op.arranged is None and self._takes_several(user)
+        return False
 
     def implicit(self, node: fx.Node, arriving: Layout) -> dict[str, Layout]:
         """The orders of a node without a module, which only names the elements anew.
@@ -64,9 +91,16 @@ class Orders:
             common_args = self.graph.meta_of(node).common.args
             attributes = common_args.attributes
             wishes = self._wishes(node, shapes["data_out_0"])
-            made = op.arranged(arriving["data_in_0"], shapes["data_out_0"], attributes, wishes)
+            taken = _of_one(arriving["data_in_0"])
+            made = op.arranged(taken, shapes["data_out_0"], attributes, wishes)
             self.found[node.name, "data_out_0"] = made
-            return {"data_in_0": arriving["data_in_0"], "data_out_0": made}
+            return {"data_in_0": taken, "data_out_0": made}
+        if hardware.positions is not None:
+            attributes = self.graph.meta_of(node).common.args.attributes
+            come = arriving["data_in_0"].positions
+            taken_in, given = hardware.positions(attributes, shapes, come, self._wished(node))
+            made = self.found[node.name, "data_out_0"] = Layout.tiled(shapes["data_out_0"], given)
+            return {"data_in_0": Layout.tiled(shapes["data_in_0"], taken_in), "data_out_0": made}
         layouts = {name: self._wanted(node, hardware, layout) for name, layout in arriving.items()}
         common = next(iter(layouts.values()), None)
         if hardware.layout == "any" and common is not None:
@@ -127,7 +161,7 @@ class Orders:
         op, common = self.graph.op_of(node), self.graph.meta_of(node).common
         shape = tuple(self.graph.tensor(node, "data_out_0").shape)
         attributes = common.args.attributes
-        for layout in _choices(arriving):
+        for layout in _choices(arriving if op is not None and op.implicit else _of_one(arriving)):
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
@@ -135,6 +169,11 @@ class Orders:
             if made is not None:
                 return layout, made
         raise UnsupportedError("this op moves data in a way that is not in hardware", node=node.name)
+
+
+def _of_one(layout: Layout) -> Layout:
+    """The order with one position a beat."""
+    return Layout.channels_last(layout.shape) if layout.positions > 1 else layout
 
 
 def _choices(arriving: Layout) -> list[Layout]:
@@ -156,5 +195,5 @@ def streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
 
 def recorded(layouts: Mapping[str, Layout]) -> dict[str, Any]:
     """The metadata of layouts; row-major is what nothing is said of."""
-    moved = {name: layout.to_dict() for name, layout in layouts.items() if not layout.is_row_major}
+    moved = {name: layout.to_dict() for name, layout in layouts.items() if layout.row or not layout.is_row_major}
     return {"layouts": moved} if moved else {}

@@ -1,0 +1,131 @@
+"""Beats of several positions: the same bits, in a part of the cycles, with as many times the multipliers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mase_hw
+from mase_hw.errors import ConfigError
+from tests.unit.pipeline import OWN_FRAMES
+
+Shape = tuple[int, ...]
+
+
+class Sums(nn.Module):
+    """A residual sum, a stride beside a shortcut, a mean and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(3, 4, 3, padding=1)
+        self.first, self.second = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(2))
+        self.down, self.beside = nn.Conv2d(4, 6, 3, 2, 1), nn.Conv2d(4, 6, 1, 2)
+        self.leave = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to five numbers."""
+        x = torch.relu(self.enter(x))
+        x = torch.relu(x + self.second(torch.relu(self.first(x))))
+        return self.leave(torch.relu(self.down(x) + self.beside(x)).mean((2, 3)))
+
+
+def sequence() -> nn.Module:
+    """Two convolutions over samples, and what reads them all."""
+    first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
+    return nn.Sequential(first, nn.Sigmoid(), second, nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+
+
+def pools() -> nn.Module:
+    """Pools of two kinds between convolutions of every kind."""
+    enter, deep, point = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Conv2d(4, 6, 1)
+    ends = [nn.MaxPool2d(2), nn.Conv2d(6, 3, 3, padding=1), nn.AvgPool2d(2), nn.Flatten()]
+    return nn.Sequential(enter, nn.ReLU(), deep, nn.ReLU6(), point, nn.PReLU(6), *ends)
+
+
+def enlarged() -> nn.Module:
+    """What takes one position a beat between two that take several; another width, which two do not divide."""
+    first, second = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 2, 3, stride=2)
+    return nn.Sequential(first, nn.Tanh(), nn.Upsample(scale_factor=2), second, nn.ReLU())
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
+    "sums": (Sums, (3, 8, 8)),
+    "sequence": (sequence, (2, 16)),
+    "pools": (pools, (1, 8, 8)),
+    "enlarged": (enlarged, (2, 4, 4)),
+}
+
+
+def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware: Any) -> tuple[Any, Tensor]:
+    """A design, and frames for it."""
+    torch.manual_seed(5)
+    model = make().eval()
+    x = torch.rand(4, *shape) * 2 - 1
+    settings = {"hardware": {"max_parallelism": 4, **hardware}, **OWN_FRAMES}
+    return mase_hw.compile(model, x[:1], settings, out=out, calibration=[x]), x
+
+
+@pytest.mark.parametrize("positions", [2, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
+    design, x = compiled(*CASES[name], tmp_path / "b", positions=positions)
+    with torch.no_grad():
+        wanted = torch.cat([design.model(frame[None]) for frame in x]).double()
+    assert len(wanted.unique()) > 5
+    for stalls in (None, 0.4):
+        found = design.simulate(x, engine="batch", stalls=stalls)
+        assert found.passed and torch.equal(found.output, wanted)
+        if stalls is None:
+            assert design.timing["exact"]
+            assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
+
+
+def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -> None:
+    def made(positions: int) -> tuple[int, int, Tensor]:
+        layers = [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 8, 3, padding=1)]
+        design, x = compiled(lambda: nn.Sequential(*layers), (3, 4, 8), tmp_path / str(positions), positions=positions)
+        return design.timing["interval"], sum(i.get("multipliers", 0) for i in design.manifest["instances"]), x
+
+    cycles, multipliers, _ = made(1)
+    assert [made(positions)[:2] for positions in (2, 4)] == [(cycles // n, multipliers * n) for n in (2, 4)]
+
+
+def test_one_position_is_the_design_without_the_option(tmp_path: Path) -> None:
+    plain, _ = compiled(Sums, (3, 8, 8), tmp_path / "a")
+    one, _ = compiled(Sums, (3, 8, 8), tmp_path / "b", positions=1)
+    names = sorted(file.relative_to(plain.path) for file in (plain.path / "rtl").rglob("*.sv"))
+    assert all((plain.path / name).read_bytes() == (one.path / name).read_bytes() for name in names) and names
+
+
+def test_by_node(tmp_path: Path) -> None:
+    """The input and one layer have several positions, what follows has one."""
+    layers = [nn.Conv2d(3, 4, 3, padding=1, stride=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)]
+    design, x = compiled(lambda: nn.Sequential(*layers), (3, 4, 16), tmp_path / "b", positions={"input_1": 4, "0": 2})
+    lanes = {i["node"]: [p["lanes"] for p in i["ports"] if p["name"].startswith("data")] for i in _instances(design)}
+    assert lanes["_0"] == [12, 8] and lanes["_2"] == [4, 4]
+    assert design.simulate(x, engine="batch").passed
+
+
+def _instances(design: Any) -> list[dict[str, Any]]:
+    return [i for i in design.manifest["instances"] if i["module"] == "fixed_conv2d"]
+
+
+@pytest.mark.parametrize(
+    ("positions", "texts"),
+    [
+        ({"0": 4}, ["cannot have so many positions", "hardware.positions._0", "6 positions of a row"]),
+        ({"1": 2}, ["positions._1", "beats have those of its input"]),
+        ({"conv": 2}, ["hardware.positions.conv"]),
+        (0, ["positions"]),
+    ],
+)
+def test_refused(positions: Any, texts: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compiled(lambda: nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU()), (2, 4, 6), tmp_path / "b", positions=positions)
+    for text in texts:
+        assert text in str(caught.value), str(caught.value)
