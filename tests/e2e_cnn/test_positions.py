@@ -70,8 +70,15 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
     return mase_hw.compile(model, x[:1], settings, out=out, calibration=[x]), x
 
 
-@pytest.mark.parametrize("positions", [2, 4])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [
+        ("sums", 2),
+        ("pools", 2),
+        *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("sums", "pools")),
+        *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
+    ],
+)
 def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
     design, x = compiled(*CASES[name], tmp_path / "b", positions=positions)
     with torch.no_grad():
@@ -106,13 +113,10 @@ def test_by_node(tmp_path: Path) -> None:
     """The input and one layer have several positions, what follows has one."""
     layers = [nn.Conv2d(3, 4, 3, padding=1, stride=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)]
     design, x = compiled(lambda: nn.Sequential(*layers), (3, 4, 16), tmp_path / "b", positions={"input_1": 4, "0": 2})
-    lanes = {i["node"]: [p["lanes"] for p in i["ports"] if p["name"].startswith("data")] for i in _instances(design)}
-    assert lanes["_0"] == [12, 8] and lanes["_2"] == [4, 4]
+    keys = ("DATA_IN_0_PARALLELISM_DIM_1", "DATA_OUT_0_PARALLELISM_DIM_1")
+    convolutions = [i["parameters"] for i in design.manifest["instances"] if i["module"] == "fixed_conv2d"]
+    assert [tuple(found[key] for key in keys) for found in convolutions] == [(4, 2), (1, 1)]
     assert design.simulate(x, engine="batch").passed
-
-
-def _instances(design: Any) -> list[dict[str, Any]]:
-    return [i for i in design.manifest["instances"] if i["module"] == "fixed_conv2d"]
 
 
 @pytest.mark.parametrize(
