@@ -24,7 +24,7 @@ from mase_hw.opdef import Arithmetic
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._network import Larger, Looked, Network, Positive, Program, Rounded, Step, cast_int
 from mase_hw.ops.unrolled._solver import Plan, Signed, digits, finished, moved, plan, sum_of
-from mase_hw.ops.unrolled._tables import leaves_of, table_layer
+from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer
 
 Elements = npt.NDArray[np.int64]
 """Numbers of values of a graph, in the shape of a tensor."""
@@ -113,6 +113,7 @@ class _Lowering:
         self, inputs: Elements, matrix: npt.NDArray[np.int64], biases: npt.NDArray[np.int64], frac: int
     ) -> Elements:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
+        inputs, matrix = self._counted(inputs, matrix)
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
@@ -126,6 +127,23 @@ class _Lowering:
             for row, term in zip(rows, planned.sums, strict=True):
                 terms[row] = repeated.term(term, 0)
         return self._finished(terms, constants, frac)
+
+    def _counted(self, inputs: Elements, matrix: npt.NDArray[np.int64]) -> tuple[Elements, npt.NDArray[np.int64]]:
+        """With a table in place of values of one bit that one row adds: how many of some are 1."""
+        bits = np.array([self.network.ends(int(number)) == (0, 1) for number in inputs])
+        alone = np.count_nonzero(matrix, 0) == 1
+        found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)
+        for row in matrix:
+            for weight in np.unique(row[bits & alone]):
+                together = np.flatnonzero(bits & alone & (row == weight) & (row != 0)).tolist()
+                for at in range(0, len(together) - 1, FEW):
+                    some = together[at : at + FEW]
+                    table = np.indices((2,) * len(some)).sum(0)
+                    found.append(looked(self.network, [int(inputs[place]) for place in some], table))
+                    columns.append(matrix[:, some[0]])
+                    kept[some] = False
+        kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
+        return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
 
     def _probed(self, given: Sequence[Elements]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """Matrix and constants of a linear op, and the fraction width of its sums."""

@@ -20,7 +20,7 @@ from mase_hw.formats import FixedFormat
 from mase_hw.nn.tables import LEAF, Tree
 from mase_hw.ops.unrolled._network import Above, Elements, Looked, Network
 
-_FEW = 6
+FEW = 6
 """Inputs of a look-up table of most families."""
 
 
@@ -109,7 +109,7 @@ def leaves_of(network: Network, inputs: Sequence[int], fmt: FixedFormat, tree: T
     root = _grown(network, inputs, tree, limits(tree, fmt), 0, {}, rows)
     columns = np.array(rows, dtype=np.int64).T
     tested = _tested(root)
-    if len(tested) <= _FEW:
+    if len(tested) <= FEW:
         places = np.array([_reached(root, dict(zip(tested, way, strict=True)), ()).above for way in _ways(len(tested))])
         shape = (2,) * len(tested)
         return [looked(network, tested, column[places].reshape(shape)) for column in columns]
@@ -198,7 +198,7 @@ def _bit(network: Network, root: _Node, codes: Sequence[int], place: int) -> int
             for end in ends:
                 if value(end) is None:
                     others = [each for each in [*ends, *(_children(end) or ())] if each is not end]
-                    if len(tested | {end.above}) + sum(value(each) is None for each in others) <= _FEW:
+                    if len(tested | {end.above}) + sum(value(each) is None for each in others) <= FEW:
                         opened.append((end.leaves, len(opened), end, others))
             if not opened:
                 break
