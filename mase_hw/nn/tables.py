@@ -194,7 +194,7 @@ class TableLayer(nn.Module):
         word_format: Of the results.
 
     Shapes:
-        ``(N, in)`` -> ``(N, out)``.
+        ``(..., in)`` -> ``(..., out)``.
 
     Raises:
         GraphError: If a table has another number of words, or reads more than 12 bits.
@@ -231,16 +231,14 @@ class TableLayer(nn.Module):
         """Of data and words, likewise."""
         return {"data": self.data_format, "words": self.word_format}
 
-    def codes(self, x: Tensor) -> Tensor:
-        """Codes of values."""
-        fmt = self.data_format
-        steps = torch.round(x.detach().double() * math.ldexp(1.0, fmt.frac_width))
-        return codes_of(steps.clamp(fmt.min_mantissa, fmt.max_mantissa), fmt.min_mantissa)
-
     def forward(self, x: Tensor) -> Tensor:
         """The words as values."""
-        found = look_up(self.codes(x), self.data_format.width, self.get_buffer("sources"), self.get_buffer("words"))
-        return (found.double() * math.ldexp(1.0, -self.word_format.frac_width)).to(x.dtype)
+        fmt = self.data_format
+        steps = torch.round(x.detach().double() * math.ldexp(1.0, fmt.frac_width))
+        codes = codes_of(steps.clamp(fmt.min_mantissa, fmt.max_mantissa), fmt.min_mantissa).reshape(-1, x.shape[-1])
+        found = look_up(codes, fmt.width, self.get_buffer("sources"), self.get_buffer("words"))
+        values = (found.double() * math.ldexp(1.0, -self.word_format.frac_width)).to(x.dtype)
+        return values.reshape(*x.shape[:-1], -1)
 
     def extra_repr(self) -> str:
         """Its size, for ``print(model)``."""
