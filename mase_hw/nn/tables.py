@@ -270,3 +270,22 @@ def thresholds(limits: Tensor, data_format: FixedFormat) -> TableLayer:
     words = values[None, :] > limits.double().reshape(-1, 1)
     sources = torch.arange(len(limits)).repeat_interleave(limits.shape[1])[:, None]
     return TableLayer(sources, words, data_format, FixedFormat(1, 0, signed=False))
+
+
+class GroupSum(nn.Module):
+    """Votes: the sums of as many groups of neighbouring inputs.
+
+    Args:
+        groups: How many; they divide the inputs.
+
+    Shapes:
+        ``(..., inputs)`` -> ``(..., groups)``.
+    """
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of every group."""
+        return x.unflatten(-1, (self.groups, -1)).sum(-1)
