@@ -288,4 +288,4 @@ class GroupSum(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of every group."""
-        return x.unflatten(-1, (self.groups, -1)).sum(-1)
+        return x.reshape(*x.shape[:-1], self.groups, -1).sum(-1)
