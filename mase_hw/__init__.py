@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mase_hw.design.simulation import Simulation
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.host.shown import NotebookProgress
-    from mase_hw.importers import import_model, load_group_weights
+    from mase_hw.importers import from_trees, import_model, load_group_weights
     from mase_hw.ir import MaseGraph, custom_op
     from mase_hw.partition import compile_partitioned
     from mase_hw.preflight.check import check
@@ -38,6 +38,7 @@ __all__ = [
     "compile",
     "compile_partitioned",
     "custom_op",
+    "from_trees",
     "import_model",
     "load_design",
     "load_group_weights",
@@ -57,6 +58,7 @@ _HOMES = {
     "compile": "mase_hw.compiler.compile",
     "compile_partitioned": "mase_hw.partition",
     "custom_op": "mase_hw.ir",
+    "from_trees": "mase_hw.importers",
     "import_model": "mase_hw.importers",
     "load_group_weights": "mase_hw.importers",
     "load_design": "mase_hw.design.design",

@@ -121,6 +121,11 @@ class Attributes(TypedDict, total=False):
     starts: Sequence[int]
     streaming: bool
     table: tuple[int, int]
+    table_sources: tuple[tuple[int, ...], ...]
+    table_words: tuple[tuple[int, ...], ...]
+    trees: Sequence[Any]
+    base_leaf: Sequence[int]
+    leaf_frac: int
     transposed: bool
 
 

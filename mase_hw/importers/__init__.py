@@ -1,6 +1,8 @@
 """Models of other tools as graphs, one file or room a source."""
 
+from mase_hw.importers.gates import from_gates
 from mase_hw.importers.group_weights import load_group_weights
 from mase_hw.importers.load import file_of_model, import_model
+from mase_hw.importers.trees import from_trees
 
-__all__ = ["file_of_model", "import_model", "load_group_weights"]
+__all__ = ["file_of_model", "from_gates", "from_trees", "import_model", "load_group_weights"]

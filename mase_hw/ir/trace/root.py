@@ -22,8 +22,8 @@ LAYER = "layer"
 
 
 def is_opaque(model: nn.Module) -> bool:
-    """Whether a model is one of :data:`OPAQUE` and computes what its class says."""
-    return any(computes_as(type(model), kind) for kind in OPAQUE)
+    """Whether a model is one of :data:`OPAQUE` and computes what its class says, or is a leaf by what that says."""
+    return bool(getattr(type(model), "mase_leaf", False)) or any(computes_as(type(model), kind) for kind in OPAQUE)
 
 
 def as_call(layer: nn.Module, fixed: Mapping[str, Any], example: Values | Sequence[Any] | None) -> Any:

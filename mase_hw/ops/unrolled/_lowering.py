@@ -20,9 +20,11 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.opdef import Arithmetic
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._network import Larger, Looked, Network, Positive, Program, Rounded, Step, cast_int
 from mase_hw.ops.unrolled._solver import Plan, Signed, digits, finished, moved, plan, sum_of
+from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer
 
 Elements = npt.NDArray[np.int64]
 """Numbers of values of a graph, in the shape of a tensor."""
@@ -72,6 +74,10 @@ class _Lowering:
             found = self._maxima(given[0])
         elif name in ("relu", "cast"):
             found = self._cast(given[0], "data_in_0", positive=name == "relu")
+        elif name == "tables":
+            found = self._tables(given[0])
+        elif name == "forest":
+            found = self._forest(given[0])
         elif self._of_one_value():
             found = self._table(given[0])
         else:
@@ -101,11 +107,17 @@ class _Lowering:
     def _linear(self, given: Sequence[Elements]) -> Elements:
         """A linear op, from its results for unit vectors."""
         matrix, biases, frac = self._probed(given)
-        inputs = np.concatenate([each.reshape(-1) for each in given])
+        return self._summed(np.concatenate([each.reshape(-1) for each in given]), matrix, biases, frac)
+
+    def _summed(
+        self, inputs: Elements, matrix: npt.NDArray[np.int64], biases: npt.NDArray[np.int64], frac: int
+    ) -> Elements:
+        """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
+        inputs, matrix = self._counted(inputs, matrix)
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
-        matrix = matrix * moving
+        matrix = np.where(moving, matrix, 0)
         terms: list[Signed | None] = [None] * len(matrix)
         for rows in _apart(matrix):
             columns = np.flatnonzero(matrix[rows].any(0))
@@ -115,6 +127,23 @@ class _Lowering:
             for row, term in zip(rows, planned.sums, strict=True):
                 terms[row] = repeated.term(term, 0)
         return self._finished(terms, constants, frac)
+
+    def _counted(self, inputs: Elements, matrix: npt.NDArray[np.int64]) -> tuple[Elements, npt.NDArray[np.int64]]:
+        """With a table in place of values of one bit that one row adds: how many of some are 1."""
+        bits = np.array([self.network.ends(int(number)) == (0, 1) for number in inputs])
+        alone = np.count_nonzero(matrix, 0) == 1
+        found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)
+        for row in matrix:
+            for weight in np.unique(row[bits & alone]):
+                together = np.flatnonzero(bits & alone & (row == weight) & (row != 0)).tolist()
+                for at in range(0, len(together) - 1, FEW):
+                    some = together[at : at + FEW]
+                    table = np.indices((2,) * len(some)).sum(0)
+                    found.append(looked(self.network, [int(inputs[place]) for place in some], table))
+                    columns.append(matrix[:, some[0]])
+                    kept[some] = False
+        kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
+        return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
 
     def _probed(self, given: Sequence[Elements]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """Matrix and constants of a linear op, and the fraction width of its sums."""
@@ -288,10 +317,34 @@ class _Lowering:
                 codes = torch.arange(low, high + 1, dtype=torch.float32).reshape(1, -1)
                 tables[ends] = tuple(int(v) for v in self.step.run([codes]).reshape(-1))
             table = tables[ends]
-            found.append(self.network.enter(Looked(number, table), (min(table), max(table)), 1))
+            found.append(self.network.enter(Looked((number,), table), (min(table), max(table)), 1))
         return np.array(found, dtype=np.int64)
 
     # ---- Several elements
+
+    def _tables(self, x: Elements) -> Elements:
+        """A layer of tables, of every row."""
+        a = self.step.arithmetic
+        fmt = a.attributes["formats"]["data"]
+        formats = {"data_in_0": a.formats["data_in_0"], "data_out_0": fmt}
+        entering = dataclasses.replace(self.step, arithmetic=Arithmetic(formats))
+        codes = _Lowering(self.network, entering)._cast(x, "data_in_0").reshape(-1, x.shape[-1])
+        rows = [
+            table_layer(self.network, row.tolist(), fmt, a.attributes["table_sources"], a.attributes["table_words"])
+            for row in codes
+        ]
+        return np.concatenate(rows)
+
+    def _forest(self, x: Elements) -> Elements:
+        """The sums of what the trees say, of every row."""
+        a, found = self.step.arithmetic, []
+        base = np.array(a.attributes["base_leaf"], dtype=np.int64)
+        for row in x.reshape(-1, x.shape[-1]).tolist():
+            trees = [leaves_of(self.network, row, a.formats["data_in_0"], tree) for tree in a.attributes["trees"]]
+            leaves = np.array(trees, dtype=np.int64).T
+            matrix = np.repeat(np.eye(len(base), dtype=np.int64), len(trees), 1)
+            found.append(self._summed(leaves.reshape(-1), matrix, base, a.attributes["leaf_frac"]))
+        return np.concatenate(found)
 
     def _moved(self, given: Sequence[Elements]) -> Elements:
         """Elements elsewhere: their numbers take their ways."""

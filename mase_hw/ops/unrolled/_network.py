@@ -118,13 +118,30 @@ class Larger:
 
 @dataclass(frozen=True)
 class Looked:
-    """A table of results, one for each number from the smallest to the largest value."""
+    """A table of results, one for every combination of the numbers that some values are, the last one fastest.
 
-    value: int
+    Each goes from its smallest to its largest number.
+    """
+
+    values: tuple[int, ...]
     table: tuple[int, ...]
 
 
-Made = Rounded | Positive | Larger | Looked
+@dataclass(frozen=True)
+class Above:
+    """1 where a value is larger than a limit, else 0."""
+
+    value: int
+    limit: int
+
+
+Made = Rounded | Positive | Larger | Looked | Above
+
+
+def _operands(made: Made) -> tuple[int, ...]:
+    if isinstance(made, Larger):
+        return made.one, made.other
+    return made.values if isinstance(made, Looked) else (made.value,)
 
 
 @dataclass
@@ -146,10 +163,8 @@ class Network:
     def operands(self, number: int) -> tuple[int, ...]:
         """The values that a value is computed from."""
         found, value = self.made.get(number), self.graph.values[number]
-        if isinstance(found, Larger):
-            return found.one, found.other
         if found is not None:
-            return (found.value,)
+            return _operands(found)
         return (value.a, value.b) if value.a >= 0 else ()
 
     def live(self) -> list[int]:
@@ -185,8 +200,7 @@ class Network:
             return self.graph.constant(ends[0])
         if made in self.known:
             return self.known[made]
-        operands = (made.one, made.other) if isinstance(made, Larger) else (made.value,)
-        level = max(self.graph.values[operand].level for operand in operands)
+        level = max(self.graph.values[operand].level for operand in _operands(made))
         number = self.graph.enter(*ends, level + delay)
         self.made[number] = made
         self.known[made] = number
@@ -225,7 +239,13 @@ class Network:
             return max(element(made.value), 0)
         if isinstance(made, Larger):
             return max(element(made.one), element(made.other))
-        return made.table[element(made.value) - self.ends(made.value)[0]]
+        if isinstance(made, Above):
+            return int(element(made.value) > made.limit)
+        place = 0
+        for number in made.values:
+            low, high = self.ends(number)
+            place = place * (high - low + 1) + element(number) - low
+        return made.table[place]
 
 
 def cast_int(value: int, frac: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> int:

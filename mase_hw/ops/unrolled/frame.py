@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from mase_hw.hardware.params import Cast, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, OpDef, Request, verilog_params
 from mase_hw.ops import cast, conv, linear, max_pool, relu
 from mase_hw.ops.unrolled._graph import Sum
-from mase_hw.ops.unrolled._network import Larger, Looked, Positive, Program, Rounded, Step
+from mase_hw.ops.unrolled._network import Above, Larger, Looked, Positive, Program, Rounded, Step
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
@@ -75,6 +76,10 @@ class _NetworkText(Text):
             return {**item, "value": f"{whole}[{top}] ? {value.width}'({whole}[{top - 1}:0]) : '0", **wider}
         if isinstance(made, Looked):
             return {**item, "value": self._looked(made, value.width, value.constant, stage)}
+        if isinstance(made, Above):
+            given = self.graph.values[made.value]
+            limit = f"{given.width}'d{made.limit + given.constant}"
+            return {**item, "value": f"{self.name(made.value, stage)} > {limit}"}
         return {**item, "value": self._larger(made, value, stage)}
 
     def _rounded(self, number: int, made: Rounded, stage: int) -> dict[str, object]:
@@ -92,12 +97,19 @@ class _NetworkText(Text):
         return {"casts": [{**entered, **named, **modes}], "value": f"{value.width}'({raw}){flipped}", **narrower}
 
     def _looked(self, made: Looked, width: int, flipped: int, stage: int) -> str:
-        given, lowest = self.graph.values[made.value], self.network.ends(made.value)[0]
-        words = [0] * (1 << given.width)
-        for code, result in enumerate(made.table, lowest + given.constant):
-            words[code] = result + flipped
-        name = self.tables.setdefault((tuple(words), width, len(words)), f"Table{len(self.tables)}")
-        return f"{name}[{width}*32'({self.name(made.value, stage)})+:{width}]"
+        values = [self.graph.values[number] for number in made.values]
+        words = np.zeros([1 << value.width for value in values], dtype=object)
+        sizes, places = [], []
+        for number, value in zip(made.values, values, strict=True):
+            low, high = self.network.ends(number)
+            sizes.append(high - low + 1)
+            places.append(slice(low + value.constant, high + value.constant + 1))
+        words[tuple(places)] = np.array(made.table, dtype=object).reshape(sizes) + flipped
+        content = tuple(map(int, words.reshape(-1)))
+        name = self.tables.setdefault((content, width, len(content)), f"Table{len(self.tables)}")
+        names = ", ".join(self.name(number, stage) for number in made.values)
+        index = f"{{{names}}}" if len(values) > 1 else names
+        return f"{name}[{width}*32'({index})+:{width}]"
 
     def _larger(self, made: Larger, value: Sum, stage: int) -> str:
         width, flipped = value.width, value.constant
@@ -128,7 +140,8 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": program.run(t["data_in_0"].reshape(-1, *program.shape[1:]))}
 
 
-def _build(r: Request) -> UnrolledParams:
+def build(r: Request) -> UnrolledParams:
+    """The parameters of a frame, whose program is among the attributes."""
     formats, stages = r.arithmetic.formats, stages_of(r.arithmetic.attributes["program"])
     sizes = {name: torch.Size(r.shapes[name]).numel() for name in ("data_in_0", "data_out_0")}
     return UnrolledParams(
@@ -141,7 +154,8 @@ def _build(r: Request) -> UnrolledParams:
     )
 
 
-def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
+def generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
+    """The module of a frame."""
     program: Program = a.attributes["program"]
     stages = stages_of(program)
     check_unchanged(node, p, stages)
@@ -233,7 +247,7 @@ def _cases() -> tuple[Case, ...]:
 def _case(name: str, program: Program, out: FixedFormat) -> Case:
     a = Arithmetic({"data_in_0": program.fmt, "data_out_0": out}, attributes={"program": program})
     shapes = {"data_in_0": program.shape, "data_out_0": program.steps[-1].shape}
-    return Case(name, _build(Request(name, a, shapes, {})), 12, attributes={"program": program})
+    return Case(name, build(Request(name, a, shapes, {})), 12, attributes={"program": program})
 
 
 OPS = (
@@ -245,10 +259,10 @@ OPS = (
             module="fixed_frame",
             file=TEMPLATE,
             params=UnrolledParams,
-            build=_build,
+            build=build,
             latency=latency,
             cases=_cases,
-            generated=_generated,
+            generated=generated,
             layout="row_major",
             whole=True,
         ),
