@@ -191,6 +191,12 @@ class HardwareArgs(BaseModel):
         description="sequences in turn of a causal language model whose tokens come one at a time, a power of two; "
         "``compile`` sets what ``decode.slots`` says",
     )
+    device: dict[str, NonNegativeInt] = Field(
+        default_factory=dict,
+        examples=[{"fc2": 1}],
+        description="number of the device that a node is on, by node, for ``compile_devices``; one that is not named "
+        "is where the last of those is that it reads, and the inputs of the model are on device 0",
+    )
     device_id: int = Field(
         default=-1,
         description="number of the device that the design is for, kept in its metadata and manifest; -1 for none",
@@ -245,7 +251,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     tensors = {key: getattr(args, key) for key in _OF_TENSORS}
     places = [place.rpartition(".")[0] for given in tensors.values() for place in given]
     fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
-    named = [*args.parallelism, *args.implementation, *args.adder_levels, *args.order, *fast, *places]
+    named = [*args.parallelism, *args.implementation, *args.adder_levels, *args.order, *args.device, *fast, *places]
     paths = translations(graph, named)
     if not paths:
         return with_metadata(graph, args, args)
@@ -261,6 +267,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "implementation": _by_path(paths, args.implementation),
             "adder_levels": _by_path(paths, args.adder_levels),
             "order": _by_path(paths, args.order),
+            "device": _by_path(paths, args.device),
             "fast_clock": args.fast_clock and (not fast or [n for name in fast for n in paths.get(name, [name])]),
         }
     )
@@ -382,6 +389,7 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
         ("implementation", "an implementation is asked of a node without several", args.implementation, several),
         ("adder_levels", levels, args.adder_levels, added),
         ("order", "an order is asked of a node that has only one", args.order, orders),
+        ("device", "a device is given for a node that is not in hardware", args.device, ways),
         ("fast_clock", "a node has no registers for a fast clock", fast, [n for n, h in ways.items() if h.fast]),
         ("memory", "a memory is placed where no parameter is kept", args.memory, kept),
         ("parameters_at", "there is no such stored parameter", args.parameters_at, stored),

@@ -1,0 +1,6 @@
+"""A network on several devices: a bundle for each, links between them, and the whole in one simulation."""
+
+from mase_hw.devices.design import DevicesDesign, compile_devices, load_devices
+from mase_hw.devices.records import Device, Devices, Link
+
+__all__ = ["Device", "Devices", "DevicesDesign", "Link", "compile_devices", "load_devices"]
