@@ -32,8 +32,10 @@ from mase_hw.errors import ConfigError, EmitError, UnsupportedError
 from mase_hw.hardware.library import content
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import INPUT_ORDERS
 from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.parts import Part, joined
+from mase_hw.layouts import Layout
 from mase_hw.partition.design import reaching
 from mase_hw.passes.base import GraphPass, Info, NoArgs
 from mase_hw.passes.mapping.args import HardwareArgs
@@ -150,17 +152,24 @@ def compile_devices(
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
-        designs = {}
+        designs: dict[int, Design] = {}
+        orders: dict[str, Layout] = {}
         for number, part in parts.items():
             tell(f"device {number}: {', '.join(part.nodes)}")
+            own = MaseGraph(part.module, share_weights=True, catalogue=graph.catalogue)
+            own.meta[INPUT_ORDERS] = orders
             designs[number] = compile(
-                MaseGraph(part.module, share_weights=True, catalogue=graph.catalogue),
+                own,
                 first[part.name],
                 _settings_of(settings, named, number, part),
                 out=staging / part.name,
                 calibration=[batch[part.name] for batch in seen],
                 progress=progress,
             )
+            for port in designs[number].record.ports:
+                stream = designs[number].streams[port.name]
+                if port.direction == "out":
+                    orders[port.tensor] = stream.layout or Layout.row_major(stream.tensor_shape)
         record, whole = _whole(graph, designs, parts, settings, example, vectors, staging)
         record.write(staging)
         old = place.with_name(f"{staging.name}.old")
@@ -274,7 +283,9 @@ def _emit(
 ) -> Devices:
     """Put the whole together as a bundle of the graph."""
     reference, solved = Reference(graph), Solved()
-    outer = {(p.name, p.port.startswith("data_in")): p.port for p in reference.ports}
+    nodes = {str(n.target): n.name for n in graph.nodes if n.op == "placeholder"}
+    outer = {(nodes[p.name], True): p.port for p in reference.inputs}
+    outer |= {(p.name, False): p.port for p in reference.outputs}
     on: list[On] = []
     for number, design in designs.items():
         assert design.graph is not None  # it was compiled here

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -227,14 +227,19 @@ def _taken(values: Any, index: int) -> Any:
     return values[index]
 
 
-def formats_of(model: fx.GraphModule) -> dict[str, FixedFormat | None]:
-    """The format of what every node gives, by its name; None of floats."""
+def formats_of(model: fx.GraphModule, free: Container[str] = ()) -> dict[str, FixedFormat | None]:
+    """The format of what every node gives, by its name; None of floats.
+
+    Args:
+        model: Quantised.
+        free: Modules that compute nothing, such as ``nn.Identity``.
+    """
     modules, found = dict(model.named_modules()), dict[str, FixedFormat | None]()
     for node in model.graph.nodes:
         module = modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, Quantized | QuantizeInput):
             found[node.name] = module.arithmetic.formats["data_out_0"]
-        elif module is not None or not node.op.startswith("call_"):
+        elif (module is not None and node.name not in free) or not node.op.startswith("call_"):
             found[node.name] = None
         else:
             found[node.name] = next((found[n.name] for n in node.all_input_nodes), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mase_hw.cli import partitioned
+from mase_hw.cli import devices, partitioned
 from mase_hw.cli._common import (
     OK,
     calibration_argument,
@@ -86,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.partition:
         with voice(arguments) as say:
             return partitioned.run(arguments, settings, spec, say)
+    if settings.hardware.device:
+        with voice(arguments) as say:
+            return devices.run(arguments, settings, spec, say)
     calibration = calibration_of(arguments, spec.calibration)
     with voice(arguments) as say:
         design = mase_hw.compile(
