@@ -85,12 +85,9 @@ class DevicesFit:
             ends = f"{run.nodes[0]} to {run.nodes[-1]}" if run.nodes else "nothing"
             lines.append(f"device {number} ({run.goal.device or 'by numbers'}): {ends}; {shares}")
         lines += [f"link of {tensor}: {n:,} cycles per frame" for tensor, n in self.links.items()]
-        told = (
-            "proven: no contiguous cuts take less" if self.proven else f"no contiguous cuts take below {self.bound:.4f}"
-        )
-        lines.append(
-            f"at {self.interval:,} cycles per frame; {self.value:.4f} devices in all by the estimates; {'proven: ' if self.proven else ''}{told}"
-        )
+        lines.append(f"at {self.interval:,} cycles per frame the shares of all devices add up to {self.value:.4f}")
+        least = f"no contiguous cuts have less than {self.bound:.4f}"
+        lines.append(f"proven: by the estimates {least}" if self.proven else f"not proven; by the estimates {least}")
         return "\n".join(lines)
 
 
