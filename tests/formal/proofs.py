@@ -215,7 +215,7 @@ PROOFS = [
     *(repack(4, 2, 8, 16), repack(4, 2, 10, 20, 14), repack(2, 4, 8, 16), repack(2, 4, 10, 10, 14)),
     # The same of short pieces.
     *(repack(4, 2, 7, 7), repack(4, 2, 9, 9, 14), repack(2, 4, 7, 7), repack(2, 4, 9, 9, 14), repack(3, 3, 7, 7, 10)),
-    # A word a beat, ragged words, one credit, slow words; wires, and a way of some cycles.
+    # One word to a beat, ragged words, one credit, slow words; wires, and a way of some cycles.
     *(link(1, 1, 0, 1, 1, 10), link(2, 1, 0, 3), link(3, 2, 1, 2), link(2, 2, 2, 4), link(3, 1, 2, 3, 2, 24)),
     *(Proof(CROSS, {"LOG2": log2, "FIRST_IN": first}, cover=24) for log2, first in ((1, 0), (2, 0), (2, 1), (1, 1))),
     *(Proof(RESET, {"LEFT": left}) for left in (8, 5)),
