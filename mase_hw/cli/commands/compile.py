@@ -83,12 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
     before = _digest(arguments.out)
     arguments.kept = lambda: _kept(arguments.out, before)
     spec = load_model(arguments.model, host=arguments.partition)
-    if arguments.partition:
-        with voice(arguments) as say:
-            return partitioned.run(arguments, settings, spec, say)
     if settings.hardware.device:
         with voice(arguments) as say:
             return devices.run(arguments, settings, spec, say)
+    if arguments.partition:
+        with voice(arguments) as say:
+            return partitioned.run(arguments, settings, spec, say)
     calibration = calibration_of(arguments, spec.calibration)
     with voice(arguments) as say:
         design = mase_hw.compile(
