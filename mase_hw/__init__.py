@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mase_hw.compiler.config import CompileConfig
     from mase_hw.design.design import Design, load_design
     from mase_hw.design.simulation import Simulation
+    from mase_hw.devices import compile_devices, load_devices
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.host.shown import NotebookProgress
     from mase_hw.importers import from_trees, import_model, load_group_weights
@@ -36,11 +37,13 @@ __all__ = [
     "__version__",
     "check",
     "compile",
+    "compile_devices",
     "compile_partitioned",
     "custom_op",
     "from_trees",
     "import_model",
     "load_design",
+    "load_devices",
     "load_group_weights",
 ]
 
@@ -56,12 +59,14 @@ _HOMES = {
     "Simulation": "mase_hw.design.simulation",
     "check": "mase_hw.preflight.check",
     "compile": "mase_hw.compiler.compile",
+    "compile_devices": "mase_hw.devices",
     "compile_partitioned": "mase_hw.partition",
     "custom_op": "mase_hw.ir",
     "from_trees": "mase_hw.importers",
     "import_model": "mase_hw.importers",
     "load_group_weights": "mase_hw.importers",
     "load_design": "mase_hw.design.design",
+    "load_devices": "mase_hw.devices",
 }
 
 

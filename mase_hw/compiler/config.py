@@ -13,6 +13,7 @@ from mase_hw.fit.target import Target, TargetLike
 from mase_hw.host.documents import Json, parse_toml
 from mase_hw.options import commented_toml
 from mase_hw.options.decode import DecodeOptions
+from mase_hw.options.links import LinksOptions
 from mase_hw.passes.base import validate
 from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.passes.quantize.calibrate import CalibrateOptions
@@ -81,6 +82,9 @@ class CompileConfig(BaseModel):
     )
     hardware: HardwareArgs = Field(
         default_factory=HardwareArgs, description="arguments of ``add_hardware_metadata_analysis_pass``"
+    )
+    links: LinksOptions = Field(
+        default_factory=LinksOptions, description="of a design on several devices: the links between them"
     )
     target: Target = Field(
         default_factory=Target,

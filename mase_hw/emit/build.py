@@ -16,7 +16,7 @@ from mase_hw.emit.contents import arithmetic_of, memories_of, stored
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
 from mase_hw.emit.memory.slots import LEAST, hold_slots
-from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
 from mase_hw.errors import EmitError, UnsupportedError
@@ -344,7 +344,7 @@ class NetlistBuilder:
     def _memory(self, node: fx.Node, port: Stream) -> _Source:
         """What streams a parameter: a ROM, a memory that is loaded, or one outside."""
         name = f"{node.name}_{port.name}"
-        out = _word_port("out", port.beats, port.bits)
+        out = word_port("out", port.beats, port.bits)
         kept = self.graph.meta_of(node).hardware.interface.get(port.name, {})
         blocks = len(self._twins.get(node, (node,)))
         if kept.get("storage") == OUTSIDE:
@@ -356,7 +356,7 @@ class NetlistBuilder:
             module = OF_POSITIONS
             parameters = {k: v for k, v in parameters.items() if k not in ("REGISTERS", "BANKS")}
             parameters |= {"SLOTS": self.slots, "ROWS": self.tokens}
-            ports = (_word_port("in", self.tokens, slot_format(self.slots).width), out)
+            ports = (word_port("in", self.tokens, slot_format(self.slots).width), out)
             self._slot_for(node, Pin(place, "in_data"), ports[0])
         return self._source(name, Instance(place, module, parameters, ports, node.name, module))
 
@@ -364,7 +364,7 @@ class NetlistBuilder:
         """What streams a parameter from external memory; the rest of its parameters follow once all are known."""
         ahead = self._ahead.get(f"{node.name}.{port.name}", 1.0)
         parameters: dict[str, int | str] = {**source_size(port, blocks, self._args.external_buffer, ahead)}
-        ports, place = (_word_port("out", port.beats, port.bits),), self._free(f"u_{name}")
+        ports, place = (word_port("out", port.beats, port.bits),), self._free(f"u_{name}")
         return self._source(name, Instance(place, FETCHED, parameters, ports, node.name, FETCHED))
 
     def _source(self, name: str, instance: Instance) -> _Source:
@@ -384,7 +384,7 @@ class NetlistBuilder:
             stream = self.netlist.slot = Stream(tensor.port, "in", tensor.shape, tensor.fmt, (1,))
             self._slot = _Source(Pin(TOP, stream.name), stream, stream.name)
             self._sources[self._slot.pin] = self._slot
-        taken, given = (_word_port(side, port.beats, port.bits) for side in SIDES)
+        taken, given = (word_port(side, port.beats, port.bits) for side in SIDES)
         name = self._free(f"u_{node.name}_slots")
         parameters: dict[str, int | str] = {"WIDTH": port.bits, "DEPTH": LEAST}
         unread = {"count": LEAST.bit_length()}
@@ -480,7 +480,7 @@ class NetlistBuilder:
 
     def _fork(self, source: _Source) -> Pin:
         bits, count = source.stream.bits, len(source.uses)
-        ports = (_word_port("in", source.stream.beats, bits), _word_port("out", source.stream.beats, bits))
+        ports = (word_port("in", source.stream.beats, bits), word_port("out", source.stream.beats, bits))
         name = self._free(f"u_{source.label}_fork")
         self._insert(
             Instance(name, "stream_fork", {"WIDTH": bits, "N": count}, ports, source.label, "fork", count), source.pin
@@ -554,12 +554,6 @@ def _boundary(name: str, direction: Direction, layout: Layout, fmt: FixedFormat,
     shape = (math.prod(layout.shape),) if whole else layout.stream_shape
     plain = layout.is_row_major and shape == layout.shape
     return Stream(name, direction, shape, fmt, (lanes,), layout=None if plain else layout)
-
-
-def _word_port(side: Direction, beats: int, bits: int) -> Stream:
-    """A port of a primitive: beats of plain bits."""
-    bit = FixedFormat(1, 0, signed=False)
-    return Stream(f"{side}_data", side, (beats, bits), bit, (bits,), f"{side}_valid", f"{side}_ready")
 
 
 def build_netlist(graph: MaseGraph, name: str = "top") -> Netlist:

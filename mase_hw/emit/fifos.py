@@ -24,20 +24,19 @@ from dataclasses import dataclass
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, reconvergent, tightest
-from mase_hw.emit.netlist import CONNECTORS, TOP, Instance, Net, Netlist, Pin
+from mase_hw.emit.netlist import CONNECTORS, TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.progress import finishes
 from mase_hw.emit.rate import AROUND, Depths, RateSearch
 from mase_hw.emit.rewire import delayed
 from mase_hw.emit.schedule import FRAMES, Followed, Timeline
 from mase_hw.errors import CatalogueError, ConfigError
-from mase_hw.formats import FixedFormat
 from mase_hw.hardware.manifest import Fifo, Shortfall
 from mase_hw.hardware.memories import block_rams
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.steps import Steps
-from mase_hw.streams import Direction, Stream, ceil_div
+from mase_hw.streams import ceil_div
 
 NEARLY = 2
 """Beats by which the depth of a FIFO is not known before all FIFOs are."""
@@ -464,7 +463,7 @@ def _insert(
             name,
             "stream_fifo",
             {"WIDTH": bits, "DEPTH": depth},
-            (_port("in", beats, bits), _port("out", beats, bits)),
+            (word_port("in", beats, bits), word_port("out", beats, bits)),
             reader.node,
             "fifo",
             unread={"count": depth.bit_length()},
@@ -487,11 +486,3 @@ def _insert(
     if "lib/stream_fifo.sv" not in netlist.files:
         netlist.files.append("lib/stream_fifo.sv")
     return names
-
-
-def _port(direction: Direction, beats: int, bits: int) -> Stream:
-    """A port of the FIFO: beats of plain bits."""
-    bit = FixedFormat(1, 0, signed=False)
-    return Stream(
-        f"{direction}_data", direction, (beats, bits), bit, (bits,), f"{direction}_valid", f"{direction}_ready"
-    )

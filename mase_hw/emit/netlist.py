@@ -10,16 +10,17 @@ from pathlib import Path
 
 from mase_hw.catalogue import Memory
 from mase_hw.errors import EmitError
+from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor, arranged
 from mase_hw.hardware.image import LOADED, Part
 from mase_hw.hardware.manifest import Fifo, Shortfall
 from mase_hw.opdef import SUPPORT, Generated
-from mase_hw.streams import Stream
+from mase_hw.streams import Direction, Stream
 
 TOP = ""
 """Instance name of the design's own ports."""
 LOOP_ENTRY, LOOP_EXIT = "loop_entry", "loop_exit"
-CONNECTORS = ("fork", "repack", "fifo", "reorder", "replay", "turn", LOOP_ENTRY, LOOP_EXIT)
+CONNECTORS = ("fork", "repack", "fifo", "reorder", "replay", "turn", "link", LOOP_ENTRY, LOOP_EXIT)
 """Ops of the instances that pass a tensor on as it is."""
 
 
@@ -279,3 +280,9 @@ class Netlist:
             if used[pin] != 1:
                 problem = "is not connected" if used[pin] == 0 else f"has {used[pin]} nets"
                 raise EmitError(f"a {kind} port {problem}", node=str(pin), got=used[pin], expected="exactly one net")
+
+
+def word_port(side: Direction, beats: int, bits: int) -> Stream:
+    """A port of a primitive: beats of plain bits."""
+    bit = FixedFormat(1, 0, signed=False)
+    return Stream(f"{side}_data", side, (beats, bits), bit, (bits,), f"{side}_valid", f"{side}_ready")

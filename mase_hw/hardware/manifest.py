@@ -369,6 +369,8 @@ class Manifest(Entry, frozen=True, kw_only=True):
         caches: The memory outside that keeps keys and values, if one does.
         fifos: Those that were inserted.
         shortfall: Whether FIFOs are smaller than the rate wants.
+        devices: Of a design on several devices: what the names of instances begin with, by the module of the device
+            that has them; those of links begin with nothing.
         edges: Every stream, as ``source to sink``.
         rtl: Files, dependencies first.
         vectors: Test vectors.
@@ -397,6 +399,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     caches: Caches | None = None
     fifos: tuple[Fifo, ...]
     shortfall: Shortfall | None = None
+    devices: dict[str, str] = {}
     edges: tuple[str, ...]
     rtl: tuple[str, ...]
     vectors: Vectors | None = None

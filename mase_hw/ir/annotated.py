@@ -27,7 +27,9 @@ SOURCE_NAMES = "imported"
 """Key of ``graph.meta`` of an imported model: by node of the graph, the name of the node in the source."""
 SOURCE_OUTPUTS, MODEL_NAME = "imported_outputs", "name"
 """Likewise: what the source calls the results, in order; and what the model is called."""
-OF_SOURCE = frozenset({SOURCE_NAMES, SOURCE_OUTPUTS, MODEL_NAME})
+INPUT_ORDERS = "input_orders"
+"""Likewise: by name of an input the order in which its elements arrive, a :class:`mase_hw.layouts.Layout`."""
+OF_SOURCE = frozenset({SOURCE_NAMES, SOURCE_OUTPUTS, MODEL_NAME, INPUT_ORDERS})
 """What every graph keeps that is made of an imported one."""
 EMITTED = frozenset({"netlist", "schedule", "bundle", "vectors"})
 """Keys of ``graph.meta`` under which emission puts what it makes of a graph: neither a copy nor a checkpoint has it."""

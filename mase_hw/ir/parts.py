@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +113,7 @@ def split(
         moved |= {n.name: "nothing beside it is in hardware" for group in idle for n in group}
     parts = []
     for index, ((_, where), nodes) in enumerate(sorted(groups.items())):
-        parts.append(_part(model, f"{where}_{index}", where, nodes, shared))
+        parts.append(part_of(model, f"{where}_{index}", where, nodes, shared))
     return parts, moved
 
 
@@ -126,7 +126,7 @@ def _levels(model: fx.GraphModule, host: set[str], shared: frozenset[str]) -> di
             continue
         where = HOST if node.name in host else HARDWARE
         found = 0
-        for source in _sources(node, shared):
+        for source in sources(node, shared):
             if source in level:
                 other = HOST if source.name in host else HARDWARE
                 found = max(found, level[source] + (other != where))
@@ -135,15 +135,16 @@ def _levels(model: fx.GraphModule, host: set[str], shared: frozenset[str]) -> di
     return groups
 
 
-def _sources(node: fx.Node, shared: frozenset[str]) -> list[fx.Node]:
+def sources(node: fx.Node, shared: frozenset[str]) -> list[fx.Node]:
     """What a node reads, seen through what every part has for itself."""
     found: list[fx.Node] = []
     for source in node.all_input_nodes:
-        found += _sources(source, shared) if source.name in shared else [source]
+        found += sources(source, shared) if source.name in shared else [source]
     return found
 
 
-def _part(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node], shared: frozenset[str]) -> Part:
+def part_of(model: fx.GraphModule, name: str, where: str, nodes: list[fx.Node], shared: frozenset[str]) -> Part:
+    """The part of some nodes, in the order of the model; arguments as for :class:`Part` and :func:`split`."""
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     inputs: list[str] = []
@@ -226,14 +227,19 @@ def _taken(values: Any, index: int) -> Any:
     return values[index]
 
 
-def formats_of(model: fx.GraphModule) -> dict[str, FixedFormat | None]:
-    """The format of what every node gives, by its name; None of floats."""
+def formats_of(model: fx.GraphModule, free: Container[str] = ()) -> dict[str, FixedFormat | None]:
+    """The format of what every node gives, by its name; None of floats.
+
+    Args:
+        model: Quantised.
+        free: Modules that compute nothing, such as ``nn.Identity``.
+    """
     modules, found = dict(model.named_modules()), dict[str, FixedFormat | None]()
     for node in model.graph.nodes:
         module = modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, Quantized | QuantizeInput):
             found[node.name] = module.arithmetic.formats["data_out_0"]
-        elif module is not None or not node.op.startswith("call_"):
+        elif (module is not None and node.name not in free) or not node.op.startswith("call_"):
             found[node.name] = None
         else:
             found[node.name] = next((found[n.name] for n in node.all_input_nodes), None)

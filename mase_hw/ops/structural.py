@@ -81,6 +81,24 @@ class RepackParams(BufferParams, frozen=True):
         )
 
 
+class LinkParams(BufferParams, frozen=True):
+    """Parameters of ``stream_link``: bits of a beat and of a word, cycles per word, cycles on the way, words held."""
+
+    word: int
+    pace: int = 1
+    latency: int = 0
+    credits: int = 4
+
+    def streams(self) -> tuple[Stream, ...]:
+        """One in, one out; every beat is handled like the others, so a frame is one."""
+        return tuple(plain_stream(side, (1, 1), FixedFormat(self.width, 0, signed=False)) for side in SIDES)
+
+    @property
+    def words(self) -> int:
+        """Words of a beat."""
+        return ceil_div(self.width, self.word)
+
+
 class LoopParams(BufferParams, frozen=True):
     """Parameters of ``loop_entry`` and ``loop_exit``: bits of a beat, beats per pass, passes per frame."""
 
@@ -169,6 +187,43 @@ def _queued(p: FifoParams) -> Latency:
 
 def _replayed(p: ReplayParams) -> Latency:
     return Latency.from_steps(Steps.replayed(p.len, p.repeats, p.depth))
+
+
+def link_steps(p: LinkParams) -> tuple[Steps, ...]:
+    """A beat of a link: sending its words as far as there are credits, and making a beat of them again.
+
+    A word that is sent in a cycle is at the head of an empty FIFO ``latency + 2`` cycles later (``link_send`` and the
+    FIFO have a register each); one that is taken there lets the next be sent after as many.
+    """
+    sends = np.arange(p.words, dtype=np.int64) * p.pace
+    send = Steps.at(
+        p.words * p.pace,
+        needed=(sends[:1],),
+        freed=(sends[-1:],),
+        emitted=sends,
+        delay=(1,),
+        room=(1,),
+        pipe=p.latency + 2,
+        queue=p.credits,
+        room_lag=0,
+        queue_lag=p.latency + 2,
+    )
+    if p.words == 1:
+        return (send,)
+    every = np.arange(p.words, dtype=np.int64)
+    join = Steps.at(
+        p.words, needed=(every,), freed=(every,), emitted=every[-1:], delay=(0,), room=(0,), pipe=0, queue=0
+    )
+    return (send, join)
+
+
+def round_trip(latency: int, pace: int) -> int:
+    """Words that are on their way, or whose credits are, while a word is sent as often as can be."""
+    return ceil_div(2 * latency + 4, pace)
+
+
+def _linked(p: LinkParams) -> Latency:
+    return Latency.from_steps(*link_steps(p))
 
 
 def repack_latency(p: RepackParams) -> Latency:
@@ -262,6 +317,13 @@ def _replay_cases() -> list[Case]:
     return [Case(f"l{n}_r{r}_d{d}", ReplayParams(7, n, r, d), 4) for n, r, d in sizes]
 
 
+def _link_cases() -> list[Case]:
+    sizes = ((8, 8, 1, 0, 4), (13, 4, 1, 3, 10), (5, 8, 3, 2, 3), (6, 3, 2, 1, 2), (6, 2, 1, 2, 3), (8, 8, 1, 5, 40))
+    return [
+        Case(f"w{w}_in{n}_p{p}_l{far}_c{c}", LinkParams(w, n, p, far, c), 3 * _CASE_BEATS) for w, n, p, far, c in sizes
+    ]
+
+
 def _loop_cases(params: type[LoopParams]) -> Callable[[], list[Case]]:
     return lambda: [Case(f"w{w}_b{b}_p{p}", params(w, b, p), 3) for w, b, p in ((8, 5, 2), (3, 1, 4), (5, 7, 3))]
 
@@ -272,6 +334,7 @@ OPS = (
     _structural("fifo", "stream_fifo", FifoParams, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
     _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases),
     _structural("replay", "replay_buffer", ReplayParams, _replayed, _replay_cases, _replay),
+    _structural("link", "stream_link", LinkParams, _linked, _link_cases),
     _structural("loop_entry", "loop_entry", EntryParams, _entering, _loop_cases(EntryParams), _enter),
     _structural("loop_exit", "loop_exit", ExitParams, _leaving, _loop_cases(ExitParams), _leave),
 )

@@ -169,17 +169,17 @@ def compile_partitioned(
     }
     divided, info = partition_transform_pass(graph, given)
     batches = [example] if calibration is None else [name_inputs(graph, batch) for batch in calibration]
-    reaching = [_inputs_of(divided, batch) for batch in batches]
-    first = _inputs_of(divided, example)
+    parts: list[Part] = divided.meta[PARTS]
+    first, *seen_by = (reaching(divided, parts, batch) for batch in (example, *batches))
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     graphs: dict[str, MaseGraph | None] = {}
     try:
-        for part in divided.meta[PARTS]:
+        for part in parts:
             if part.where != HARDWARE:
                 continue
             tell(f"compiling {part.name}")
-            seen = [batch[part.name] for batch in reaching]
+            seen = [batch[part.name] for batch in seen_by]
             design = compile(
                 part.module, first[part.name], settings, out=staging / part.name, calibration=seen, progress=progress
             )
@@ -196,10 +196,10 @@ def compile_partitioned(
     return PartitionedDesign(place, divided, {name: Design(place / name, g) for name, g in graphs.items()}, info)
 
 
-def _inputs_of(graph: MaseGraph, inputs: Values) -> dict[str, dict[str, Tensor]]:
-    """What reaches every part of a divided float graph, by the names of its inputs."""
+def reaching(graph: MaseGraph, divided: Iterable[Part], inputs: Values) -> dict[str, dict[str, Tensor]]:
+    """What reaches every part of a divided graph, by the names of its inputs."""
     found: dict[str, dict[str, Tensor]] = {}
-    parts = {part.name: part for part in graph.meta[PARTS]}
+    parts = {part.name: part for part in divided}
 
     class Runner(fx.Interpreter):
         def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -30,9 +30,10 @@ def with_entries(graph: MaseGraph) -> tuple[fx.GraphModule, dict[str, str], froz
     """
     model = copied(graph.model, "Quantised")
     modules = dict(model.named_modules())
-    formats, reasons = formats_of(model), dict[str, str]()
-    free, shared = set(), set()
     by_name = {n.name: n for n in graph.nodes}
+    implicit = {name for name, node in by_name.items() if graph.is_implicit(node)}
+    formats, reasons = formats_of(model, implicit), dict[str, str]()
+    free, shared = set(), set()
     for node in list(model.graph.nodes):
         if not node.op.startswith("call_"):
             continue

@@ -30,7 +30,7 @@ ALSO = frozenset((
     "conv2d-unrolled_row", "conv2d-whole_image", "div-few_bits", "div-unsigned", "embedding-two_rows", "exp-wide",
     "group_norm-no_positions", "hardsigmoid-unsigned", "layer_norm-fast", "linear-logic_one_bit",
     "linear-logic_per_channel",
-    "linear-binary_filled", "linear-fast",
+    "linear-binary_filled", "linear-fast", "link-w13_in4_p1_l3_c10",
     "linear-packed", "linear-packed_over_lifted", "linear-packed_over_three", "linear-unsigned",
     "linear_recurrence-one_beat", "linear_recurrence-stored_by_head", "linear_recurrence-two_beats",
     "log_softmax-uneven_fold", "masked_softmax-slots",

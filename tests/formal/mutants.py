@@ -22,6 +22,7 @@ from .proofs import (
     element,
     fifo,
     fill,
+    link,
     logic,
     mac,
     position,
@@ -37,6 +38,8 @@ from .runner import Mutant, Proof, of
 STAYING = Proof(HOLD, {"ROW": 5, "BLOCK": 2})
 LUT, BLOCK = fifo(3, 32), fifo(3, 0)
 TWICE = replay(2, 2)
+WORDS = link(2, 1, 1, 3)
+SENDS, RECEIVES = "link_send", "link_receive"
 RAGGED = repack(4, 3, 10, 10)
 PLAIN = mac(N=1, RUN=1)
 PIPE = Proof(PIPELINE, {"STAGES": 3})
@@ -90,6 +93,20 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "fifo_holds_one_less": of(LUT, "p_room", "count != CountW'(DEPTH)", "count < CountW'(DEPTH - 1)"),
     "fifo_counts_pops_only": of(LUT, "p_count", "else if (pop && !push)", "else if (pop)"),
+    # stream_link
+    "link_withdraws": of(
+        WORDS, "p_valid_stays", "head_valid && last;", "head_valid && last && !word_valid;", 12, RECEIVES
+    ),
+    "link_shifts_while_it_waits": of(WORDS, "p_data_stays", "if (take) begin", "if (head_valid) begin", 14, RECEIVES),
+    "link_offers_what_is_not_there": of(WORDS, "p_made", "head_valid && last;", "last;", 12, RECEIVES),
+    "link_sends_high_words_first": of(WORDS, "p_order", "word <= data_q[0];", "word <= data_q[Words-1];", 12, SENDS),
+    "link_keeps_credits": of(
+        WORDS, "p_place", "CreditW'(credit) - CreditW'(send)", "CreditW'(credit) - CreditW'(send && !credit)", 22, SENDS
+    ),
+    "link_starts_without_credits": of(
+        WORDS, "p_moves", "credits_q  <= CreditW'(CREDITS);", "credits_q <= '0;", 8, SENDS
+    ),
+    "link_waits_for_the_last_word": of(WORDS, "p_room", "left_q == '0 ||", "(left_q == '0 && word_valid) ||", 8, SENDS),
     # stream_fork
     "fork_counts_offers": of(_FORK, "p_valid_stays", "done_q | (out_valid & out_ready)", "done_q | out_valid"),
     "fork_changes_data": of(_FORK, "p_data_stays", "out_data  = in_data;", "out_data = in_data ^ WIDTH'(done_q);"),

@@ -13,6 +13,7 @@ FORK = Harness("stream_fork")
 JOIN = Harness("stream_join")
 REPLAY = Harness("replay_buffer", needs=("loop_counter",))
 REPACK = Harness("stream_repack", needs=("loop_counter",))
+LINK = Harness("stream_link", needs=("link_send", "link_line", "link_receive", "stream_fifo", "loop_counter"))
 ROM = Harness("rom_source", needs=("loop_counter", "set_repeat"))
 FETCH = Harness(
     "external_source", needs=("external_blocks", "loop_counter", "set_repeat", "stream_fifo", "replay_buffer")
@@ -91,6 +92,12 @@ def repack(in_lanes: int, out_lanes: int, in_size: int, out_size: int, cover: in
     """Rows of ``in_size`` elements into rows of ``out_size``."""
     sides = {"IN_LANES": in_lanes, "OUT_LANES": out_lanes, "IN_SIZE": in_size, "OUT_SIZE": out_size}
     return Proof(REPACK, sides, cover=cover)
+
+
+def link(width: int, word: int, latency: int, credits: int, pace: int = 1, cover: int = 0) -> Proof:
+    """A link of beats and words of so many bits, cycles on the way and credits, with a word every so many cycles."""
+    sizes = {"WIDTH": width, "WORD": word, "LATENCY": latency, "CREDITS": credits, "PACE": pace}
+    return Proof(LINK, sizes, cover=cover)
 
 
 def cast(in_width: int, in_signed: int, out_width: int, out_signed: int, shifts: range) -> Proof:
@@ -215,6 +222,8 @@ PROOFS = [
     *(repack(4, 2, 8, 16), repack(4, 2, 10, 20, 14), repack(2, 4, 8, 16), repack(2, 4, 10, 10, 14)),
     # The same of short pieces.
     *(repack(4, 2, 7, 7), repack(4, 2, 9, 9, 14), repack(2, 4, 7, 7), repack(2, 4, 9, 9, 14), repack(3, 3, 7, 7, 10)),
+    # One word to a beat, ragged words, one credit, slow words; wires, and a way of some cycles.
+    *(link(1, 1, 0, 1, 1, 10), link(2, 1, 0, 3), link(3, 2, 1, 2), link(2, 2, 2, 4), link(3, 1, 2, 3, 2, 24)),
     *(Proof(CROSS, {"LOG2": log2, "FIRST_IN": first}, cover=24) for log2, first in ((1, 0), (2, 0), (2, 1), (1, 1))),
     *(Proof(RESET, {"LEFT": left}) for left in (8, 5)),
     *(Proof(SAMPLE, {"LEFT": left}) for left in (8, 5)),

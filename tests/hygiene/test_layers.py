@@ -52,6 +52,7 @@ LAYERS = (
     "system",
     "preflight",
     "partition",
+    "devices",
     "compat",
     "testing",
     "__init__",

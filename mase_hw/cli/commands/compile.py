@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mase_hw.cli import partitioned
+from mase_hw.cli import devices, partitioned
 from mase_hw.cli._common import (
     OK,
     calibration_argument,
@@ -83,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     before = _digest(arguments.out)
     arguments.kept = lambda: _kept(arguments.out, before)
     spec = load_model(arguments.model, host=arguments.partition)
+    if settings.hardware.device:
+        with voice(arguments) as say:
+            return devices.run(arguments, settings, spec, say)
     if arguments.partition:
         with voice(arguments) as say:
             return partitioned.run(arguments, settings, spec, say)

@@ -102,7 +102,8 @@ def _lists(manifest: Manifest) -> Iterator[str]:
     else:
         # The end of an edge is a port of an instance, or of the design.
         ends = {end for name in edges for end in name.split(" to ") if "." not in end}
-        for end in sorted(ends ^ ports.keys()):
+        # Those of a device are ports of its bundle.
+        for end in sorted(ports.keys() - ends if manifest.devices else ends ^ ports.keys()):
             yield f"edges: {end} is " + (
                 "the end of one, but no port" if end in ends else "a port, but the end of none"
             )

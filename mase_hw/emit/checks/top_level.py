@@ -24,8 +24,15 @@ def other_hardware(manifest: Manifest, folder: Path) -> Iterator[str]:
     """
     text = (folder / f"rtl/{manifest.top}.sv").read_text(encoding="utf-8")
     yield from _ports(manifest, text)
+    tops = {manifest.top: text}
+    tops = {top: (folder / f"rtl/{top}.sv").read_text(encoding="utf-8") for top in manifest.devices} or tops
     built = {
-        name: (node, module.removeprefix(manifest.prefix), dict(_PARAMETER.findall(said)))
+        manifest.devices.get(top, "") + name: (
+            node,
+            module.removeprefix(manifest.prefix),
+            dict(_PARAMETER.findall(said)),
+        )
+        for top, text in tops.items()
         for node, module, said, name in _parts(text)
     }
     yield from _instances(manifest, built)
@@ -56,7 +63,8 @@ def _ports(manifest: Manifest, text: str) -> Iterator[str]:
 
 def _instances(manifest: Manifest, built: Mapping[str, tuple[str, str, Mapping[str, str]]]) -> Iterator[str]:
     """Instances of the top level, their modules and their parameters."""
-    named = {entry.name: entry for entry in manifest.instances}
+    begins = tuple(manifest.devices.values()) or ("",)
+    named = {entry.name: entry for entry in manifest.instances if entry.name.startswith(begins)}
     for name in sorted(named.keys() ^ built.keys()):
         yield f"instances: {name} is " + ("in the manifest only" if name in named else "in the top level only")
     for name in named.keys() & built.keys():

@@ -100,7 +100,7 @@ class _Mapper:
                 "a design is for one device",
                 field="hardware.device_id",
                 got=", ".join(f"{device} for {name}" for device, name in devices.items()),
-                remedy="compile what is for each device by itself",
+                remedy="mase_hw.compile_devices makes a bundle for each device",
             )
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op == "quantize":
@@ -266,6 +266,8 @@ class _Mapper:
     def _asked(self, node: fx.Node, name: str) -> Any:
         """What the metadata of a node asks for, else what the arguments say for all nodes."""
         asked = self.graph.meta_of(node).hardware.asked(name)
+        if asked is None and name == "device_id":
+            asked = self.args.device.get(node.name)
         return getattr(self.args, name) if asked is None else asked
 
     def _facets(self, node: fx.Node, own: Hardware) -> Hardware:

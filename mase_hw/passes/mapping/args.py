@@ -199,6 +199,12 @@ class HardwareArgs(BaseModel):
         description="sequences in turn of a causal language model whose tokens come one at a time, a power of two; "
         "``compile`` sets what ``decode.slots`` says",
     )
+    device: dict[str, NonNegativeInt] = Field(
+        default_factory=dict,
+        examples=[{"fc2": 1}],
+        description="number of the device that a node is on, by node, for ``compile_devices``; one that is not named "
+        "is where the last of those is that it reads, and the inputs of the model are on device 0",
+    )
     device_id: int = Field(
         default=-1,
         description="number of the device that the design is for, kept in its metadata and manifest; -1 for none",
@@ -254,7 +260,8 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     places = [place.rpartition(".")[0] for given in tensors.values() for place in given]
     fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
     several = {} if isinstance(args.positions, int) else args.positions
-    named = [*args.parallelism, *several, *args.implementation, *args.adder_levels, *args.order, *fast, *places]
+    nodes = (args.parallelism, several, args.implementation, args.adder_levels, args.order, args.device)
+    named = [*(name for given in nodes for name in given), *fast, *places]
     paths = translations(graph, named)
     if not paths:
         return with_metadata(graph, args, args)
@@ -271,6 +278,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "adder_levels": _by_path(paths, args.adder_levels),
             "positions": args.positions if isinstance(args.positions, int) else _by_path(paths, several),
             "order": _by_path(paths, args.order),
+            "device": _by_path(paths, args.device),
             "fast_clock": args.fast_clock and (not fast or [n for name in fast for n in paths.get(name, [name])]),
         }
     )
@@ -396,6 +404,7 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
         ("implementation", "an implementation is asked of a node without several", args.implementation, several),
         ("adder_levels", levels, args.adder_levels, added),
         ("order", "an order is asked of a node that has only one", args.order, orders),
+        ("device", "a device is given for a node that is not in hardware", args.device, ways),
         ("fast_clock", "a node has no registers for a fast clock", fast, [n for n, h in ways.items() if h.fast]),
         ("memory", "a memory is placed where no parameter is kept", args.memory, kept),
         ("parameters_at", "there is no such stored parameter", args.parameters_at, stored),

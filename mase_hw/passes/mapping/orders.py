@@ -12,6 +12,7 @@ from mase_hw.catalogue import Hardware
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import BlockFormat
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import INPUT_ORDERS
 from mase_hw.layouts import Layout
 
 
@@ -32,9 +33,13 @@ class Orders:
         self.found: dict[tuple[str, str], Layout] = {}
 
     def enter(self) -> None:
-        """Choose the order in which inputs of the model enter: the one that their first reader wants."""
+        """Choose the order in which inputs of the model enter: as they are said to, or as their first reader wants."""
+        given = self.graph.meta.get(INPUT_ORDERS, {})
         for node in self.graph.nodes:
             if self.graph.meta_of(node).common.mase_op != "quantize":
+                continue
+            if (order := given.get(str(node.all_input_nodes[0].target))) is not None:
+                self.found[node.name, "data_out_0"] = order
                 continue
             shape = tuple(self.graph.tensor(node, "data_out_0").shape)
             choices = [Layout.row_major(shape), Layout.channels_last(shape)]

@@ -1,0 +1,16 @@
+"""A network on several devices: a bundle for each, links between them, and the whole in one simulation."""
+
+from mase_hw.devices.design import DevicesDesign, compile_devices, load_devices
+from mase_hw.devices.fit import DevicesFit, fit_devices
+from mase_hw.devices.records import Device, Devices, Link
+
+__all__ = [
+    "Device",
+    "Devices",
+    "DevicesDesign",
+    "DevicesFit",
+    "Link",
+    "compile_devices",
+    "fit_devices",
+    "load_devices",
+]

@@ -1,0 +1,290 @@
+"""Which layers are on which device, and with how many lanes: contiguous cuts of the network for a rate, with a proof.
+
+The layers stand in their order, and each device has some of them in a row. What layers of a device cost is the sum of
+what :mod:`mase_hw.fit` says of each, so the least area of every run of layers on every device is found by its solver,
+and the best cuts by dynamic programming over them (R. Bellman, "Dynamic Programming", 1957). Each of the runs has a
+bound, and the same sums of bounds bound all choices. A run that a device cannot hold is not tried with more layers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
+from mase_hw.compiler.quantised_graph import Tell
+from mase_hw.cost.devices import RESOURCES
+from mase_hw.emit.reference import Inputs
+from mase_hw.errors import ConfigError
+from mase_hw.fit.budget import Impossible, Solution, solve
+from mase_hw.fit.candidates import Candidate
+from mase_hw.fit.choose import SPREAD, arguments
+from mase_hw.fit.problem import Problem, named
+from mase_hw.fit.space import Space
+from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.custom.spec import CustomOps
+from mase_hw.preflight.mapped import mapped_graph
+from mase_hw.streams import ceil_div
+
+NEVER = 1 << 60
+"""More than any sum of shares."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is on one device.
+
+    Args:
+        goal: The device, or what it has.
+        nodes: In order; none if it is not needed.
+        use: What they take by the estimates, without FIFOs and the ends of links.
+    """
+
+    goal: Goal
+    nodes: tuple[str, ...]
+    use: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class DevicesFit:
+    """What was chosen for a list of devices.
+
+    Args:
+        interval: Cycles per frame that were asked for.
+        runs: Of every device, in order.
+        links: Cycles per frame of every stream between two devices, by the node whose result it carries.
+        value: The shares of the devices that are used, added up.
+        bound: No contiguous cuts have less.
+        config: That ``compile_devices`` takes to make it.
+    """
+
+    interval: int
+    runs: Sequence[Run]
+    links: Mapping[str, int]
+    value: float
+    bound: float
+    config: CompileConfig
+
+    @property
+    def proven(self) -> bool:
+        """Whether no contiguous cuts take less by the estimates."""
+        return self.bound >= self.value
+
+    def text(self) -> str:
+        """For people."""
+        lines = []
+        for number, run in enumerate(self.runs):
+            shares = ", ".join(f"{n} {name.upper()} ({run.goal.share(name, n):.1%})" for name, n in run.use.items())
+            ends = f"{run.nodes[0]} to {run.nodes[-1]}" if run.nodes else "nothing"
+            lines.append(f"device {number} ({run.goal.device or 'by numbers'}): {ends}; {shares}")
+        lines += [f"link of {tensor}: {n:,} cycles per frame" for tensor, n in self.links.items()]
+        lines.append(f"at {self.interval:,} cycles per frame the shares of all devices add up to {self.value:.4f}")
+        least = f"no contiguous cuts have less than {self.bound:.4f}"
+        lines.append(f"proven: by the estimates {least}" if self.proven else f"not proven; by the estimates {least}")
+        return "\n".join(lines)
+
+
+def fit_devices(
+    model: nn.Module,
+    example_inputs: Inputs,
+    devices: Sequence[TargetLike],
+    config: ConfigLike = None,
+    *,
+    interval: int,
+    calibration: Iterable[Any] | None = None,
+    custom_ops: CustomOps | None = None,
+    progress: Tell | None = None,
+) -> DevicesFit:
+    """Choose the cuts, and lanes and implementations of every layer.
+
+    Args:
+        model: As for :func:`mase_hw.compile`.
+        example_inputs: One frame.
+        devices: In order, each as a target without a rate: a device, or numbers of ``lut``, ``ff``, ``dsp``, ``bram``.
+        config: The configuration, with ``links``; lanes that it gives are kept, ``hardware.device`` is not looked at.
+        interval: Most cycles per frame.
+        calibration: Batches from which value ranges are observed.
+        custom_ops: A user's own ops.
+        progress: Told what is being done.
+
+    Raises:
+        ConfigError: If the rate, a device or the configuration is wrong, or no cuts meet it; then it is said whether
+            that is proven, and how far the devices reach.
+    """
+    tell, settings = progress or (lambda _: None), load_config(config)
+    if not devices:
+        raise ConfigError("there are no devices", field="devices", expected="one or more")
+    goals = [goal({**_fields(each), "interval": interval}, settings.hardware.family) for each in devices]
+    families = sorted({each.family for each in goals})
+    if len(families) > 1:
+        raise ConfigError(
+            "the devices are of several families", field="devices", got=", ".join(families), expected="one"
+        )
+    hardware = settings.hardware.model_copy(update={"family": families[0], "device": {}})
+    settings = settings.model_copy(update={"hardware": hardware})
+    graph = mapped_graph(model, example_inputs, settings, calibration, tell, custom_ops)
+    tell("choosing cuts, lanes and implementations")
+    search = _Search(graph, settings, goals, interval)
+    return search.found()
+
+
+def _fields(target: TargetLike) -> dict[str, object]:
+    return dict(target) if isinstance(target, Mapping) else target.model_dump(exclude_unset=True)
+
+
+class _Search:
+    def __init__(self, graph: MaseGraph, settings: CompileConfig, goals: Sequence[Goal], interval: int) -> None:
+        self.graph, self.settings, self.goals, self.interval = graph, settings, goals, interval
+        self.space = Space(graph, settings.hardware, unrolled=goals[0].unrolled, logic=goals[0].logic)
+        fastest, slowest = self.space.fastest()
+        if interval < fastest:
+            raise ConfigError(
+                "no design is that fast, on any device",
+                field="interval",
+                got=interval,
+                expected=f"{fastest} or more, which {slowest} needs",
+            )
+        self.candidates = self.space.candidates(interval, SPREAD)
+        self.problem = self.space.problem(self.candidates, interval)
+        self.order = list(self.candidates)
+        at = {name: index for index, name in enumerate(self.order)}
+        self.streams: dict[tuple[str, str], list[int]] = {}
+        """Of every result: the places of the node that gives it and of those that read it; -1 gives an input."""
+        for (source, result), (reader, _) in self.space.links:
+            self.streams.setdefault((source, result), [at[source]]).append(at[reader])
+        for node in graph.nodes:
+            if graph.meta_of(node).common.mase_op == "quantize":
+                self.streams[node.name, "data_out_0"] = [-1, *(at[n] for n in self._behind(node) if n in at)]
+        last = next(n for n in graph.nodes if n.op == "output")
+        self.leaves = {at[n] for n in self._before(last) if n in at}
+
+    def _behind(self, node: Any) -> list[str]:
+        """The nodes with modules that read a result, also behind those that only rename elements."""
+        found: list[str] = []
+        for user in node.users:
+            found += self._behind(user) if self.graph.is_implicit(user) else [user.name]
+        return found
+
+    def _before(self, node: Any) -> list[str]:
+        found: list[str] = []
+        for source in node.all_input_nodes:
+            found += self._before(source) if self.graph.is_implicit(source) else [source.name]
+        return found
+
+    @functools.cache  # noqa: B019 - it lives as long as the search
+    def run(self, low: int, high: int, kind: int) -> Solution | Impossible:
+        """The least area of some layers in a row, on a device like that of the given number."""
+        inside = set(self.order[low:high])
+        prices = {name: self.problem.prices[name] for name in self.order[low:high]}
+        edges = [edge for edge in self.problem.edges if inside.issuperset(edge.ends)]
+        budgets = {RESOURCES.index(name): most for name, most in self.goals[kind].budgets.items()}
+        return solve(Problem(prices, edges), self.weights(kind), budgets)
+
+    def weights(self, kind: int) -> Any:
+        """What resources count for: as their shares of the device."""
+        most = self.goals[kind].budgets
+        return np.array([*((1 << 24) // max(most.get(n, NOMINAL[n]), 1) + 1 for n in RESOURCES), 0], dtype=np.int64)
+
+    def allowed(self, low: int, high: int, device: int) -> bool:
+        """Whether what enters a run, and what leaves it, can: at the rate, and to one place."""
+        for (source, result), (giver, *readers) in self.streams.items():
+            if giver < low:
+                inside = any(low <= reader < high for reader in readers)
+                if inside and (max(readers) >= high or (giver < 0 and min(readers) < low)):
+                    return False
+                if inside and giver >= 0 and self.cycles(source, result, max(device - 1, 0), device) > self.interval:
+                    return False
+            elif giver < high and giver in self.leaves and any(reader >= high for reader in readers):
+                return False
+        return True
+
+    def cycles(self, source: str, result: str, sends: int, receives: int) -> int:
+        """Cycles per frame of a stream on a link, at least."""
+        tensor, link = self.graph.tensor(self.graph.node(source), result), self.settings.links.of(sends, receives)
+        assert tensor.fmt is not None  # it is quantised
+        return ceil_div(math.prod(tensor.shape) * tensor.fmt.width, link.bits) * link.clock_ratio
+
+    def found(self) -> DevicesFit:
+        """The best cuts.
+
+        Raises:
+            ConfigError: If there are none.
+        """
+        count = len(self.order)
+        kinds = [next(k for k, g in enumerate(self.goals) if g.budgets == each.budgets) for each in self.goals]
+        # Of every number of layers on the devices so far: the least sum, a bound of it, and the cuts.
+        best: list[tuple[int, int, tuple[int, ...]] | None] = [(0, 0, ()), *[None] * count]
+        below = [0, *[NEVER] * count]
+        reached = proven = 0
+        for device, kind in enumerate(kinds):
+            then: list[tuple[int, int, tuple[int, ...]] | None] = [None] * (count + 1)
+            bounds = [NEVER] * (count + 1)
+            for low in range(count + 1):
+                if best[low] is None and below[low] >= NEVER:
+                    continue
+                for high in range(low, count + 1):
+                    if high == low:
+                        value = bound = 0
+                    else:
+                        solved = self.run(low, high, kind)
+                        if isinstance(solved, Impossible):
+                            if solved.proven:
+                                break
+                            value, bound = NEVER, 0
+                        else:
+                            value, bound = solved.value, solved.bound
+                        if not self.allowed(low, high, device):
+                            continue
+                    bounds[high] = min(bounds[high], below[low] + bound)
+                    before = best[low]
+                    if before is not None and value < NEVER:
+                        sum_ = before[0] + value
+                        known = then[high]
+                        if known is None or sum_ < known[0]:
+                            then[high] = (sum_, 0, (*before[2], high))
+            best, below = then, bounds
+            reached = max((n for n, each in enumerate(best) if each is not None), default=0)
+        proven = int(below[count] >= NEVER)
+        chosen = best[count]
+        if chosen is None:
+            raise ConfigError(
+                "no contiguous cuts for these devices meet the rate"
+                if proven
+                else "no contiguous cuts were found that meet the rate",
+                field="devices",
+                got=f"{self.interval} cycles per frame; the first {reached} of {count} layers are on them at most",
+                expected=f"room for {self.order[reached]} and what follows" if reached < count else "other cuts",
+                remedy="raise the interval or the bits of the links, or give more or larger devices",
+            )
+        return self._fit(chosen[0], below[count], chosen[2], kinds)
+
+    def _fit(self, value: int, bound: int, cuts: Sequence[int], kinds: Sequence[int]) -> DevicesFit:
+        picked: dict[str, Candidate] = {}
+        runs, places = list[Run](), dict[str, int]()
+        on: dict[int, int] = {}
+        for number, (low, high) in enumerate(zip((0, *cuts), cuts, strict=False)):
+            use = dict.fromkeys(RESOURCES, 0)
+            if high > low:
+                solved = self.run(low, high, kinds[number])
+                assert isinstance(solved, Solution)  # it was chosen
+                picked |= {name: self.candidates[name][at] for name, at in solved.chosen.items()}
+                use = named(solved.total)
+                places |= dict.fromkeys(self.order[low:high], number)
+                on |= dict.fromkeys(range(low, high), number)
+            runs.append(Run(self.goals[number], tuple(self.order[low:high]), use))
+        links = {}
+        for (source, result), (giver, *readers) in self.streams.items():
+            for there in sorted({on[reader] for reader in readers} if giver >= 0 else ()):
+                if there != on[giver]:
+                    links[source] = self.cycles(source, result, on[giver], there)
+        hardware = arguments(self.space.args, picked, self.space.twins).model_copy(update={"device": places})
+        config = self.settings.model_copy(update={"hardware": hardware})
+        unit = float(1 << 24)
+        return DevicesFit(self.interval, runs, links, value / unit, min(bound, value) / unit, config)

@@ -1,0 +1,71 @@
+"""The cuts that are chosen: the best of all contiguous ones, within budgets and links, and built as they say."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mase_hw.devices import compile_devices, fit_devices
+from mase_hw.emit.estimate import estimate
+from mase_hw.errors import ConfigError
+
+from .test_devices import residual
+
+ROOM = {"lut": 20_000, "ff": 40_000, "dsp": 20, "bram": 40}
+"""Of a device that holds some of the layers."""
+IMAGE = torch.rand(1, 3, 8, 8)
+
+
+def fitted(devices: int, links: dict[str, Any] | None = None, interval: int = 2304, **room: int) -> Any:
+    config = {"links": {"bits": 16, "latency": 4, **(links or {})}}
+    return fit_devices(residual(), IMAGE, [{**ROOM, **room}] * devices, config, interval=interval)
+
+
+def test_no_other_cuts_are_better() -> None:
+    """All cuts are tried, one by one, with the solver of each run."""
+    from mase_hw.compiler.config import load_config
+    from mase_hw.devices.fit import _Search
+    from mase_hw.fit.budget import Solution
+    from mase_hw.fit.target import goal
+    from mase_hw.preflight.mapped import mapped_graph
+
+    found = fitted(3)
+    assert found.proven and [bool(run.nodes) for run in found.runs]
+    assert all(number <= ROOM[name] for run in found.runs for name, number in run.use.items())
+    settings = load_config({"links": {"bits": 16, "latency": 4}, "hardware": {"family": "xc7"}})
+    graph = mapped_graph(residual(), IMAGE, settings, None, lambda _: None, None)
+    search = _Search(graph, settings, [goal({**ROOM, "interval": 2304}, "")] * 3, 2304)
+    count, sums = len(search.order), []
+    for a, b in itertools.combinations_with_replacement(range(count + 1), 2):
+        runs = [run for run in enumerate([(0, a), (a, b), (b, count)]) if run[1][0] < run[1][1]]
+        if all(search.allowed(*run, number) for number, run in runs):
+            solved = [search.run(*run, 0) for _, run in runs]
+            if all(isinstance(each, Solution) for each in solved):
+                sums.append(sum(each.value for each in solved if isinstance(each, Solution)))
+    assert min(sums) / (1 << 24) == found.value
+
+
+def test_it_is_built_as_it_says(tmp_path: Path) -> None:
+    found = fitted(3)
+    design = compile_devices(residual(), IMAGE, found.config, out=tmp_path / "made")
+    assert design.timing["interval"] <= 2304
+    used = [run for run in found.runs if run.nodes]
+    for run, each in zip(used, design.designs.values(), strict=True):
+        names = {entry.node for entry in each.record.instances}
+        assert names.issuperset(set(run.nodes))
+        assert estimate(each.record, "xc7")["dsp"] == run.use["dsp"]
+
+
+def test_what_does_not_fit() -> None:
+    with pytest.raises(ConfigError, match="no contiguous cuts for these devices meet the rate"):
+        fitted(1, dsp=4)
+    with pytest.raises(ConfigError, match="no contiguous cuts for these devices meet the rate"):
+        fitted(3, links={"bits": 1})
+    with pytest.raises(ConfigError, match="no design is that fast"):
+        fitted(3, interval=10)
+    with pytest.raises(ConfigError, match="there are no devices"):
+        fitted(0)
