@@ -63,7 +63,8 @@ class History:
         self._space = {name: each for name, each in self.distributions.items() if not each.single()}
         self._best: list[tuple[int, Params, Values]] = []
         self._latest: deque[tuple[int, Params, Values | None]] = deque(maxlen=LATEST)
-        self._count = self._since = self._good = 0
+        self._count = self._since = self._good = self._parents = 0
+        self._filled: dict[int, int] = {}
         self._study = self._new()
 
     def add(self, params: Params, values: Values | None) -> None:
@@ -91,6 +92,7 @@ class History:
         import optuna
 
         with quiet():
+            self._select_parents()
             sampler = (self._make if attempt < REDRAWS else self._random)(seed_of(self._seed, number, attempt))
             if self._fixed and attempt < REDRAWS:  # else it would compare all trials to find what variables they have
                 sampler.infer_relative_search_space = lambda *_: self._space  # type: ignore[method-assign]
@@ -100,6 +102,19 @@ class History:
             # What comes of it is added later, in order; here it is only a question.
             self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return params
+
+    def _select_parents(self) -> None:
+        """Let NSGA-II choose the parents of every generation, one after the other, before it is asked.
+
+        It keeps them, and gives them in another order when it has just chosen them: proposals would depend on whether
+        a question of the same generation was asked before, by a search that went on without a break.
+        """
+        if not self._fixed or not self._filled:
+            return
+        last = max(self._filled)
+        for generation in range(self._parents + 1, last + (self._filled[last] >= POPULATION) + 1):
+            self._make(0).get_parent_population(self._study, generation)  # type: ignore[attr-defined]
+            self._parents = generation
 
     def _generation(self) -> int:
         """That of NSGA-II; what was kept when the study was made is the first."""
@@ -131,6 +146,8 @@ class History:
         from optuna.samplers import NSGAIISampler
         from optuna.trial import TrialState, create_trial
 
+        if values is not None:
+            self._filled[generation] = self._filled.get(generation, 0) + 1
         state = TrialState.PRUNED if values is None else TrialState.COMPLETE
         of = {} if values is None else {f"{NSGAIISampler.__name__}:generation": generation}
         self._study.add_trial(
@@ -142,6 +159,7 @@ class History:
     def _new(self) -> Study:
         import optuna
 
+        self._filled, self._parents = {}, 0
         with quiet():
             return optuna.create_study(directions=["minimize"] * self._objectives)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mase_hw.host.pools import HerePool
-from mase_hw.search.history import BEST, GROWTH, LATEST, REDRAWS, History, crowding, nondominated
+from mase_hw.search.history import BEST, GROWTH, LATEST, POPULATION, REDRAWS, History, crowding, nondominated
 from mase_hw.search.study import Chosen, Outcome, Rules, Trial, run_trials
 
 pytest.importorskip("optuna")
@@ -36,13 +36,13 @@ def test_the_study_of_a_sampler_is_bounded(sampler: str) -> None:
     """However many trials there were; and proposals depend on nothing but the trials before them."""
     made = [History(dict.fromkeys(VARIABLES, 6), frozenset(VARIABLES), 3, sampler, 1) for _ in range(2)]
     draw = random.Random(0)
-    for number in range(2 * GROWTH + 40):
+    for number in range(2 * GROWTH + 3 * POPULATION + 8):
         params = {name: draw.randrange(6) for name in VARIABLES}
         outcome = stub(params)
         values = None if outcome.score is None else (outcome.score, outcome.measures["a"], outcome.measures["b"])
         for history in made:
             history.add(params, values)
-        if number % 64 == 0:
+        if number % 7 == 0:
             made[0].propose(10_000 + number)  # a question to one of them alone
         trials = made[0]._study.get_trials(deepcopy=False)
         assert len(trials) <= BEST + LATEST + 2 * GROWTH
