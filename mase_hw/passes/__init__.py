@@ -53,7 +53,6 @@ from mase_hw.passes.mixed_precision import (  # isort: skip
     Plan,
     binary_search,
     noise_based_mixed_precision_quantization,
-    search_widths,
 )
 from mase_hw.passes.quantize.rounding import (  # isort: skip
     correct_bias_transform_pass,
@@ -117,7 +116,6 @@ __all__ = [
     "report_node_shape_analysis_pass",
     "report_node_type_analysis_pass",
     "round_weights_transform_pass",
-    "search_widths",
     "simplify_graph_transform_pass",
     "smooth_quant_transform_pass",
     "unroll_frame_transform_pass",

@@ -17,11 +17,13 @@ from mase_hw.errors import ConfigError
 from mase_hw.model_spec import load_model
 from mase_hw.passes import CalibrationState
 from mase_hw.passes.evaluation import evaluate_statistic
-from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths, uniform
+from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, uniform
 from mase_hw.report.proof import EVALUATIONS, evaluations
+from mase_hw.search.search import search
 from tests.cli.conftest import Place
 
 Said = pytest.CaptureFixture[str]
+WIDTHS = ["--method", "trials", "--vary", "widths", "--against", "bit_operations"]
 
 
 def answer(capfd: Said, *words: object) -> dict[str, Any]:
@@ -162,10 +164,11 @@ def test_searches_keep_the_family(place: Place, tmp_path: Path, capfd: Said) -> 
     noise = noise_based_mixed_precision_quantization(
         graph, {"low": uniform(2, **keys), "high": uniform(8, **keys)}, "accuracy", 0.85, data=spec.labelled
     )
-    widths = search_widths(graph, "accuracy", data=spec.labelled, base=uniform(8, **keys), widths=(3, 8), trials=2)
+    of_widths: Any = {"vary": ["widths"], "against": ["bit_operations"], "widths": (3, 8), "trials": 2}
+    widths = search(graph, "accuracy", data=spec.labelled, base=uniform(8, **keys), **of_widths)
     for plan, words in (
         (noise.plan, ["--low", 2, "--high", 8]),
-        (widths.choose(target=0.85), ["--method", "widths", "--widths", "3,8", "--trials", 2]),
+        (widths.choose(target=0.85), [*WIDTHS, "--widths", "3,8", "--trials", 2]),
     ):
         file = tmp_path / "plan.toml"
         answer(capfd, "search", place.model, "--config", tmp_path / "c.toml", "--out", file, "--target", 0.85, *words)
@@ -177,17 +180,29 @@ def test_searches_keep_the_family(place: Place, tmp_path: Path, capfd: Said) -> 
 
 def test_search_of_widths(place: Place, tmp_path: Path, capfd: Said) -> None:
     pytest.importorskip("optuna")
-    words = ["--out", tmp_path / "plan.toml", "--method", "widths", "--widths", "3,8", "--trials", 4, "--target", 0.85]
+    words = ["--out", tmp_path / "plan.toml", *WIDTHS, "--widths", "3,8", "--trials", 4, "--target", 0.85]
     found = answer(capfd, "search", place.model, *words)
     spec = load_model(place.model)
     graph = calibrated_graph(spec.model, spec.example_inputs, calibration=spec.calibration)
-    theirs = search_widths(graph, "accuracy", data=spec.labelled, widths=(3, 8), trials=4)
-    assert [(p["score"], p["cost"]) for p in found["front"]] == [(p.score, p.cost) for p in theirs.front]
+    of_widths: Any = {"vary": ["widths"], "against": ["bit_operations"], "widths": (3, 8), "trials": 4}
+    theirs = search(graph, "accuracy", data=spec.labelled, **of_widths)
+    assert found["front"] == [point.to_json() for point in theirs.front]
     assert (tmp_path / "plan.toml").read_text() == theirs.choose(target=0.85).text()
 
 
 @pytest.mark.parametrize(
-    "words", [["--method", "x"], [], ["--target", "2"], ["--method", "widths", "--widths", "a"], ["--target", "nan"]]
+    "words",
+    [
+        ["--method", "x"],
+        [],
+        ["--target", "2"],
+        [*WIDTHS, "--widths", "a"],
+        ["--target", "nan"],
+        ["--target", "0.8", "--storage", "x"],
+        [*WIDTHS, "--exact", "1"],
+        [*WIDTHS, "--dask", "tcp://x:1"],
+        [*WIDTHS, "--report", "x.svg"],
+    ],
 )
 def test_searches_that_cannot_be(place: Place, tmp_path: Path, words: list[str], capfd: Said) -> None:
     assert cli.main(["search", place.model, "--out", str(tmp_path / "plan.toml"), *words]) == cli.UNUSABLE

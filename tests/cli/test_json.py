@@ -115,7 +115,7 @@ WRONG: Mapping[str, list[str]] = {
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that takes long: no processes; synthesis and the runtime of Verilator are other tests'."""
-    monkeypatch.setattr("mase_hw.regress.regress.LocalPool", Inline)
+    monkeypatch.setattr("mase_hw.host.pools.LocalPool", Inline)
     monkeypatch.setattr("mase_hw.simulate.engines.precompile.precompile_runtime", lambda tell: Path("runtime"))
     counts = {"lut": 1, "ff": 2, "dsp": 3, "bram": 4}
     made = Report.__new__(Report)

@@ -17,7 +17,7 @@ from tests.cli.conftest import Inline, Place
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs run in this process."""
-    monkeypatch.setattr("mase_hw.regress.regress.LocalPool", Inline)
+    monkeypatch.setattr("mase_hw.host.pools.LocalPool", Inline)
 
 
 def regress(folder: Path, out: Path, *words: str) -> int:

@@ -114,7 +114,7 @@ def test_bars_are_for_terminals(
         "calibrate": ["calibrate", place.model, "--out", str(tmp_path / "state.json")],
         "compile": ["compile", place.model, "--out", str(tmp_path / "made")],
         "sim": ["sim", str(place.bundle), "--engine", "batch", "--stalls", "0.9"],
-        "search": ["search", place.model, "--out", str(tmp_path / "p.toml"), "--method", "widths", "--trials", "3"],
+        "search": ["search", place.model, "--out", str(tmp_path / "p.toml"), "--method", "trials", "--trials", "3"],
     }[command]
     if command == "sim":
         monkeypatch.setattr(run, "_start", begins_late(tmp_path / "late"))
@@ -197,9 +197,11 @@ def test_interrupted_search_keeps_its_trials(
     slow: tuple[str, Path], tmp_path: Path, interrupted: Child, place: Place
 ) -> None:
     pytest.importorskip("optuna")
-    storage = tmp_path / "trials.journal"
-    words = ["--out", str(tmp_path / "plan.toml"), "--method", "widths", "--storage", str(storage)]
-    code, said = interrupted(["search", place.model, *words, "--trials", "100000"], storage)
+    storage = tmp_path / "trials"
+    words = ["--out", str(tmp_path / "plan.toml"), "--method", "trials", "--vary", "widths", "--storage", str(storage)]
+    words += ["--against", "bit_operations"]
+    journal = storage / "trials.journal"
+    code, said = interrupted(["search", place.model, *words, "--trials", "100000"], journal)
     assert code == cli.INTERRUPTED and f"kept in {storage}, and the same command goes on" in said
     assert not (tmp_path / "plan.toml").exists()
     assert cli.main(["search", place.model, *words, "--trials", "9"]) == cli.OK

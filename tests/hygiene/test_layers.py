@@ -51,6 +51,7 @@ LAYERS = (
     "synth",
     "system",
     "preflight",
+    "search",
     "partition",
     "devices",
     "compat",

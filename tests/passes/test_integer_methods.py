@@ -21,10 +21,11 @@ from mase_hw.passes import (
     quantize_transform_pass,
     round_weights_transform_pass,
 )
-from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, search_widths, uniform
+from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization, uniform
 from mase_hw.passes.mixed_precision.plan import complete, compose, settings_of
 from mase_hw.passes.quantize.noise.network import network_noise
 from mase_hw.passes.quantize.rounding.layers import Layer
+from mase_hw.search.search import search
 from tests.unit.pipeline import MLP, annotated, calibrated, inputs, seeded
 
 Array = npt.NDArray[np.float64]
@@ -252,8 +253,9 @@ def test_mixed_precision() -> None:
     raised, _ = quantize_transform_pass(copy_graph(graph), made)
     assert [arithmetic(raised, n)["data_out_0"].width for n in ("relu", "fc2_requantize")] == [8, 3]
     pytest.importorskip("optuna")
-    widths = search_widths(graph, "sqnr", data=data, base=integers(8), widths=(4, 8), trials=4)
-    for plan in widths.plans:
+    options: Any = {"base": integers(8), "widths": (4, 8), "vary": ["widths"], "against": ["bit_operations"]}
+    widths = search(graph, "sqnr", data=data, trials=4, **options)
+    for plan, _ in widths.plans:
         assert plan["default"]["config"]["name"] == "integer"
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mase_hw.regress.regress import Pool, RegressOptions, Report, regress
+from mase_hw.host.pools import Pool
+from mase_hw.regress.regress import RegressOptions, Report, regress
 
 NETWORKS = Path(__file__).with_name("networks.py")
 Runner = Callable[..., Report]

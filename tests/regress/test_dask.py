@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.errors import ToolError
-from mase_hw.regress.regress import dask_pool
+from mase_hw.host.pools import dask_pool
 from tests.regress.conftest import RELU, Runner
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs the extra cluster")

@@ -12,7 +12,7 @@ import pytest
 
 WORKER = """
 import os, time
-from mase_hw.regress.regress import LocalPool
+from mase_hw.host.pools import LocalPool
 if __name__ == "__main__":
     with LocalPool(1).open() as pool:
         print(pool.submit(os.getpid).result(), flush=True)

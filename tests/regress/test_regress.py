@@ -11,7 +11,8 @@ import pytest
 
 from mase_hw.errors import ConfigError, EmitError
 from mase_hw.host.locks import locked
-from mase_hw.regress.regress import LocalPool, brief
+from mase_hw.host.pools import LocalPool
+from mase_hw.regress.regress import brief
 from tests.regress.conftest import RELU, Runner, network
 
 GOOD = network(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.host.pools import LocalPool
 from mase_hw.regress.matrix import expand, load_matrix
-from mase_hw.regress.regress import LocalPool, regress
+from mase_hw.regress.regress import regress
 from mase_hw.regress.report import read_baseline, table
 from tests.regress.conftest import out_folder
 

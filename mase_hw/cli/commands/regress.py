@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the matrix, the baseline, a folder or the cluster is not usable.
     """
-    from mase_hw.regress.regress import LocalPool, RegressOptions, dask_pool, regress
+    from mase_hw.host.pools import LocalPool, dask_pool
+    from mase_hw.regress.regress import RegressOptions, regress
     from mase_hw.regress.report import table
 
     width = arguments.jobs if arguments.jobs is not None else min(8, cores())

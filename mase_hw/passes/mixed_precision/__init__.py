@@ -6,11 +6,9 @@ from mase_hw.passes.mixed_precision.noise_based import (
     MixedPrecisionConfig,
     noise_based_mixed_precision_quantization,
 )
-from mase_hw.passes.mixed_precision.pareto import Point, WidthSearch, pareto_front
 from mase_hw.passes.mixed_precision.plan import Plan, uniform
 from mase_hw.passes.mixed_precision.rank import Ranked
 from mase_hw.passes.mixed_precision.search import MIXED_PRECISION_SEARCH_LIMIT, BinarySearchState, binary_search
-from mase_hw.passes.mixed_precision.width_search import search_widths
 
 __all__ = [
     "COSTS",
@@ -20,12 +18,8 @@ __all__ = [
     "MixedPrecision",
     "MixedPrecisionConfig",
     "Plan",
-    "Point",
     "Ranked",
-    "WidthSearch",
     "binary_search",
     "noise_based_mixed_precision_quantization",
-    "pareto_front",
-    "search_widths",
     "uniform",
 ]

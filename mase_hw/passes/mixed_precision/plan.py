@@ -53,10 +53,17 @@ class Plan:
         quantize: Arguments of ``quantize_transform_pass`` as plain dicts: ``{"quantize": plan.quantize}`` is a
             configuration of :func:`mase_hw.compile`.
         facts: What is known about it (score, cost, target); written as comments.
+        more: Other tables of the configuration, such as ``hardware``, where they were found as well.
     """
 
     quantize: Json
     facts: dict[str, Fact] = field(default_factory=dict)
+    more: Json = field(default_factory=dict)
+
+    @property
+    def config(self) -> Json:
+        """The whole configuration."""
+        return {**self.more, "quantize": self.quantize}
 
     @property
     def args(self) -> QuantizeArgs:
@@ -67,7 +74,10 @@ class Plan:
         """The plan as TOML: facts as comments, then the configuration."""
         lines = ["# A mixed-precision plan: a configuration of mase_hw.compile and `mase-hw compile --config`."]
         lines += [f"# {key}: {_fact(value)}" for key, value in self.facts.items()]
-        lines += ["", *_toml("quantize", self.quantize)]
+        plain = {key: value for key, value in self.more.items() if not isinstance(value, Mapping)}
+        lines += [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+        for key, table in self.config.items():
+            lines += ["", *_toml(key, table)] if key not in plain else []
         return "\n".join(lines).rstrip() + "\n"
 
     def save(self, path: str | Path) -> Path:

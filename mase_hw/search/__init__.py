@@ -1,0 +1,1 @@
+"""Searching widths, formats, folding and implementation together."""

@@ -1,0 +1,62 @@
+"""The front of a search as one HTML page: no network, no server, nothing beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+import mase_hw.report
+from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.documents import Json
+from mase_hw.host.shown import Page
+from mase_hw.search.front import Found
+
+TEMPLATES = Path(mase_hw.report.__file__).parent / "templates"
+
+
+def page(found: Found, exact: Sequence[Json], name: str) -> str:
+    """The page as text; the same search gives the same text.
+
+    Args:
+        found: The search.
+        exact: What points of the front are as hardware, of :meth:`mase_hw.search.exact.Exact.to_json`.
+        name: What was searched.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    front = {point.digest for point in found.front}
+    made = {each["digest"]: each for each in exact}
+    points = [
+        {**point.to_json(), "front": point.digest in front, "exact": made.get(point.digest)} for point in found.points
+    ]
+    document = {"criterion": found.criterion, "against": found.against, "points": points}
+    return environment.get_template("search.html.j2").render(
+        name=name,
+        found=found,
+        exact=exact,
+        css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        js=Markup((TEMPLATES / "search.js").read_text(encoding="utf-8")),
+        data=Markup(json.dumps(document).replace("<", "\\u003c").replace("&", "\\u0026")),
+    )
+
+
+def write_page(found: Found, out: Path, exact: Sequence[Json] = (), name: str = "") -> Page:
+    """Write the page.
+
+    Raises:
+        EmitError: If the file cannot be written.
+    """
+    try:
+        write_whole(out, page(found, exact, name))
+    except OSError as problem:
+        raise not_written("the report", out, problem) from problem
+    return Page(out)
