@@ -200,7 +200,7 @@ ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values | Inputs]] = {
     "replay": lambda a, t: cast(np.concatenate([t["in_data"]] * a.attributes["repeats"], axis=-2), a, "out_data"),
     "sliding_window": windows,
     **dict.fromkeys(
-        ("skid_buffer", "register_slice", "fifo", "repack"), lambda a, t: cast(t["in_data"], a, "out_data")
+        ("skid_buffer", "register_slice", "fifo", "link", "repack"), lambda a, t: cast(t["in_data"], a, "out_data")
     ),
 }
 
