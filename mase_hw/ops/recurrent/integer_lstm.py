@@ -32,8 +32,8 @@ GATES = 4
 GATE_BITS = 3
 """Bits of a gate before the binary point."""
 ATTRIBUTES = ("multiplier", "shift", "cell_frac", "clip", "out_multiplier", "out_shift", "streaming")
-"""Multipliers of the four gates and their shifts, fraction bits of cell states, the largest of these (0: any), multiplier
-and shift of results, and whether a frame goes on with the states of the one before."""
+"""Multipliers of the four gates and their shifts, fraction bits of cell states, the largest of these (0: any), the
+multiplier and the shift of results, and whether a frame goes on with the states of the one before."""
 CELL_FRACS = range(9, 16)
 Quadruple = tuple[int, int, int, int]
 Pair = tuple[int, int]
@@ -60,7 +60,8 @@ def _saturated(x: Tensor) -> Tensor:
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0 (..., T, H * 4)`` of 12 fraction bits, ``weight (H * 4, H)`` -> ``data_out_0 (..., T, H)``."""
-    x, weight, out, given = t["data_in_0"], t["weight"], a.formats["data_out_0"], a.attributes
+    x, weight, out = t["data_in_0"], t["weight"], a.formats["data_out_0"]
+    given: dict[str, Any] = dict(a.attributes)
     units, result = weight.shape[1], carrier(magnitude(out))
     if symbolic(x):
         return {"data_out_0": x.new_zeros((*x.shape[:-1], units), dtype=result)}
@@ -74,17 +75,17 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     c = h
     if t.get(BEFORE) is not None:
         h, c = (each.to(torch.int64) for each in t[BEFORE])
-    frac, clip, zero = int(given["cell_frac"]), int(given["clip"]), out.zero_point
+    frac, clip, zero = given["cell_frac"], given["clip"], out.zero_point
     found = []
     for part in steps.to(torch.int64).unbind(-2):
         sums = exact_linear(h, weight, bound).to(torch.int64)
-        gates = _saturated(_scaled(sums, multiplier, shift) + part).unflatten(-1, (units, GATES))
+        gates = torch.unflatten(_saturated(_scaled(sums, multiplier, shift) + part), -1, (units, GATES))
         i, f, o = (look_up("logistic", GATE_BITS, gates[..., k]) for k in (0, 1, 3))
         g = look_up("tanh", GATE_BITS, gates[..., 2])
         c = _saturated(_dropped(f * c, 15) + _dropped(i * g, 30 - frac))
         c = c.clamp(-clip, clip) if clip else c
         squashed = look_up("tanh", 15 - frac, c)
-        h = _scaled(o * squashed, int(given["out_multiplier"]), int(given["out_shift"])) + zero
+        h = _scaled(o * squashed, given["out_multiplier"], given["out_shift"]) + zero
         h = h.clamp(out.min_mantissa, out.max_mantissa) - zero
         found.append(h)
     states = (torch.stack(found, -2) + zero).to(result)
@@ -140,12 +141,14 @@ def _tables(cell_frac: int) -> dict[str, Split]:
 
 
 def _memories(a: Arithmetic) -> dict[str, Memory]:
-    found = _tables(int(a.attributes["cell_frac"])).items()
+    given: dict[str, Any] = dict(a.attributes)
+    found = _tables(given["cell_frac"]).items()
     return {f"{name}_{part}_FILE": getattr(table, part.lower()) for name, table in found for part in ("LINE", "REST")}
 
 
 def _build(r: Request) -> IntegerLstmParams:
-    formats, shapes, given = r.arithmetic.formats, r.shapes, dict(r.arithmetic.attributes)
+    formats, shapes = r.arithmetic.formats, r.shapes
+    given: dict[str, Any] = dict(r.arithmetic.attributes)
     lanes = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
     # Input lanes follow from those of the result: the gates of a unit come together.
     lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
@@ -159,12 +162,13 @@ def _build(r: Request) -> IntegerLstmParams:
             remedy="take the op recurrence, which has any format of fixed point",
         )
     tables = _tables(int(given["cell_frac"]))
+    widths: dict[str, Any] = {name.lower(): (table.slope_bits, table.rest_bits) for name, table in tables.items()}
     return IntegerLstmParams(
         data_in_0=port(shapes["data_in_0"], x, lanes * GATES),
         weight=port(shapes["weight"], formats["weight"], lanes, lanes * GATES, dims=2),
         data_out_0=port(shapes["data_out_0"], y, lanes),
         data_out_0_zero_point=y.zero_point,
-        **{name.lower(): (table.slope_bits, table.rest_bits) for name, table in tables.items()},
+        **widths,
         **given,
     )
 
