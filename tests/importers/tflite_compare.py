@@ -18,7 +18,19 @@ import mase_hw
 from mase_hw.ir import MaseGraph
 from tests.importers.tflite_files import File, Value, executed, schema
 
-PARTS = ("_sums", "_first", "_last", "_rows", "_pool", "_expanded", "_codes", "_turned")
+PARTS = (
+    "_sums",
+    "_first",
+    "_last",
+    "_rows",
+    "_pool",
+    "_expanded",
+    "_codes",
+    "_turned",
+    "_parts",
+    "_features",
+    "_memory",
+)
 """Ends of the names of nodes that are on the way from one tensor of a file to the next."""
 
 
@@ -58,7 +70,9 @@ def frames_of(file: File, frames: int, seed: int = 0) -> list[Any]:
     return given
 
 
-def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | None = None) -> Compared:
+def compared(
+    file: File, frames: int = 24, seed: int = 0, outputs: list[str] | None = None, reset: bool = False
+) -> Compared:
     """Run a file both ways on the same integers; with outputs up to these tensors."""
     data, given = file.data(), frames_of(file, frames, seed)
     graph = mase_hw.import_model(data, outputs=outputs)
@@ -80,7 +94,7 @@ def compared(file: File, frames: int = 24, seed: int = 0, outputs: list[str] | N
         )
     with torch.no_grad():
         Watched(graph.model).run(*values.values())  # type: ignore[no-untyped-call]
-    wanted = {name: value[:, 0] for name, value in executed(data, given).items() if value.shape[1:2] == (1,)}
+    wanted = {name: value[:, 0] for name, value in executed(data, given, reset).items() if value.shape[1:2] == (1,)}
     found = {}
     for tensor in file.graph.tensors:
         if tensor.name not in seen or tensor.buffer:

@@ -251,6 +251,55 @@ class File:
         self.operation("PAD", [x.index, amounts], [y.index], schema.PadOptionsT(), 2)
         return y
 
+    def _state(self, shape: Sequence[int], scale: float, zero: int, dtype: Any) -> int:
+        """A tensor that goes on from frame to frame."""
+        index = self.tensor(shape, [scale], [zero], dtype=dtype)
+        self.graph.tensors[index].isVariable = True
+        return index
+
+    def lstm(self, x: Value, units: int, cell_frac: int = 12, clip: float = 0.0, zero: int | None = None) -> Value:
+        """``UNIDIRECTIONAL_SEQUENCE_LSTM`` without anything that is optional."""
+        r, inner = self.random, x.shape[2]
+        y = self.result((1, x.shape[1], units), 1 / 140, zero)
+        inputs, recurrent = (
+            [
+                self.tensor((units, size), [scale], [0], r.integers(-127, 128, (units, size)))
+                for scale in r.uniform(0.5, 1.0, 4) * 2 / np.sqrt(size) / 73
+            ]
+            for size in (inner, units)
+        )
+        biases = [
+            self.tensor((units,), [x.scale * self.graph.tensors[w].quantization.scale[0]], [0],
+                        r.integers(-3000, 3000, units), np.int32)
+            for w in inputs
+        ]  # fmt: skip
+        states = [
+            self._state((1, units), y.scale, y.zero, np.int8),
+            self._state((1, units), 2.0**-cell_frac, 0, np.int16),
+        ]
+        options = schema.UnidirectionalSequenceLSTMOptionsT()
+        options.fusedActivationFunction, options.cellClip = 4, clip
+        given = [x.index, *inputs, *recurrent, -1, -1, -1, *biases, -1, -1, *states, -1, -1, -1, -1]
+        self.operation("UNIDIRECTIONAL_SEQUENCE_LSTM", given, [y.index], options, 3)
+        inside = [self.tensor((0,), [2.0**-12], [0], dtype=np.int16) for _ in range(4)]
+        inside.append(self.tensor((0,), [y.scale], [y.zero]))
+        self.graph.operators[-1].intermediates = inside
+        return y
+
+    def svdf(self, x: Value, units: int, rank: int, memory: int, bias: bool = True) -> Value:
+        """``SVDF``."""
+        r, filters = self.random, units * rank
+        y = self.result((1, units), 0.03, -128)
+        feature = self.tensor((filters, x.shape[1]), [0.01], [0], r.integers(-127, 128, (filters, x.shape[1])))
+        time = self.tensor((filters, memory), [2e-5], [0], r.integers(-9000, 9001, (filters, memory)), np.int16)
+        kept = float(x.scale * 0.01 * 73 * 73 * np.sqrt(x.shape[1]) / 9000)
+        biases = [self.tensor((units,), [kept * 2e-5], [0], r.integers(0, 1 << 24, units), np.int32)] if bias else [-1]
+        state = self._state((1, filters * memory), kept, 0, np.int16)
+        options = schema.SVDFOptionsT()
+        options.rank, options.fusedActivationFunction = rank, ACTIVATIONS["relu"]
+        self.operation("SVDF", [x.index, feature, time, *biases, state], [y.index], options, 3)
+        return y
+
     def stored(self, data: Any, scale: float, zero: int = 0) -> Value:
         """A stored tensor of int8."""
         data = np.asarray(data)
@@ -336,12 +385,13 @@ class File:
         return bytes(builder.Output())
 
 
-def executed(data: bytes, frames: Any) -> dict[str, Any]:
+def executed(data: bytes, frames: Any, reset: bool = False) -> dict[str, Any]:
     """Every tensor that LiteRT's reference kernels compute, by name, for inputs of as many frames as one likes.
 
     Args:
         data: A file.
         frames: ``(frames, ...)``, integers, one array for every input.
+        reset: Whether every frame begins with the states of a reset.
     """
     interpreter = Interpreter(
         model_content=data,
@@ -352,6 +402,8 @@ def executed(data: bytes, frames: Any) -> dict[str, Any]:
     given = frames if isinstance(frames, list | tuple) else [frames]
     found: dict[str, list[Any]] = {}
     for frame in zip(*given, strict=True):
+        if reset:
+            interpreter.reset_all_variables()
         for detail, value in zip(interpreter.get_input_details(), frame, strict=True):
             interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
         interpreter.invoke()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from mase_hw.formats import FixedFormat, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.passes import calibrate_analysis_pass, explain, quantize_transform_pass
 from mase_hw.passes.quantize.calibration.observers import Points
-from mase_hw.passes.quantize.integers.formats import from_statistics, of_range, of_weights, squared_error
+from mase_hw.passes.quantize.integers.formats import aligned, from_statistics, of_range, of_weights, squared_error
 from tests.passes.digits import accuracy, digits, digits_cnn
 from tests.unit.pipeline import MLP, annotated, inputs, quantised, seeded
 
@@ -240,3 +242,44 @@ def test_an_average_by_another_divisor() -> None:
             graph, _ = quantised(net, x, config=integers(data_affine=affine))
             error = (graph.model(x) - net(x)).square().mean()
             assert error < 1e-3 * net(x).square().mean()
+
+
+class Branches(nn.Module):
+    """A sum of two branches and of that with one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(8, 6), nn.Linear(8, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        left = self.left(x)
+        found: Tensor = torch.relu(3 * self.right(x) + left) + left
+        return found
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("width", [4, 8, 9])
+def test_sums_of_8_bits_need_no_multipliers(width: int, affine: bool) -> None:
+    """The steps of what is added are powers of two of each other, and so is that of the sum; not with fewer bits."""
+    net = seeded(Branches)
+    keys = {"data_in_width": width, "weight_width": width, "data_out_width": width, "data_affine": affine}
+    graph, _ = quantised(net, inputs(64, 8), config=integers(**keys))
+    sums = [module for module in modules(graph).values() if module.op.name == "add"]
+    assert len(sums) == 2
+    factors = [factor for module in sums for factor in module.arithmetic.attributes.get("multipliers", (1, 1))]
+    assert all(factor & (factor - 1) == 0 for factor in factors) == (width >= 8)
+
+
+@pytest.mark.parametrize("zero", [0, -3, 100])
+def test_a_step_is_fitted_to_another(zero: int) -> None:
+    """The smallest power of two that is no finer, over all of the range."""
+    for step in (0.01, 0.0101, 0.3, 7.0):
+        have = ScaledFormat.make(8, 0.0137, zero)
+        found = aligned(have, Fraction(step))
+        power = math.log2(found.scale / step)
+        assert power == round(power) and have.scale <= found.scale < 2 * have.scale
+        assert (found.zero_point == 0) == (zero == 0)
+        for code in (have.min_mantissa, have.max_mantissa):
+            away = (code - zero) * have.scale / found.scale + found.zero_point
+            assert found.min_mantissa - 0.5 <= away <= found.max_mantissa + 0.5
+    assert aligned(ScaledFormat.make(8, 0.25), Fraction(1)).scale == 0.25

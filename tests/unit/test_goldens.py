@@ -221,6 +221,7 @@ ELSEWHERE = {
     "test_statistics.py": r"var|std|norm",
     "test_taps.py": r"taps",
     "../e2e/test_decode_sample.py": r"draw",
+    "../importers/test_tflite_states.py": r"integer_lstm",
 }
 # Ops that are defined by a bound: at most 1 LSB from float64, and in order; every code of their tables is measured.
 BOUNDED = {

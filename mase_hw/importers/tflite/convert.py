@@ -15,7 +15,19 @@ from torch import fx
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import GraphError
 from mase_hw.importers.graph import Problems, Refused, Writer
-from mase_hw.importers.tflite import blocks, functions, host, layers, log_softmax, moves, places, softmax, sums, windows
+from mase_hw.importers.tflite import (
+    blocks,
+    functions,
+    host,
+    layers,
+    log_softmax,
+    moves,
+    places,
+    softmax,
+    states,
+    sums,
+    windows,
+)
 from mase_hw.importers.tflite.source import Operator, Source
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.nn import QuantizeInput
@@ -29,6 +41,7 @@ RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
     **places.RULES,
     **softmax.RULES,
     **log_softmax.RULES,
+    **states.RULES,
 }
 """Operation of the schema -> what writes it."""
 WIDE = {

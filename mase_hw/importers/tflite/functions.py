@@ -16,10 +16,10 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import MULTIPLIER_BITS, ScaledFormat, quantize_multiplier
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import MOST_SHIFT, inverse_root, round_away, scaled_by, scaled_value
-from mase_hw.importers.tflite.softmax import reciprocal
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.importers.tflite.sums import sloped
 from mase_hw.nn import Quantized
+from mase_hw.numerics.integer_functions import Integers
 from mase_hw.ops._functions import CODES, codes
 from mase_hw.passes.quantize.integers.pieces import hard_swish_codes
 
@@ -126,7 +126,7 @@ def divided(s: Step) -> Value:
     if not divisor:
         raise Refused("a division by 0")
     whole = int(abs(divisor)).bit_length()
-    inverse = int(reciprocal(np.asarray((abs(divisor) << 32 - whole) - (1 << 31))))
+    inverse = int(Integers(32).reciprocal(np.asarray((abs(divisor) << 32 - whole) - (1 << 31))))
     ratio = np.float32(x.scale) / (np.float32(other.scale) * np.float32(want.scale))
     multiplier, shift = quantize_multiplier(float(ratio))
 

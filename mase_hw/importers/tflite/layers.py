@@ -75,15 +75,15 @@ def transposed(s: Step) -> Value:
         raise Refused(f"a result of {height} by {width} of data {list(x.shape)}", "give it the size of its windows")
     scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs, 3)
     times = stride[0] * stride[1]
-    stored = _Weights(
+    stored = Weights(
         phases.reshape(-1, inner, *taps),
         scales * times if len(scales) > 1 else scales,
         None if bias is None else bias.repeat(times),
     )
     want = s.out_format() if "FusedActivationFunction" in (s.op.options or {}) else format_of(s.out)
     shape = (1, times * outputs, *sizes)
-    made, have = _sums(s, "conv2d", x, s.channels_first(x), stored, shape, padding=(taps[0] - 1, taps[1] - 1))
-    bounds = _largest_sums(x.fmt, stored.values, stored.bias)
+    made, have = exact_sums(s, "conv2d", x, s.channels_first(x), stored, shape, padding=(taps[0] - 1, taps[1] - 1))
+    bounds = largest_sums(x.fmt, stored.values, stored.bias)
     ratios = [x.fmt.scale * scale / want.scale for scale in stored.scales]
     found, rounding, first = _rounded(x.fmt, ratios, max(bounds))
     node = s.requantised(made, have, want, found, rounding, first, "phases")
@@ -109,13 +109,13 @@ def bilinear(s: Step) -> Value:
     corners, half = bool(s.op.option("AlignCorners")), bool(s.op.option("HalfPixelCenters"))
     down, along = (_between(n, m, corners, half) for n, m in zip(x.shape[1:3], sizes, strict=True))
     one, channels = 1 << _PIXEL_BITS, x.shape[3]
-    rows = _Weights(along, [1 / one], torch.full((sizes[1],), one * x.fmt.zero_point))
+    rows = Weights(along, [1 / one], torch.full((sizes[1],), one * x.fmt.zero_point))
     shape = (1, channels, x.shape[1], sizes[1])
-    made, have = _sums(s, "linear", x, s.channels_first(x), rows, shape, part="row_sums")
+    made, have = exact_sums(s, "linear", x, s.channels_first(x), rows, shape, part="row_sums")
     turned = s.writer.call(torch.permute, made, (0, 1, 3, 2))
     columns = Value(turned, have, s.writer.shape(turned))
     shape = (1, channels, sizes[1], sizes[0])
-    made, have = _sums(s, "linear", columns, turned, _Weights(down, [1 / one], None), shape)
+    made, have = exact_sums(s, "linear", columns, turned, Weights(down, [1 / one], None), shape)
     whole = ScaledFormat.make(x.fmt.width, x.fmt.scale)
     found = Multipliers((1,), 2 * _PIXEL_BITS)
     node = s.requantised(made, have, whole, found, Rounding.HALF_AWAY, part="codes")
@@ -152,10 +152,10 @@ def _conv(s: Step, weight: Tensor, axis: int, groups: int) -> Value:
     padding = (pads[0][0], pads[1][0], pads[0][1], pads[1][1])
     given = s.channels_first(x)
     bias = _bias(s, outputs)
-    bounds = _largest_sums(x.fmt, weight, bias)
+    bounds = largest_sums(x.fmt, weight, bias)
     shape = (1, outputs, *out_sizes(x.shape[1:3], weight.shape[2:], stride, dilation, pads))
     geometry: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    made, have = _sums(s, "conv2d", x, given, _Weights(weight, scales, bias), shape, **geometry)
+    made, have = exact_sums(s, "conv2d", x, given, Weights(weight, scales, bias), shape, **geometry)
     unsigned = s.info(0).unsigned  # whose kernel multiplies the scales in float32
     products = [product_scale(x.fmt, scale) if unsigned else x.fmt.scale * scale for scale in scales]
     found, rounding, first = _rounded(x.fmt, [product / want.scale for product in products], max(bounds))
@@ -184,8 +184,8 @@ def dense(s: Step) -> Value:
         raise Refused(f"data of the shape {list(x.shape)} for weights of {inner} inputs")
     given = s.rows(x, (*rows, inner))
     scales, bias = stored_scales(s.info(1), 0, outputs, "the weight"), _bias(s, outputs)
-    bounds = _largest_sums(x.fmt, weight, bias)
-    made, have = _sums(s, "linear", x, given, _Weights(weight, scales, bias), (*rows, outputs))
+    bounds = largest_sums(x.fmt, weight, bias)
+    made, have = exact_sums(s, "linear", x, given, Weights(weight, scales, bias), (*rows, outputs))
     found = once(
         [x.fmt.scale * scale / want.scale for scale in scales], bounds if len(scales) > 1 else [max(bounds)], want
     )
@@ -214,15 +214,15 @@ def matmul(s: Step) -> Value:
     (*_, count, inner), outputs = s.writer.shape(node), weight.shape[-2]
     if inner != weight.shape[-1]:
         raise Refused(f"rows of {inner} elements, and matrices of {weight.shape[-1]}")
-    kept = _Weights(weight.reshape(-1, inner), [other.scale], None)
+    kept = Weights(weight.reshape(-1, inner), [other.scale], None)
     if each == 1:
-        made, have = _sums(s, "linear", x, node, kept, (1, heads, count, outputs))
+        made, have = exact_sums(s, "linear", x, node, kept, (1, heads, count, outputs))
     else:
         kept = dataclasses.replace(kept, values=kept.values[..., None, None])
         node = s.writer.call(torch.permute, node, (0, 1, 3, 2))
         node = s.writer.reshape(node, (1, heads * inner, count, 1))
-        made, have = _sums(s, "conv2d", x, node, kept, (1, heads * outputs, count, 1), groups=heads)
-    found, first = twice([product_scale(x.fmt, other.scale) / want.scale], max(_largest_sums(x.fmt, kept.values, None)))
+        made, have = exact_sums(s, "conv2d", x, node, kept, (1, heads * outputs, count, 1), groups=heads)
+    found, first = twice([product_scale(x.fmt, other.scale) / want.scale], max(largest_sums(x.fmt, kept.values, None)))
     node = s.requantised(made, have, want, found, Rounding.HALF_AWAY, first)
     if each > 1:
         node = s.writer.reshape(node, (1, heads, outputs, count))
@@ -231,7 +231,7 @@ def matmul(s: Step) -> Value:
     return s.result(s.writer.reshape(node, s.out.shape), want, first=False)
 
 
-def _largest_sums(x: ScaledFormat, weight: Tensor, bias: Tensor | None) -> list[int]:
+def largest_sums(x: ScaledFormat, weight: Tensor, bias: Tensor | None) -> list[int]:
     """The largest size of a sum of every output, whatever the data is.
 
     Raises:
@@ -247,7 +247,7 @@ def _largest_sums(x: ScaledFormat, weight: Tensor, bias: Tensor | None) -> list[
 
 
 @dataclass(frozen=True)
-class _Weights:
+class Weights:
     """The weights of a layer as integers, their scales, and its bias."""
 
     values: Tensor
@@ -255,8 +255,8 @@ class _Weights:
     bias: Tensor | None
 
 
-def _sums(
-    s: Step, op: str, data: Value, given: fx.Node, stored: _Weights, shape: Sequence[int], part: str = "sums",
+def exact_sums(
+    s: Step, op: str, data: Value, given: fx.Node, stored: Weights, shape: Sequence[int], part: str = "sums",
     **attributes: object,
 ) -> tuple[fx.Node, ScaledFormat]:  # fmt: skip
     """The exact sums of integers as the file stores them, at the scale of the products, and their format."""

@@ -1,8 +1,7 @@
 """``SOFTMAX`` of 8 bits as LiteRT's reference kernel computes it, and the same integers in hardware.
 
-The kernel is the arithmetic of ``reference_ops::Softmax`` and of gemmlowp's ``fixedpoint.h`` (exponentials of negative
-numbers by a polynomial and seven factors, the reciprocal by three steps of Newton), in integers. Those are numbers of
-fixed point whose products are rounded half up: hardware has a table of exponentials, their sum, and the same steps.
+The kernel is ``reference_ops::Softmax`` on :mod:`mase_hw.numerics.integer_functions`: numbers of fixed
+point whose products are rounded half up. Hardware has a table of exponentials, their sum, and the same steps.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from mase_hw.importers.graph import ON_HOST, Refused
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.importers.tflite.sums import expanded
 from mase_hw.nn import Quantized
+from mase_hw.numerics.integer_functions import Integers, Ints, halved
 from mase_hw.ops._binary import CONSTANT
 from mase_hw.ops._functions import CODES, TABLE_BITS
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 INTEGER_BITS, SUM_BITS = 5, 12
 """Bits before the binary point of a scaled difference, and of a sum of exponentials."""
-_ONE = (1 << 31) - 1
-_FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
-"""Exponent of two, and ``exp(-2**exponent)`` as a number of 31 fraction bits."""
+_NUMBERS = Integers(32)
 
 
 class Kernel:
@@ -44,7 +41,7 @@ class Kernel:
     """
 
     def __init__(self, given: ScaledFormat, beta: float) -> None:
-        real = min(beta * float(np.float32(given.scale)) * (1 << (31 - INTEGER_BITS)), _ONE * 1.0)
+        real = min(beta * float(np.float32(given.scale)) * (1 << (31 - INTEGER_BITS)), float(_NUMBERS.one))
         part, self.shift = math.frexp(real)
         self.factor = math.floor(part * (1 << 31) + 0.5)
         if self.factor == 1 << 31:
@@ -55,69 +52,22 @@ class Kernel:
 
     def powers(self, away: Ints) -> Ints:
         """Integers less the largest of their row -> exponentials of 31 fraction bits."""
-        found: Ints = np.where(away >= self.least, _exponential(self.scaled(away)), 0)
+        found: Ints = np.where(away >= self.least, _NUMBERS.exponential(self.scaled(away), INTEGER_BITS), 0)
         return found
 
     def scaled(self, away: Ints) -> Ints:
         """The same multiplied, with 26 fraction bits; what is too far away counts as if it were not."""
-        return _product(np.maximum(away, self.least) << self.shift, np.int64(self.factor))
+        return _NUMBERS.product(np.maximum(away, self.least) << self.shift, np.int64(self.factor))
 
     def of_integers(self, x: Ints) -> Ints:
         """Integers less their zero point, ``(..., classes)`` -> integers of the result."""
         powers = self.powers(x - x.max(-1, keepdims=True))
-        total = _halved(powers, SUM_BITS).sum(-1, keepdims=True)
+        total = halved(powers, SUM_BITS).sum(-1, keepdims=True)
         bits = np.frexp(total.astype(np.float64))[1].astype(np.int64)  # of 32
-        inverse = reciprocal((total << (32 - bits)) - (1 << 31))
-        found = _halved_by(_product(inverse, powers), bits + (SUM_BITS - 32 + 31 - 8)) - 128
+        inverse = _NUMBERS.reciprocal((total << (32 - bits)) - (1 << 31))
+        found = halved(_NUMBERS.product(inverse, powers), bits + (SUM_BITS - 32 + 31 - 8)) - 128
         result: Ints = np.where(powers > 0, np.clip(found, -128, 127), -128)
         return result
-
-
-def _product(a: Ints, b: Any) -> Ints:
-    """``SaturatingRoundingDoublingHighMul``: the upper half of twice a product; nothing here saturates."""
-    exact = a * b
-    exact = exact + np.where(exact >= 0, 1 << 30, 1 - (1 << 30))
-    found: Ints = np.sign(exact) * (np.abs(exact) >> 31)
-    return found
-
-
-def _halved(x: Ints, bits: int) -> Ints:
-    """``RoundingDivideByPOT``: half away from zero."""
-    return _halved_by(x, np.int64(bits))
-
-
-def _halved_by(x: Ints, bits: Any) -> Ints:
-    mask = (np.int64(1) << bits) - 1
-    found: Ints = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
-    return found
-
-
-def _exponential(x: Ints) -> Ints:
-    """``exp_on_negative_values`` of numbers with 5 integer bits; the result has none."""
-    fraction = 31 - INTEGER_BITS
-    quarter = 1 << (fraction - 2)
-    least = (x & (quarter - 1)) - quarter
-    a = (least << INTEGER_BITS) + (1 << 28)
-    square = _product(a, a)
-    cube, fourth = _product(square, a), _halved(_product(square, square), 2)
-    series = _halved(_product(fourth + cube, 715827883) + square, 1)
-    found = 1895147668 + _product(np.full_like(a, 1895147668), a + series)
-    rest = least - x
-    for exponent, factor in _FACTORS:
-        found = np.where(rest & (1 << (fraction + exponent)), _product(found, factor), found)
-    result: Ints = np.where(x == 0, _ONE, found)
-    return result
-
-
-def reciprocal(x: Ints) -> Ints:
-    """``one_over_one_plus_x_for_x_in_0_1``, without integer bits."""
-    half = (x + _ONE + 1) >> 1
-    found = 1515870810 + _product(half, -1010580540)
-    for _ in range(3):
-        left = (1 << 29) - _product(half, found)
-        found = found + (_product(found, left) << 2)
-    result: Ints = np.minimum(found << 1, _ONE)
-    return result
 
 
 def result_format(s: Step, scale: float = 1 / 256, zero: int = -128) -> ScaledFormat:

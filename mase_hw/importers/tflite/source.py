@@ -30,6 +30,8 @@ TYPES = {0: np.float32, 2: np.int32, 3: np.uint8, 4: np.int64, 7: np.int16, 9: n
 """Element types that have a place here; see :data:`TYPE_NAMES` for the others."""
 TYPE_NAMES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8",
               10: "float64", 15: "uint32", 16: "uint16", 17: "int4"}  # fmt: skip
+STATE = "a state"
+"""What is wrong with a tensor that goes on from frame to frame, where a rule does not say so."""
 _UNSIGNED, _SIGNED, _HALF = 3, 9, 128
 """Codes of the types of 8 bits, and how far apart their integers for one number are."""
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -60,6 +62,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
     "ResizeBilinearOptions": ("AlignCorners", "HalfPixelCenters"),
     "DivOptions": ("FusedActivationFunction",),
+    "UnidirectionalSequenceLSTMOptions": ("CellClip", "TimeMajor"),
+    "SVDFOptions": ("Rank", "FusedActivationFunction"),
 }  # fmt: skip
 """Settings of operations that are read, by table of the schema."""
 _DAMAGED = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
@@ -104,6 +108,7 @@ class Operator:
         outputs: Numbers of tensors.
         options: Its settings by name; None if the file has those of another operation.
         pads: Of a convolution made of several operations: pixels before and after the rows and the columns.
+        inner: Numbers of tensors that are inside: the file has their scales alone.
     """
 
     name: str
@@ -112,6 +117,7 @@ class Operator:
     outputs: tuple[int, ...]
     options: Mapping[str, float] | None = field(default_factory=dict)
     pads: tuple[tuple[int, int], ...] | None = None
+    inner: tuple[int, ...] = ()
 
     def option(self, name: str) -> int:
         """A setting that is an integer.
@@ -248,7 +254,7 @@ class _Reader:
         elif signature and (len(signature) != len(shape) or any(n < 0 for n in signature[1:])):
             faults.append(f"sizes that are left open, {list(signature)}")
         if table.IsVariable():
-            faults.append("a state")
+            faults.append(STATE)
         if table.Sparsity() is not None:
             faults.append("sparse numbers")
         scales, zeros, axis = self.quantisation(table, shape, code, faults)
@@ -318,11 +324,13 @@ class _Reader:
         return f"{name} {_text(table.CustomCode())}" if name == "CUSTOM" else name
 
     def operator(self, table: Any, kinds: list[str], tensors: tuple[Info, ...]) -> Operator:
-        inputs, outputs = (tuple(int(v) for v in self.numbers(table, name)) for name in ("Inputs", "Outputs"))
+        inputs, outputs, inner = (
+            tuple(int(v) for v in self.numbers(table, name)) for name in ("Inputs", "Outputs", "Intermediates")
+        )
         if not 0 <= table.OpcodeIndex() < len(kinds):
             raise ValueError(f"operation {table.OpcodeIndex()} of {len(kinds)}")
         name = tensors[outputs[0]].name if outputs and 0 <= outputs[0] < len(tensors) else "without a result"
-        return Operator(name, kinds[table.OpcodeIndex()], inputs, outputs, self.options(table))
+        return Operator(name, kinds[table.OpcodeIndex()], inputs, outputs, self.options(table), inner=inner)
 
     def options(self, table: Any) -> dict[str, float] | None:
         names = {value: key for key, value in vars(self.schema.BuiltinOptions).items() if isinstance(value, int)}
@@ -342,7 +350,7 @@ def _check_numbers(source: Source) -> None:
     """
     most = len(source.tensors)
     users: list[tuple[str, tuple[int, ...], int]] = [(op.name, op.inputs, -1) for op in source.operators]
-    users += [(op.name, op.outputs, 0) for op in source.operators]
+    users += [(op.name, (*op.outputs, *op.inner), 0) for op in source.operators]
     users += [("the model", (*source.inputs, *source.outputs), 0)]
     for name, numbers, least in users:
         wrong = [n for n in numbers if not least <= n < most]

@@ -163,7 +163,7 @@ class Step:
         self,
         node: fx.Node,
         have: FixedFormat,
-        want: ScaledFormat,
+        want: FixedFormat,
         found: Multipliers,
         rounding: Rounding,
         first_rounding: int = 0,

@@ -14,12 +14,14 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats import ScaledUse
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.nn.streaming import AFTER, BEFORE, Taps, taps
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
+from mase_hw.ops._scaled import one_scale
 from mase_hw.ops._tensors import image, image_port, lanes_within
 from mase_hw.steps import Steps
 
@@ -138,6 +140,7 @@ OPS = (
         attributes=WINDOW,
         golden=golden,
         default_out=lambda formats: formats["data_in_0"],
+        scaled=ScaledUse("selection", one_scale, at_zero=lambda _: True),
         stateful=lambda _: True,
         hardware=Hardware(
             module="fixed_taps",

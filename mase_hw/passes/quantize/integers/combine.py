@@ -107,7 +107,8 @@ def common_scale(
                 expected="a factor of less than as many powers of two",
                 remedy="give the multipliers more bits, or the operands other ranges",
             )
-        zeros = min((factor & -factor).bit_length() - 1 for factor in factors)
+        # Not coarser than the result: what stands behind the sum would have to multiply.
+        zeros = min([max(shift, 0), *((factor & -factor).bit_length() - 1 for factor in factors)])
         factors, shift = [factor >> zeros for factor in factors], shift - zeros
         unit = step / Fraction(2) ** shift
     bound = sum(m * factor for m, factor in zip(reach, factors, strict=True))

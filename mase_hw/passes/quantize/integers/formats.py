@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import ConfigError, FormatError
-from mase_hw.formats import ScaledFormat
+from mase_hw.formats import ScaledFormat, steps_of
 from mase_hw.host.documents import Json
 from mase_hw.passes.quantize.calibration.choose import Symmetric
 from mase_hw.passes.quantize.calibration.observers import Histogram, Points
@@ -50,6 +51,25 @@ def of_range(low: float, high: float, width: int, signed: bool | None, affine: b
         raise FormatError("an unsigned format cannot hold a negative range", got=low, expected="low >= 0")
     # One bit with a sign has -1 and 0.
     return ScaledFormat.make(width, _float32(max(high, -low) / max(last, 1)), signed=not plus)
+
+
+def aligned(fmt: ScaledFormat, step: Fraction) -> ScaledFormat:
+    """As many numbers over the same range, or up to twice of it, with a step that is a power of two of another one.
+
+    Args:
+        fmt: A format with one scale.
+        step: The other step.
+    """
+    (own,) = steps_of(fmt)
+    ratio = own / step
+    power = ratio.numerator.bit_length() - ratio.denominator.bit_length() - 1
+    while Fraction(2) ** power < ratio:
+        power += 1
+    scale, first = float(step * Fraction(2) ** power), fmt.mantissas.min_mantissa
+    zero = fmt.zero_point
+    if zero:
+        zero = min(max(round(first - (first - zero) * fmt.scale / scale), first), fmt.mantissas.max_mantissa)
+    return ScaledFormat.make(fmt.width, scale, zero, signed=fmt.signed)
 
 
 def _float32(scale: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import torch
@@ -27,10 +28,13 @@ from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
 from mase_hw.passes.quantize.formats import Decision
 from mase_hw.passes.quantize.formats import from_statistics as fixed_from_statistics
 from mase_hw.passes.quantize.integers.combine import product_of, sum_of, total_of
-from mase_hw.passes.quantize.integers.formats import from_statistics, of_range, of_weights
+from mase_hw.passes.quantize.integers.formats import aligned, from_statistics, of_range, of_weights
 from mase_hw.passes.quantize.integers.pieces import in_pieces, slopes_of, steps_format
 from mase_hw.passes.quantize.integers.sums import Stored, shares_of, sums_of
 from mase_hw.passes.quantize.operands import Operands, ends_of, leaves, parameters_of, passes_out
+
+ALIGNED_BITS = 8
+"""From so many bits on the steps of what is added, and of the sum, are powers of two of each other."""
 
 
 @dataclass(frozen=True)
@@ -145,16 +149,46 @@ class _Planner:
         self.decided(name, fmt, reason)
         return fmt
 
-    def requantised(self) -> FixedFormat:
-        """The format behind exact numbers: in fixed point where all that reads them keeps a state in that."""
+    def requantised(self, step: Fraction | None = None) -> FixedFormat:
+        """The format behind exact numbers: in fixed point where all that reads them keeps a state in that.
+
+        Args:
+            step: Of the numbers of a sum, to which that of its result is fitted.
+        """
         graph, width = self.around.graph, self._out_width()
         readers = [graph.op_of(user) for user in self.node.users]
         if not readers or any(op is None or op.inner is None for op in readers):
-            return self.observed("data_out_0", width)
+            return self.aligned(self.observed("data_out_0", width), self._added_to() or step)
         statistics = self.around.statistics(self.node, "data_out_0")
         made = fixed_from_statistics(self.node.name, "data_out_0", self.config, width, statistics)
         self.decisions["data_out_0"] = made
         return made.fmt
+
+    def _added_to(self) -> Fraction | None:
+        """The step of what the result is added to, if that is known already."""
+        graph = self.around.graph
+        for user in self.node.users:
+            op = graph.op_of(user)
+            if op is None or op.scaled is None or op.scaled.kind != "sum":
+                continue
+            for other in user.all_input_nodes:
+                have = self.around.formats.get(other.name)
+                if other is not self.node and isinstance(have, ScaledFormat) and not have.per_channel:
+                    return steps_of(have)[0]
+        return None
+
+    def aligned(self, fmt: ScaledFormat, step: Fraction | None) -> ScaledFormat:
+        """A format of data, with a step that is a power of two of another one where bits are enough for that.
+
+        Sums of such numbers need no multipliers, and what brings them to such a step is a shift.
+        """
+        if step is None or fmt.width < ALIGNED_BITS:
+            return fmt
+        found = aligned(fmt, step)
+        self.decisions["data_out_0"] = Decision(
+            found, f"{self.decisions['data_out_0'].reason}, its step a power of two of another in a sum"
+        )
+        return found
 
     def taken(self, name: str, source: fx.Node) -> FixedFormat:
         """The format of an input: as it is given if the bits fit, else from its range."""
@@ -174,7 +208,10 @@ class _Planner:
         assert self.use.ends is not None  # the op clamps
         have = self.around.formats.get(source.name) or self.taken("data_in_0", source)
         self.decisions.setdefault("data_in_0", Decision(have, f"as {source.name} gives it"))
-        want = self.observed("data_out_0", self._out_width()).clamped(*self.use.ends(attributes))
+        own = self.around.graph.op_of(source)
+        step = steps_of(have)[0] if own is not None and own.scaled is not None and own.scaled.kind == "sum" else None
+        want = self.aligned(self.observed("data_out_0", self._out_width()), self._added_to() or step)
+        want = want.clamped(*self.use.ends(attributes))
         self.decisions["data_out_0"] = Decision(want, self.decisions["data_out_0"].reason)
         arithmetic, parameters = self._requantization(have, want)
         for name in parameters:
@@ -245,7 +282,7 @@ class _Planner:
             have.append(self._stored(op.constant, operands))
         x, y = (fmt for fmt in have if isinstance(fmt, ScaledFormat))
         kept = _reader_clamps(self.around, self.node)
-        result = None if kept else self.requantised()
+        result = None if kept else self.requantised(steps_of(x)[0] if self.use.kind == "sum" else None)
         if self.use.kind == "product":
             made = product_of(x, y, constant=stored)
             if self.use.sums is not None:
