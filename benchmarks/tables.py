@@ -161,10 +161,11 @@ def main() -> None:
         result, timing = design.simulate(engine="batch"), design.manifest["timing"]
         assert timing["interval"] == 1 and result.passed, result
         total = synthesise(design, "xc7", replay_netlist=False).total
+        met = "met" if right >= BAR else "missed"
         print(
-            f"{name}: accuracy {right:.4f} ({'met' if right >= BAR else 'missed'}), {total.lut} LUT, {total.ff} FF, "
-            f"{total.carry} carry, latency {timing['fill']} cycles, interval {timing['interval']}, every bit of "
-            f"{len(pixels)} images equal; trained in {spent:.0f} s",
+            f"{name}: accuracy {right:.4f} ({met}), {total['lut']} LUT, {total['ff']} FF, {total['carry']} carry, "
+            f"latency {timing['fill']} cycles, interval {timing['interval']}, every bit of {len(pixels)} images equal; "
+            f"trained in {spent:.0f} s",
             flush=True,
         )
         for seed in given.seeds if name in given.place else []:
