@@ -235,8 +235,8 @@ def _unrolled(settings: CompileConfig) -> list[Step]:
             got=f"{settings.hardware.unroll}, with a table {other}",
             remedy=f"leave {other} out, or hardware.unroll",
         )
-    levels = {"levels": settings.hardware.unroll_levels}
-    return [Step("unroll", unroll_frame_transform_pass, levels, "unrolling the network")]
+    how = {"levels": settings.hardware.unroll_levels, "beats": settings.hardware.unroll_beats}
+    return [Step("unroll", unroll_frame_transform_pass, how, "unrolling the network")]
 
 
 def _hardware(settings: CompileConfig) -> Step:

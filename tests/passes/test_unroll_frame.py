@@ -97,3 +97,77 @@ def test_refused(tmp_path: Path) -> None:
         mase_hw.compile(nn.Softmax(1), x, {"hardware": {"unroll": "frame"}}, out=tmp_path / "b")
     assert softmax.value.node is not None
     assert not (tmp_path / "b").exists()
+
+
+class Radio(nn.Module):
+    """A classifier of complex samples: two convolutions, a mean over all positions, and a layer on that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv1d(2, 4, 5, padding=2), nn.Conv1d(4, 4, 3, padding=1)
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.b(torch.relu(self.a(x))))
+        result: Tensor = self.fc(x.mean(-1))
+        return result
+
+
+class Image(nn.Module):
+    """Two convolutions of an image, pooling, and a layer over all positions or none."""
+
+    def __init__(self, whole: bool) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(1, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)
+        self.fc = nn.Linear(32, 3) if whole else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.b(torch.relu(self.a(x))))
+        if self.fc is None:
+            return x
+        result: Tensor = self.fc(nn.functional.max_pool2d(x, 2).flatten(1))
+        return result
+
+
+@pytest.mark.parametrize(
+    ("net", "shape", "beats", "results"),
+    [
+        (Radio(), (2, 64), 8, 1),
+        (Radio(), (2, 64), 32, 1),
+        (Image(False), (1, 8, 8), 8, 8),
+        (Image(True), (1, 8, 8), 4, 1),
+    ],
+    ids=["radio_8", "radio_32", "rows", "rows_pooled"],
+)
+def test_a_frame_in_some_beats(
+    net: nn.Module, shape: tuple[int, ...], beats: int, results: int, tmp_path: Path
+) -> None:
+    """A beat in every cycle, frames back to back; the interval, the first result and every bit as predicted."""
+    torch.manual_seed(0)
+    for module in net.modules():
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
+            module.reset_parameters()
+    design = compiled(tmp_path / "b", net, shape, unroll="frame", unroll_levels=3, unroll_beats=beats)
+    manifest = design.manifest
+    assert [entry["module"] for entry in manifest["instances"]] == ["fixed_frame_frame"]
+    assert manifest["timing"]["interval"] == beats and not manifest["memories"] and not manifest["fifos"]
+    assert [port["beats"] for port in manifest["ports"]] == [beats, results]
+    full = design.simulate(engine="batch")
+    assert full.passed and design.simulate(stalls=0.4, engine="batch").passed
+    assert (full.interval, full.fill) == (beats, manifest["timing"]["fill"])
+    folded = compiled(tmp_path / "folded", net, shape)
+    frames = torch.rand(20, *shape, generator=torch.Generator().manual_seed(2)) * 4 - 2
+    assert torch.equal(design.graph.model(frames), folded.graph.model(frames))
+
+
+def test_beats_that_are_refused(tmp_path: Path) -> None:
+    """Positions that no beat has as many of as every other one, and windows with no register to wait in."""
+    for net, shape, beats, levels, field in (
+        (Radio(), (2, 64), 7, 3, "unroll_beats"),
+        (nn.Linear(4, 2), (4,), 2, 3, "unroll_beats"),
+        (Radio(), (2, 64), 8, 0, "unroll_levels"),
+    ):
+        with pytest.raises(UnsupportedError) as caught:
+            compiled(tmp_path / "b", net, shape, unroll="frame", unroll_levels=levels, unroll_beats=beats)
+        assert caught.value.field == f"hardware.{field}"
+    assert not (tmp_path / "b").exists()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -197,3 +199,61 @@ def test_a_sum_that_is_an_element_as_it_is_stored() -> None:
     codes = torch.cartesian_prod(torch.arange(-8, 8), torch.arange(-8, 8))
     wanted = codes @ weight.T + bias
     assert computed(Program((1, 2), FixedFormat(4, 0), (layer,), 1), codes) == wanted.tolist()
+
+
+def in_beats(program: Program, frames: Tensor) -> Tensor:
+    """What a network whose frames come in several beats computes, the elements in the order of PyTorch."""
+    given, shape = program.layout(program.shape), program.steps[-1].shape
+    streams = given.to_stream(frames.reshape(-1, *program.shape).numpy())
+    found = np.array([network_of(program).evaluate(stream.tolist()) for stream in streams])
+    return torch.from_numpy(program.layout(shape).from_stream(found).copy()).reshape(-1, *shape[1:])
+
+
+@pytest.mark.parametrize("beats", [2, 3, 4, 6, 12])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation"), [(3, 1, 1, 1), (5, 1, 2, 1), (4, 2, 1, 1), (2, 1, 0, 3), (3, 3, 4, 2)]
+)
+def test_windows_over_beats(beats: int, kernel: int, stride: int, padding: int, dilation: int) -> None:
+    """Two convolutions of a sequence, with a border, whatever part of it a beat is; PyTorch computes the same."""
+    first, second = integers(3, 2, kernel, seed=4), integers(2, 3, 3, seed=5)
+    middle = functional.conv1d(torch.zeros(1, 2, 12), first.float(), None, stride, padding, dilation).shape
+    how = {"stride": stride, "padding": padding, "dilation": dilation}
+    layers = (
+        step("conv1d", f"s4.0 s4.0 {WIDE}", middle, weight=first, **how),
+        step("relu", f"{WIDE} u30.0", middle, 1),
+        step("conv1d", f"u30.0 s4.0 {WIDE}", (1, 2, middle[-1]), 2, weight=second, padding=1),
+    )
+    program = Program((1, 2, 12), FixedFormat(4, 0), layers, 3, beats, 2)
+    frames = corners((2, 12), program.fmt)
+    inner = functional.conv1d(frames.double(), first.double(), None, stride, padding, dilation).relu()
+    wanted = functional.conv1d(inner, second.double(), padding=1)
+    assert torch.equal(in_beats(program, frames), wanted.to(torch.int64))
+
+
+@pytest.mark.parametrize("beats", [1, 2, 4, 8])
+def test_sums_over_beats(beats: int) -> None:
+    """Weights that differ from position to position, a mean of all, and a maximum, of what single positions give."""
+    each, last = integers(5, 3, seed=1), integers(4, 40, seed=2)
+    order = torch.arange(40).reshape(1, 40)
+    layers = (
+        step("linear", f"s4.0 s4.0 {WIDE}", (1, 8, 5), weight=each),
+        step("relu", f"{WIDE} u30.0", (1, 8, 5), 1),
+        Step("flatten", None, Arithmetic({}), {}, (2,), (1, 40), order),
+        step("linear", f"u30.0 s4.0 {WIDE}", (1, 4), 3, weight=last),
+        step("mean_over", "u30.0 s40.3", (1, 5), 2, dim=1, keepdim=False),
+        step("amax", "u30.0 u30.0", (1, 5), 2, dim=1, keepdim=False),
+        step("cat", f"{WIDE} s40.3 u30.0 s40.3", (1, 14), 4, 5, 6, dim=1),
+    )
+    program = Program((1, 8, 3), FixedFormat(4, 0), layers, 3, beats)
+    frames = corners((8, 3), program.fmt)
+    inner = (frames.double() @ each.double().T).relu()
+    parts = 8 * (inner.flatten(1) @ last.double().T), inner.sum(1), 8 * inner.amax(1)
+    assert torch.equal(in_beats(program, frames), torch.cat(parts, 1).to(torch.int64))
+
+
+def test_a_beat_costs_what_it_computes() -> None:
+    """Half as many positions a beat need little more than half of the adders, whatever the border."""
+    layers = (step("conv1d", f"s4.0 s4.0 {WIDE}", (1, 4, 64), weight=integers(4, 2, 5, seed=4), padding=2),)
+    programs = [Program((1, 2, 64), FixedFormat(4, 0), layers, 3, beats, 2) for beats in (1, 2, 4, 8, 16)]
+    bits = [stages_of(program).figures["adder_bits"] for program in programs]
+    assert all(later < 0.6 * before for before, later in itertools.pairwise(bits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -88,7 +89,7 @@ def _ports(manifest: Manifest) -> Iterator[str]:
         for key in sorted(whole.keys() - {"beat_order"}):  # which is words for people
             if whole[key] != said[key]:
                 yield f"ports.{entry.name}.{key}: {said[key]!r}, but its other fields make {whole[key]!r}"
-        layout, vector = stream.layout, (stream.lanes,)  # a beat may hold a whole tensor
+        layout, vector = stream.layout, (math.prod(stream.shape),)  # a beat may hold parts of several dimensions
         if layout is not None and stream.shape not in (layout.stream_shape, vector):
             yield f"ports.{entry.name}.streamed: {list(stream.shape)}, but its layout is {layout.to_dict()}"
 

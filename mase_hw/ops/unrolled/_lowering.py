@@ -4,6 +4,11 @@ What a linear op computes is found by its own golden: the results of unit vector
 that share no input are planned apart, and equal ones once. Of a convolution a plan is made for one position, whose
 pairs of terms are the same wherever the window moves them, and it is repeated at every position; a value that two
 positions need is computed once. A sum whose window is partly outside the image has fewer terms.
+
+If a frame comes in several beats, positions that are the same value in different beats repeat: what is computed of them
+is found for the first of them, and is there in the beats of the others as well. A window reaches into the beats before
+and behind; where it leaves the frame in some beats only, an element is masked in these. A linear layer over all
+positions adds up what every beat gives, and weights that differ between beats are taken bit by bit.
 """
 
 from __future__ import annotations
@@ -22,12 +27,23 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._conv import geometry_of
-from mase_hw.ops.unrolled._network import Larger, Looked, Network, Positive, Program, Rounded, Step, cast_int
-from mase_hw.ops.unrolled._solver import Plan, Signed, digits, finished, moved, plan, sum_of
+from mase_hw.ops.unrolled._beats import Over, Tile, bits_of, repeats
+from mase_hw.ops.unrolled._network import (
+    BEAT,
+    Elements,
+    Larger,
+    Looked,
+    Made,
+    Network,
+    Positive,
+    Program,
+    Rounded,
+    Step,
+    cast_int,
+)
+from mase_hw.ops.unrolled._solver import Plan, Signed, digits, finished, moved, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer
 
-Elements = npt.NDArray[np.int64]
-"""Numbers of values of a graph, in the shape of a tensor."""
 MOST_DIGITS = 200_000
 """Most non-zero digits of the weights that one layer has at all positions together."""
 MOST_CODES = 1 << 10
@@ -74,10 +90,10 @@ class _Lowering:
             found = self._maxima(given[0])
         elif name in ("relu", "cast"):
             found = self._cast(given[0], "data_in_0", positive=name == "relu")
-        elif name == "tables":
-            found = self._tables(given[0])
-        elif name == "forest":
-            found = self._forest(given[0])
+        elif name in ("tables", "forest"):
+            if self.network.beats > 1:
+                raise self._refused(f"op {name!r} over several beats", "a whole frame in one beat")
+            found = self._tables(given[0]) if name == "tables" else self._forest(given[0])
         elif self._of_one_value():
             found = self._table(given[0])
         else:
@@ -113,7 +129,8 @@ class _Lowering:
         self, inputs: Elements, matrix: npt.NDArray[np.int64], biases: npt.NDArray[np.int64], frac: int
     ) -> Elements:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
-        inputs, matrix = self._counted(inputs, matrix)
+        if self.network.beats == 1:
+            inputs, matrix = self._counted(inputs, matrix)
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
@@ -122,6 +139,10 @@ class _Lowering:
         for rows in _apart(matrix):
             columns = np.flatnonzero(matrix[rows].any(0))
             numbers = [int(inputs[column]) for column in columns]
+            if (over := Over.found(matrix[rows][:, columns], numbers, self.network.beats)) is not None:
+                for row, term in zip(rows, self._accumulated(over), strict=True):
+                    terms[row] = term
+                continue
             planned = self._planned(matrix[rows][:, columns].tolist(), numbers, None, 1)
             repeated = _Repeated(self.network, planned, functools.partial(_of_vector, numbers))
             for row, term in zip(rows, planned.sums, strict=True):
@@ -144,6 +165,36 @@ class _Lowering:
                     kept[some] = False
         kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
         return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
+
+    def _accumulated(self, over: Over) -> list[Signed | None]:
+        """The rows of a linear op over all beats: in every beat its part of the sums, which are then added up."""
+        network, start = self.network, over.start
+        columns: dict[tuple[int, tuple[bool, ...]], dict[int, int]] = {}
+        for (number, row), weights in over.weights.items():
+            for weight, there in bits_of(weights):
+                by_row = columns.setdefault((number, there), {})
+                by_row[row] = by_row.get(row, 0) + weight
+        numbers = [
+            network.masked(
+                network.at(number + over.first[number] * BEAT, start) + start * BEAT, over.beats(there, start)
+            )
+            for number, there in columns
+        ]
+        matrix = [[by_row.get(row, 0) for by_row in columns.values()] for row in range(over.rows)]
+        planned = self._planned(matrix, numbers, None, 1)
+        repeated = _Repeated(network, planned, functools.partial(_of_vector, numbers))
+        begins = over.beats((True, *[False] * (over.times - 1)), start)
+        low, high = [0] * over.rows, [0] * over.rows
+        for (number, row), weights in over.weights.items():
+            for ends in ([weight * end for end in network.ends(number)] for weight in weights):
+                low[row], high[row] = low[row] + min(ends), high[row] + max(ends)
+        found: list[Signed | None] = []
+        for row, plain in enumerate(planned.sums):
+            term = repeated.term(plain, 0)
+            if term is not None:
+                term = network.accumulated(term, (low[row], high[row]), begins, (over.times - 1) * over.step + 1)
+            found.append(_later(term, (over.times - 1) * over.step))
+        return found
 
     def _probed(self, given: Sequence[Elements]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """Matrix and constants of a linear op, and the fraction width of its sums."""
@@ -179,6 +230,9 @@ class _Lowering:
         step, formats = self.step, self.step.arithmetic.formats
         weight = step.parameters["weight"].to(torch.int64)
         g = geometry_of(step.arithmetic.attributes, tuple(weight.shape[2:]))
+        if step.op is not None and step.op.name == "conv1d":  # positions are rows of one element
+            turned = {key: getattr(g, key)[::-1] for key in ("stride", "before", "after", "dilation")}
+            g, x, weight = dataclasses.replace(g, **turned), x[..., None], weight[..., None]
         frac = product_frac = formats["data_in_0"].frac_width + formats["weight"].frac_width
         biases = [0] * len(weight)
         if "bias" in step.parameters:
@@ -191,6 +245,7 @@ class _Lowering:
         pixels = x.reshape(x.shape[0], x.shape[1], -1, x.shape[-1])
         size, kernel = pixels.shape[2:], weight.shape[2:]
         rows, columns = g.out((size[0], size[1]), (kernel[0], kernel[1]))
+        tile = Tile.found(pixels, g, rows, kernel[0], self.network.beats)
         terms = np.empty((len(x), len(weight), rows, columns), dtype=object)
         for group, weights in enumerate(weight.chunk(g.groups)):
             depth = weights.shape[1]
@@ -208,14 +263,16 @@ class _Lowering:
                 found = [self.network.ends(int(number)) for number in each] or [(0, 0)]
                 ends.append((min(low for low, _ in found), max(high for _, high in found)))
             matrix = weights.flatten(1).tolist()
-            planned = self._checked(matrix, ends, tuple(taps), len(x) * rows * columns)
+            planned = self._checked(matrix, ends, tuple(taps), len(x) * tile.rows * columns)
             for image in range(len(x)):
-                element = functools.partial(_pixel, own[image], phases, g.stride)
+                element = functools.partial(_pixel, self.network, own[image], phases, tile)
                 repeated = _Repeated(self.network, planned, element)
-                for y, z in np.ndindex(rows, columns):
+                for y, z in np.ndindex(tile.rows, columns):
                     for channel, term in enumerate(planned.sums):
-                        place = image, group * len(weights) + channel, y, z
-                        terms[place] = repeated.term(term, y * _ROW + z)
+                        found_term = repeated.term(term, y * _ROW + z)
+                        for times, row in enumerate(range(y, rows, tile.rows)):
+                            place = image, group * len(weights) + channel, row, z
+                            terms[place] = _later(found_term, times * tile.step)
         each_bias = np.broadcast_to(np.array(biases, dtype=object).reshape(-1, 1, 1), terms.shape)
         constants = each_bias + self._fixed(pixels, weight)
         wanted = [int(constant) for constant in constants.reshape(-1)]
@@ -253,18 +310,26 @@ class _Lowering:
         drop = frac - out.frac_width
         rounded = drop > 0 and a.rounding in (Rounding.HALF_EVEN, Rounding.HALF_UP)
         wanted, halves = [], []
+        beats = [0 if term is None else -term[0][2] for term in terms]
+        # The same value in another beat has the same cast.
+        terms = [_later(term, -beat) for term, beat in zip(terms, beats, strict=True)]
         for term, constant in zip(terms, constants, strict=True):
             low, high = self._ends(term)
             most = max(abs(low + constant), abs(high + constant)).bit_length()
             halves.append(rounded and drop <= most and term is not None)
             wanted.append(int(constant) + (1 << (drop - 1) if halves[-1] else 0))
         found = []
-        for output, half in zip(finished(self.graph, terms, wanted), halves, strict=True):
+        for output, half, beat in zip(finished(self.graph, terms, wanted), halves, beats, strict=True):
             number, shift = (self.graph.constant(0), 0) if output is None else output
             value = self.graph.values[number]
             less = 1 << (drop - 1) if half else 0
-            found.append(self._rounded((number, shift), (value.low, value.high), less, frac, False))
+            made = self._rounded((number, shift), (value.low, value.high), less, frac, False)
+            found.append(self._in(made, beat))
         return np.array(found, dtype=np.int64)
+
+    def _in(self, number: int, beat: int) -> int:
+        """The element that a value is in a beat; one that never changes is in none."""
+        return number + beat * BEAT if self.network.constant(number) is None else number
 
     def _ends(self, term: Signed | None) -> tuple[int, int]:
         """The smallest and the largest number that a term is, without the constant of its value."""
@@ -295,21 +360,21 @@ class _Lowering:
         """Elements in the format of the result, perhaps without negative numbers."""
         a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
         frac, found = a.formats[name].frac_width, []
-        for number in map(int, x.reshape(-1)):
+        for beat, number in (divmod(int(element), BEAT) for element in x.reshape(-1)):
             low, high = self.network.ends(number)
             if positive and low < 0:
                 number = self.network.enter(Positive(number), (0, max(high, 0)), 0)
                 low, high = self.network.ends(number)
             if frac != out.frac_width or low < out.min_mantissa or high > out.max_mantissa:
                 number = self._rounded((number, 0), (low, high), 0, frac, True)
-            found.append(number)
+            found.append(self._in(number, beat))
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
     def _table(self, x: Elements) -> Elements:
         """A function of one value, from its golden for every number."""
         assert self.step.op is not None
         found, tables = [], dict[tuple[int, int], tuple[int, ...]]()
-        for number in map(int, x.reshape(-1)):
+        for beat, number in (divmod(int(element), BEAT) for element in x.reshape(-1)):
             ends = low, high = self.network.ends(number)
             if high - low >= MOST_CODES:
                 raise self._refused(f"a function of {high - low + 1} numbers", f"at most {MOST_CODES}")
@@ -317,7 +382,8 @@ class _Lowering:
                 codes = torch.arange(low, high + 1, dtype=torch.float32).reshape(1, -1)
                 tables[ends] = tuple(int(v) for v in self.step.run([codes]).reshape(-1))
             table = tables[ends]
-            found.append(self.network.enter(Looked((number,), table), (min(table), max(table)), 1))
+            made = self.network.enter(Looked((number,), table), (min(table), max(table)), 1)
+            found.append(self._in(made, beat))
         return np.array(found, dtype=np.int64)
 
     # ---- Several elements
@@ -383,8 +449,11 @@ class _Lowering:
         for mine, theirs, number in ((ends[0], ends[1], one), (ends[1], ends[0], other)):
             if one == other or mine[0] >= theirs[1]:
                 return number
-        made = Larger(min(one, other), max(one, other))
-        return self.network.enter(made, (max(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])), 1)
+        beat = max(one // BEAT, other // BEAT)
+        one, other = (self.network.at(number, beat) for number in (one, other))
+        made: Made = Larger(min(one, other), max(one, other))
+        both = max(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
+        return self._in(self.network.enter(made, both, 1), beat)
 
     def _alike(self) -> Step:
         """The step with one format, of plain integers, for all data."""
@@ -397,23 +466,33 @@ def _of_vector(numbers: Sequence[int], number: int, _: int) -> int:
     return numbers[number]
 
 
+def _later(term: Signed | None, beats: int) -> Signed | None:
+    """A term so many beats later."""
+    if term is None:
+        return None
+    (value, shift, at), sign = term
+    return (value, shift, at - beats), sign
+
+
 def _pixel(
-    image: Elements, inputs: Sequence[tuple[int, int, int]], stride: tuple[int, int], number: int, at: int
+    network: Network, image: Elements, inputs: Sequence[tuple[int, int, int]], tile: Tile, number: int, at: int
 ) -> int | None:
-    """The element of an image that an input of a convolution is at a position; None outside it.
+    """The element of an image that an input of a convolution is at a position of the tile; None outside the image.
 
     Args:
+        network: Where elements of other beats go.
         image: Elements by channel, row and column.
         inputs: Channel, and row and column within a stride.
-        stride: Down and along.
+        tile: What repeats.
         number: Of the input.
         at: The position.
     """
     channel, row, column = inputs[number]
     at_row = (at + _ROW // 2) // _ROW
-    y, x = at_row * stride[0] + row, (at - at_row * _ROW) * stride[1] + column
-    inside = 0 <= y < image.shape[1] and 0 <= x < image.shape[2]
-    return int(image[channel, y, x]) if inside else None
+    y, x = at_row * tile.stride[0] + row, (at - at_row * _ROW) * tile.stride[1] + column
+    if not 0 <= x < image.shape[2]:
+        return None
+    return tile.element(network, image[channel, :, x], y)
 
 
 class _Repeated:
@@ -423,6 +502,8 @@ class _Repeated:
         network: Where its sums go.
         planned: The plan.
         element: The element of an input at a position; None outside the image.
+
+    The position of a term in the network is its beat, counted down.
     """
 
     def __init__(self, network: Network, planned: Plan, element: Callable[[int, int], int | None]) -> None:
@@ -442,11 +523,13 @@ class _Repeated:
             if number in self.planned.graph.ranges:
                 found = self.element(number, at)
                 varies = found is not None and self.network.constant(found) is None
-                self._known[number, at] = ((found, 0, 0), 1) if found is not None and varies else None
+                self._known[number, at] = (
+                    ((found % BEAT, 0, -(found // BEAT)), 1) if found is not None and varies else None
+                )
             else:
                 one = moved(self._value(value.a, at + value.a_at), value.a_shift, False)
                 other = moved(self._value(value.b, at + value.b_at), value.b_shift, value.minus)
-                self._known[number, at] = sum_of(self.network.graph, one, other)
+                self._known[number, at] = self.network.sum_of(one, other)
         return self._known[number, at]
 
 
@@ -483,10 +566,32 @@ def network_of(program: Program) -> Network:
     Raises:
         UnsupportedError: If a step is not one of constants, or has too many of them.
     """
-    network, ends = Network(), (program.fmt.min_mantissa, program.fmt.max_mantissa)
-    network.inputs = [network.graph.enter(*ends, 0) for _ in range(math.prod(program.shape))]
-    found: list[Elements] = [np.array(network.inputs, dtype=np.int64).reshape(program.shape)]
+    network, ends = Network(beats=program.beats), (program.fmt.min_mantissa, program.fmt.max_mantissa)
+    shape, beats, axis = program.shape, program.beats, program.axis
+    size = shape[axis] // beats if beats > 1 else 0
+    part = (*shape[:axis], size, *shape[axis + 1 :]) if beats > 1 else shape
+    network.inputs = [network.graph.enter(*ends, 0) for _ in range(math.prod(part))]
+    numbers = np.array(network.inputs, dtype=np.int64)
+    tile = program.layout(part).from_stream(numbers[None])[0] if beats > 1 else numbers.reshape(shape)
+    found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     for step in program.steps:
         found.append(_Lowering(network, step).run([found[i] for i in step.inputs]))
-    network.graph.outputs = [(int(number), 0) for number in found[-1].reshape(-1)]
+    network.graph.outputs = [(number, 0) for number in _results(network, program, found[-1])]
     return network
+
+
+def _results(network: Network, program: Program, made: Elements) -> list[int]:
+    """The values that a beat of the result is; in which beats they are complete is noted."""
+    flat = program.layout(made.shape).to_stream(made[None]).reshape(-1) if program.beats > 1 else made.reshape(-1)
+    inner = made.shape[program.axis if program.axis < made.ndim else -1]
+    rows, step = (1, 0) if made.ndim < 3 or program.beats == 1 else repeats(flat.reshape(inner, -1))
+    times = inner // rows if step and inner % rows == 0 else 1
+    lanes = flat.reshape(times, -1)[0]
+    home = max(int(element) // BEAT for element in lanes)
+    last = home + (times - 1) * step
+    assert last < program.beats
+    if program.beats > 1:
+        network.gives = tuple(
+            beat >= home and (beat - home) % max(step, 1) == 0 and beat <= last for beat in range(program.beats)
+        )
+    return [network.at(int(element), home) for element in lanes]

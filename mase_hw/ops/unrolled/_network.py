@@ -1,8 +1,14 @@
-"""A network of constants: its ops as steps, and what they compute as one graph of sums, casts, maxima and tables."""
+"""A network of constants: its ops as steps, and what they compute as one graph of sums, casts, maxima and tables.
+
+A frame may come in several beats, each some positions along one axis. Then the graph is that of a beat: a value is
+another number in every beat of a frame. An element of a tensor is such a value in one beat, ``number + beat * BEAT``;
+what it needs of other beats are values of the beat before or behind, and a border of the frame is a bit that says in
+which beats an element is there. With one beat none of this occurs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,12 +17,16 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, OpDef
-from mase_hw.ops.unrolled._graph import Graph
+from mase_hw.ops.unrolled._graph import Graph, Sum
+from mase_hw.ops.unrolled._solver import Signed, sum_of
 
 Elements = npt.NDArray[np.int64]
-"""Numbers of values of a graph, in the shape of a tensor."""
+"""Elements of a tensor, in its shape: each a value of the graph in a beat."""
+BEAT = 1 << 32
+"""Distance of the elements that a value is in two beats, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +71,22 @@ class Program:
         fmt: Its format.
         steps: In order; the last one gives the result.
         levels: Additions between two registers; 0 for a register at the output only.
+        beats: Those of a frame; a beat has some positions along ``axis``.
+        axis: 1, and tensors are streamed as they lie in memory; or 2, and their dimension 1 comes last.
+        streamed: The golden takes and gives elements in the order of the streams, as a case of the catalogue does.
     """
 
     shape: tuple[int, ...]
     fmt: FixedFormat
     steps: tuple[Step, ...]
     levels: int
+    beats: int = 1
+    axis: int = 1
+    streamed: bool = False
+
+    def layout(self, shape: tuple[int, ...]) -> Layout:
+        """The order in which a tensor is streamed."""
+        return Layout.row_major(shape) if self.axis == 1 else Layout.channels_last(shape)
 
     def run(self, x: Tensor) -> Tensor:
         """Mantissas of the result, step by step."""
@@ -135,13 +155,36 @@ class Above:
     limit: int
 
 
-Made = Rounded | Positive | Larger | Looked | Above
+@dataclass(frozen=True)
+class Masked:
+    """The value, or 0 in beats in which a bit is 0."""
+
+    value: int
+    bit: int
 
 
-def _operands(made: Made) -> tuple[int, ...]:
-    if isinstance(made, Larger):
-        return made.one, made.other
-    return made.values if isinstance(made, Looked) else (made.value,)
+@dataclass(frozen=True)
+class Neighbour:
+    """The value in the beat before or behind.
+
+    Args:
+        value: The value.
+        behind: Whether it is the beat behind, which has to be there, and not the one before.
+    """
+
+    value: int
+    behind: bool
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """The sum of the value over the beats since one in which a bit was 1, that one included."""
+
+    value: int
+    bit: int
+
+
+Made = Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated
 
 
 @dataclass
@@ -153,19 +196,36 @@ class Network:
         made: What makes each value that is neither an input nor a sum.
         inputs: Numbers of the elements of the input.
         known: What was made, and its number.
+        beats: Beats of a frame.
+        bits: Of every bit that only depends on the beat: its number by what it is in each of them.
+        gives: Whether a beat of the result is complete, in each beat of the frame.
     """
 
     graph: Graph = field(default_factory=lambda: Graph([]))
     made: dict[int, Made] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
     known: dict[Made, int] = field(default_factory=dict)
+    beats: int = 1
+    bits: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    gives: tuple[bool, ...] = (True,)
+    _sums: dict[tuple[Signed, Signed], Signed] = field(default_factory=dict)
 
     def operands(self, number: int) -> tuple[int, ...]:
         """The values that a value is computed from."""
         found, value = self.made.get(number), self.graph.values[number]
         if found is not None:
-            return _operands(found)
+            return operands_of(found)
         return (value.a, value.b) if value.a >= 0 else ()
+
+    def behind(self, number: int) -> bool:
+        """Whether a value is one of the beat behind."""
+        found = self.made.get(number)
+        return isinstance(found, Neighbour) and found.behind
+
+    def before(self, number: int) -> bool:
+        """Whether a value is one of the beat before."""
+        found = self.made.get(number)
+        return isinstance(found, Neighbour) and not found.behind
 
     def live(self) -> list[int]:
         """The values that a result depends on, in order."""
@@ -179,14 +239,15 @@ class Network:
                     wanted[operand] = True
         return [number for number, there in enumerate(wanted) if there]
 
-    def ends(self, number: int) -> tuple[int, int]:
+    def ends(self, element: int) -> tuple[int, int]:
         """The smallest and the largest number that an element is."""
+        number = element % BEAT
         value = self.graph.values[number]
         return self.graph.ranges.get(number, (value.low, value.high))
 
-    def constant(self, number: int) -> int | None:
+    def constant(self, element: int) -> int | None:
         """The number that an element always is; None if it may be another."""
-        value = self.graph.values[number]
+        value = self.graph.values[element % BEAT]
         return None if value.coefficients else value.low
 
     def delay(self, number: int) -> int:
@@ -200,34 +261,127 @@ class Network:
             return self.graph.constant(ends[0])
         if made in self.known:
             return self.known[made]
-        level = max(self.graph.values[operand].level for operand in _operands(made))
+        level = max(self.graph.values[operand].level for operand in operands_of(made))
         number = self.graph.enter(*ends, level + delay)
         self.made[number] = made
         self.known[made] = number
         return number
 
+    def at(self, element: int, beat: int) -> int:
+        """The value that is, in a beat, what an element is: that of the element in as many beats before or behind."""
+        number, own = element % BEAT, element // BEAT
+        while own != beat and self.graph.values[number].coefficients:
+            number = self._next(Neighbour(number, own > beat))
+            own += 1 if own < beat else -1
+        return number
+
+    def _next(self, made: Neighbour) -> int:
+        if made not in self.known:
+            value, places = self.graph.values[made.value], 1 if made.behind else -1
+            # The inputs of another beat are others, so that the range of a sum with them stays exact.
+            moved = {i + places * BEAT: c for i, c in value.coefficients.items()}
+            number = len(self.graph.values)
+            if made.value in self.graph.ranges:
+                moved = {number: 1}
+                self.graph.ranges[number] = self.graph.ranges[made.value]
+            self.graph.values.append(Sum(value.low, value.high, 0, moved, value.constant))
+            self.made[number], self.known[made] = made, number
+        return self.known[made]
+
+    def bit(self, there: tuple[bool, ...]) -> int:
+        """The value that is 1 in some beats of a frame and 0 in the others."""
+        if there not in self.bits:
+            self.bits[there] = self.graph.enter(0, 1, 0)
+        return self.bits[there]
+
+    def masked(self, element: int, there: tuple[bool, ...]) -> int:
+        """An element, or 0 in the beats of a frame in which it is not there."""
+        number, beat = element % BEAT, element // BEAT
+        if all(there) or not self.graph.values[number].coefficients:
+            return element
+        low, high = self.ends(number)
+        return self.enter(Masked(number, self.bit(there)), (min(low, 0), max(high, 0)), 0) + beat * BEAT
+
+    def accumulated(self, term: Signed, ends: tuple[int, int], first: tuple[bool, ...], times: int) -> Signed:
+        """A term's sum over beats, of which so many are added.
+
+        Args:
+            term: Of the first of these beats.
+            ends: The smallest and the largest sum, without the constants of the value.
+            first: In which beat of the frame the sum begins.
+            times: Beats that are added, one after the other.
+        """
+        (value, shift, at), sign = term
+        given, made = self.graph.values[value], Accumulated(value, self.bit(first))
+        if made not in self.known:
+            low, high = sorted((sign * end) >> shift for end in ends)
+            constant, number = given.constant * times, len(self.graph.values)
+            self.graph.ranges[number] = low, high
+            ends = low + constant, high + constant
+            self.graph.values.append(Sum(*ends, given.level + 1, {number: 1}, constant))
+            self.made[number], self.known[made] = made, number
+        return (self.known[made], shift, at), sign
+
+    def sum_of(self, one: Signed | None, other: Signed | None) -> Signed | None:
+        """The sum of two terms, in the later one's beat; the position of a term is its beat, counted down."""
+        if one is None or other is None:
+            return one or other
+        beat = max(-one[0][2], -other[0][2])
+        a, b = (((self.at(v - at * BEAT, beat), shift, 0), sign) for (v, shift, at), sign in (one, other))
+        if (a, b) not in self._sums:
+            made = sum_of(self.graph, a, b)
+            assert made is not None
+            self._sums[a, b] = made
+        (value, shift, _), sign = self._sums[a, b]
+        return (value, shift, -beat), sign
+
     def evaluate(self, inputs: Sequence[int]) -> list[int]:
-        """Every output, value by value, in Python integers."""
-        given, found = dict(zip(self.inputs, inputs, strict=True)), dict[int, int]()
-
-        def element(number: int) -> int:
-            value = self.graph.values[number]
-            return found[number] - (value.constant if number in self.graph.ranges else 0)
-
+        """Every result of a frame, value by value, in Python integers, in the order of the streams."""
+        beats, size = self.beats, len(self.inputs)
+        given = {number: list(inputs[lane::size]) for lane, number in enumerate(self.inputs)}
+        given |= {number: [int(bit) for bit in there] for there, number in self.bits.items()}
+        found: dict[int, list[int]] = {}
         for number in self.live():
             value, made = self.graph.values[number], self.made.get(number)
-            if made is not None or number in given:
-                exact = given[number] if made is None else self._made(made, element, found)
-                found[number] = exact + value.constant
-            elif value.a < 0:
-                found[number] = value.low
+            if isinstance(made, Neighbour):
+                # What is beyond the frame is anything, and must not matter.
+                near, anything = found[made.value], [value.high]
+                found[number] = near[1:] + anything if made.behind else anything + near[:-1]
+            elif isinstance(made, Accumulated):
+                total, sums = 0, []
+                for each, first in zip(found[made.value], found[made.bit], strict=True):
+                    total = each + (0 if first else total)
+                    sums.append(total)
+                found[number] = sums
             else:
-                second = found[value.b] << value.b_shift
-                if value.minus:
-                    offsets = self.graph.offsets(number)
-                    second = (0 if offsets else 1 << (self.graph.values[value.b].width + value.b_shift)) - second
-                found[number] = (found[value.a] << value.a_shift) + second
-        return [element(output[0]) for output in self.graph.outputs if output is not None]
+                found[number] = [
+                    self._number(number, {n: each[beat] for n, each in given.items()}, _Beat(found, beat))
+                    for beat in range(beats)
+                ]
+        results = [output[0] for output in self.graph.outputs if output is not None]
+        return [
+            found[number][beat] - self._flipped(number)
+            for beat in range(beats)
+            if self.gives[beat]
+            for number in results
+        ]
+
+    def _flipped(self, number: int) -> int:
+        return self.graph.values[number].constant if number in self.graph.ranges else 0
+
+    def _number(self, number: int, given: Mapping[int, int], found: Mapping[int, int]) -> int:
+        """What a value is in one beat."""
+        value, made = self.graph.values[number], self.made.get(number)
+        if made is not None or number in given:
+            exact = given[number] if made is None else self._made(made, lambda n: found[n] - self._flipped(n), found)
+            return exact + value.constant
+        if value.a < 0:
+            return value.low
+        second = found[value.b] << value.b_shift
+        if value.minus:
+            offsets = self.graph.offsets(number)
+            second = (0 if offsets else 1 << (self.graph.values[value.b].width + value.b_shift)) - second
+        return (found[value.a] << value.a_shift) + second
 
     def _made(self, made: Made, element: Callable[[int], int], found: Mapping[int, int]) -> int:
         if isinstance(made, Rounded):
@@ -237,15 +391,43 @@ class Network:
             return cast_int(exact, made.frac, made.fmt, made.rounding, made.overflow)
         if isinstance(made, Positive):
             return max(element(made.value), 0)
+        if isinstance(made, Masked):
+            return element(made.value) if found[made.bit] else 0
         if isinstance(made, Larger):
             return max(element(made.one), element(made.other))
         if isinstance(made, Above):
             return int(element(made.value) > made.limit)
+        assert isinstance(made, Looked)
         place = 0
         for number in made.values:
             low, high = self.ends(number)
             place = place * (high - low + 1) + element(number) - low
         return made.table[place]
+
+
+class _Beat(Mapping[int, int]):
+    """The numbers of one beat."""
+
+    def __init__(self, found: Mapping[int, Sequence[int]], beat: int) -> None:
+        self._found, self._at = found, beat
+
+    def __getitem__(self, number: int) -> int:
+        return self._found[number][self._at]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def operands_of(made: Made) -> tuple[int, ...]:
+    """The values that one is made of."""
+    if isinstance(made, Larger):
+        return made.one, made.other
+    if isinstance(made, Masked | Accumulated):
+        return made.value, made.bit
+    return made.values if isinstance(made, Looked) else (made.value,)
 
 
 def cast_int(value: int, frac: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> int:

@@ -3,21 +3,28 @@
 A stage has room for so many additions one after the other. At first every value is computed as early as can be; then
 each moves to where fewer bits have to be kept, over the whole network and not layer by layer, until nothing is saved
 any more. It is retiming (Leiserson and Saxe, 1991) by descent, one value after the other.
+
+Where a frame comes in several beats, a value of the beat before is what the register behind a stage still holds when
+the next beat is in that stage. A value of the beat behind is seen one stage further on, past the register of its own
+beat, which waits there until the next one is in the stage before; the registers that wait are the fewest that do.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Network, Program
+from mase_hw.ops.unrolled._network import Accumulated, Network, Program
 from mase_hw.ops.unrolled.unrolled import Stages
-from mase_hw.streams import ceil_div
 
 _ROUNDS = 8
 """Times that all values are gone through, at most."""
+_BEGIN = 0.5
+"""How much further than the end of the stage before a place is that is the beginning of a stage."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,15 @@ class NetworkStages(Stages):
         network: What ``graph`` is part of.
         live: The values that a result depends on, in order.
         stage_of: The stage of every value, by number.
+        registers: Those from the input to the output.
+        waits: The stages behind which the register waits for the beat behind its own, in order.
     """
 
     network: Network
     live: Sequence[int]
-    stage_of: Sequence[int]
+    stage_of: Mapping[int, int]
+    registers: int
+    waits: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -42,7 +53,7 @@ class NetworkStages(Stages):
     @property
     def count(self) -> int:
         """Registers from the input to the output."""
-        return max(ceil_div(self.graph.levels, self.levels), 1) if self.levels else 1
+        return self.registers
 
     def of(self, number: int) -> int:
         """The stage in which a value is computed."""
@@ -52,14 +63,42 @@ class NetworkStages(Stages):
         """What a value is computed from."""
         return self.network.operands(number)
 
+    def needed(self, number: int, operand: int) -> int:
+        """The last stage in which an operand is, for a value: behind its register where it is of the beat before."""
+        if self.network.before(number):
+            return self.of(number) + 1
+        return self.of(number) - int(self.network.behind(number))
+
+    @property
+    def register_bits(self) -> int:
+        """Flip-flops of the registers but those of the result, of sums over beats as well."""
+        sums = (n for n in self.live if isinstance(self.network.made.get(n), Accumulated))
+        return super().register_bits + sum(self.graph.values[number].width for number in sums)
+
 
 @functools.lru_cache(maxsize=8)
 def stages_of(program: Program) -> NetworkStages:
-    """The stages of the network of a program."""
+    """The stages of the network of a program.
+
+    Raises:
+        UnsupportedError: If a beat has to wait for the one behind it, and there is no register in which it could.
+    """
     network, levels = network_of(program), program.levels
-    places = _Places(network, levels).found() if levels else [0] * len(network.graph.values)
-    stages = [(place - 1) // levels if levels and place else 0 for place in places]
-    return NetworkStages(network.graph, levels, network, tuple(network.live()), tuple(stages))
+    numbers = network.live()
+    if not levels:
+        if any(network.behind(number) for number in numbers):
+            raise UnsupportedError(
+                "a window reaches into the next beat, so its beat waits for that one in a register",
+                field="hardware.unroll_levels",
+                got=0,
+                expected="1 or more",
+                remedy="ask for registers between additions, or for a frame per beat",
+            )
+        return NetworkStages(network.graph, 0, network, tuple(numbers), dict.fromkeys(numbers, 0), 1)
+    places = _Places(network, levels)
+    places.improve()
+    found = {number: places.stage(number) for number in numbers}
+    return NetworkStages(network.graph, levels, network, tuple(numbers), found, places.count, places.waits)
 
 
 class _Places:
@@ -73,8 +112,6 @@ class _Places:
     def __init__(self, network: Network, levels: int) -> None:
         self.network, self.levels, self.values = network, levels, network.graph.values
         self.numbers = network.live()
-        self.place = [value.level for value in self.values]
-        self.last = max(ceil_div(network.graph.levels, levels), 1) * levels
         self.operands = {n: tuple(o for o in network.operands(n) if self._moves(o)) for n in self.numbers}
         self.delay = {n: network.delay(n) for n in self.numbers}
         self.readers: dict[int, list[int]] = {n: [] for n in self.numbers}
@@ -82,47 +119,115 @@ class _Places:
             for operand in operands:
                 self.readers[operand].append(number)
         self.leaves = {output[0] for output in network.graph.outputs if output is not None}
-        self.fixed = set(network.inputs)
+        self.waits: tuple[int, ...] = ()
+        self.place: dict[int, float] = {}
+        self._begin()
+        self.count = max(self.stage(number) for number in self.leaves) + 1
+        self.last = self.count * levels
 
     def _moves(self, number: int) -> bool:
         return bool(self.values[number].coefficients)
 
-    def _stage(self, place: int) -> int:
-        return (place - 1) // self.levels if place else 0
+    def _stage(self, place: float) -> int:
+        return math.ceil(place / self.levels) - 1 if place else 0
 
-    def found(self) -> list[int]:
-        """The places at which no value can move by itself and save bits."""
+    def stage(self, number: int) -> int:
+        """The stage in which a value is."""
+        return self._stage(self.place[number])
+
+    def _begin(self) -> None:
+        """Put every value as early as can be, and the registers that wait."""
+        order: dict[int, int] = {}
+        for number in self.numbers:
+            order[number] = max((order[o] for o in self.operands[number]), default=0) + self.network.behind(number)
+        for wanted in range(max(order.values(), default=0) + 1):
+            if wanted:
+                behind = [n for n in self.numbers if order[n] == wanted and self.network.behind(n)]
+                free = [self._free(self.place[operand]) for number in behind for operand in self.operands[number]]
+                self.waits += (max(*free, self.waits[-1] + 2 if self.waits else 1),)
+            for number in self.numbers:
+                if order[number] == wanted:
+                    self.place[number] = self._first(number, self.waits[wanted - 1] if wanted else 0)
+
+    def _free(self, place: float) -> int:
+        """The first stage whose register may wait, so that an addition follows in the stage behind it."""
+        return self._stage(place) + int(place == (self._stage(place) + 1) * self.levels)
+
+    def _first(self, number: int, wait: int) -> float:
+        """The earliest place of a value behind its operands; of one of the beat behind, if a register waits there."""
+        places = [self.place[operand] for operand in self.operands[number]]
+        if not places:
+            return 0
+        if self.network.before(number):
+            return self._stage(places[0]) * self.levels + _BEGIN
+        if self.network.behind(number):
+            inside = places[0] - wait * self.levels
+            return (wait + 1) * self.levels + max(inside, _BEGIN)
+        delay = self.delay[number]
+        return max(math.floor(place) + delay if delay else place for place in places)
+
+    def improve(self) -> None:
+        """Move values until none can move by itself and save bits."""
+        fixed = {*self.network.inputs, *self.network.bits.values()}
         for _ in range(_ROUNDS):
-            moved = [self._move(number) for number in reversed(self.numbers) if number not in self.fixed]
-            if not any(moved):
+            if not any([self._move(number) for number in reversed(self.numbers) if number not in fixed]):
                 break
-        return self.place
+
+    def _latest(self, number: int, reader: int) -> float:
+        """The latest place of a value for one that reads it."""
+        place, stage = self.place[reader], self.stage(reader)
+        if self.network.before(reader):
+            return (stage + 1) * self.levels
+        if self.network.behind(reader):
+            # In the stage itself it must not be later than it is: the values behind it follow within the next one.
+            return max(self.place[number], (stage - 1) * self.levels)
+        return place - self.delay[reader]
+
+    def _choices(self, number: int) -> dict[int, float]:
+        """The stages in which a value may be, and its place in each."""
+        until = self.last if number in self.leaves else self.last + self.levels
+        readers = self.readers[number]
+        if self.network.behind(number):
+            ends = [self._latest(number, reader) for reader in readers] + [until]
+            found = {wait + 1: self._first(number, wait) for wait in self.waits}
+            earliest = self.stage(self.operands[number][0]) + 1
+            return {s: p for s, p in found.items() if s >= earliest and all(math.floor(p) <= end for end in ends)} | {
+                self.stage(number): self.place[number]
+            }
+        first = self._first(number, 0)
+        latest = min([until, *(self._latest(number, reader) for reader in readers)])
+        begin = self._stage(first)
+        if self.network.before(number):
+            end = max(math.floor(latest) // self.levels, begin)
+            alike = [self.stage(r) for r in readers if not self.delay[r] or self.network.before(r)]
+            end = max(min([end, *alike]), begin)
+            return {stage: stage * self.levels + _BEGIN for stage in range(begin, min(end, self.count - 1) + 1)}
+        # Within a stage the earliest place leaves most room to the readers, the latest to nothing that is kept.
+        end = max(self._stage(latest), begin)
+        return {stage: max(first, stage * self.levels + 1) for stage in range(begin, end + 1)} | {begin: first}
 
     def _move(self, number: int) -> bool:
         """Put a value where the fewest bits are kept; whether it was elsewhere."""
-        operands = self.operands[number]
-        if not operands:
+        if not self.operands[number]:
             return False
-        first = max(self.place[operand] for operand in operands) + self.delay[number]
-        until = self.last if number in self.leaves else self.last + self.levels
-        latest = min([until, *(self.place[r] - self.delay[r] for r in self.readers[number])])
-        here = self._stage(self.place[number])
-        # Within a stage the earliest place leaves most room to the readers, the latest to nothing that is kept.
-        begin, end = self._stage(first), self._stage(latest)
-        choices = {stage: max(first, stage * self.levels + 1) for stage in range(begin, end + 1)}
+        here, choices = self.stage(number), self._choices(number)
         kept = {stage: self._bits(number, stage) for stage in choices}
         best = min(choices, key=lambda stage: (kept[stage], stage != here, stage))
         if best != here:
             self.place[number] = choices[best]
         return best != here
 
+    def _needed(self, reader: int, stage: int) -> int:
+        """The last stage in which an operand has to be, for a reader in a stage."""
+        return stage + int(self.network.before(reader)) - int(self.network.behind(reader))
+
     def _bits(self, number: int, stage: int) -> int:
         """Bits kept of a value and of its operands if it is computed in a stage."""
-        last = self._stage(self.last) if number in self.leaves else 0
-        last = max([last, *(self._stage(self.place[reader]) for reader in self.readers[number])])
-        bits = self.values[number].width * (last - stage)
+        ends = [self._needed(reader, self.stage(reader)) for reader in self.readers[number]]
+        ends += [self.count - 1] if number in self.leaves else []
+        bits = self.values[number].width * (max(ends, default=stage) - stage)
         for operand in self.operands[number]:
-            others = [self._stage(self.place[reader]) for reader in self.readers[operand] if reader != number]
-            others += [self._stage(self.last)] if operand in self.leaves else []
-            bits += self.values[operand].width * (max([stage, *others]) - self._stage(self.place[operand]))
+            others = [self._needed(r, self.stage(r)) for r in self.readers[operand] if r != number]
+            others += [self.count - 1] if operand in self.leaves else []
+            bits += self.values[operand].width * (max([self._needed(number, stage), *others]) - self.stage(operand))
         return bits

@@ -1,23 +1,39 @@
 """A whole network of constants as one pipelined expression: a frame per beat, without buffers or multipliers.
 
 Its steps are ops of the catalogue, whose goldens, one after the other, are its golden. What they compute is written as
-one graph (:mod:`mase_hw.ops.unrolled._lowering`), and registers are placed over all of it, wherever layers meet.
+one graph (:mod:`mase_hw.ops.unrolled._lowering`), and registers are placed over all of it, wherever layers meet. A
+frame may also come in several beats, each some rows of an image or positions of a sequence; the graph is then that of
+a beat, and what it needs of other beats is in registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.hardware.params import Cast, port
-from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, OpDef, Request, verilog_params
+from mase_hw.hardware.params import Cast, Port, port
+from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
 from mase_hw.ops import cast, conv, linear, max_pool, relu
 from mase_hw.ops.unrolled._graph import Sum
-from mase_hw.ops.unrolled._network import Above, Larger, Looked, Positive, Program, Rounded, Step
+from mase_hw.ops.unrolled._network import (
+    Above,
+    Accumulated,
+    Larger,
+    Looked,
+    Masked,
+    Neighbour,
+    Positive,
+    Program,
+    Rounded,
+    Step,
+)
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
@@ -25,9 +41,12 @@ from mase_hw.ops.unrolled.unrolled import (
     UnrolledParams,
     check_unchanged,
     declared,
-    latency,
     types_of,
 )
+from mase_hw.steps import Buffers, Steps
+
+_WAITS = 8
+"""Registers of a module that wait for the next beat, at most."""
 
 
 def _flipped(value: Sum) -> str:
@@ -45,6 +64,23 @@ class _NetworkText(Text):
         self.network = stages.network
         self.tables: dict[tuple[tuple[int, ...], int, int], str] = {}
         """Names of the tables by their words, the bits of one, and how many there are."""
+
+    def name(self, number: int, stage: int) -> str:
+        """What holds a value in a stage; one of another beat has no name of its own where it begins."""
+        made = self.network.made.get(number)
+        if isinstance(made, Neighbour) and stage == self.stages.of(number):
+            return self.name(made.value, self.stages.needed(number, made.value))
+        return super().name(number, stage)
+
+    def registers(self, stage: int) -> list[dict[str, str]]:
+        """What the registers behind a stage hold, and sums over beats in it."""
+        sums = [
+            {"declared": declared(self.graph.values[n], f"{name}_sum"), "name": f"{name}_sum", "value": name}
+            for n in self.stages.numbers
+            if isinstance(self.network.made.get(n), Accumulated) and self.stages.of(n) == stage
+            for name in [self.name(n, stage)]
+        ]
+        return super().registers(stage) + sums
 
     def element(self, number: int, stage: int, width: int) -> str:
         """The number that an element is, in two's complement of so many bits."""
@@ -80,6 +116,13 @@ class _NetworkText(Text):
             given = self.graph.values[made.value]
             limit = f"{given.width}'d{made.limit + given.constant}"
             return {**item, "value": f"{self.name(made.value, stage)} > {limit}"}
+        if isinstance(made, Masked):
+            bit, whole = self.name(made.bit, stage), self.element(made.value, stage, value.width)
+            return {**item, "value": f"{value.width}'({bit} ? {whole} : '0){_flipped(value)}"}
+        if isinstance(made, Accumulated):
+            before = f"{value.width}'({self.name(made.bit, stage)} ? '0 : {name}_sum)"
+            return {**item, "value": f"{self.operand(made.value, 0, value.width, stage)} + {before}"}
+        assert isinstance(made, Larger)
         return {**item, "value": self._larger(made, value, stage)}
 
     def _rounded(self, number: int, made: Rounded, stage: int) -> dict[str, object]:
@@ -135,37 +178,143 @@ class _NetworkText(Text):
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``data_in_0`` of the shape of the network's input -> ``data_out_0``: step after step."""
+    """``data_in_0`` of the shape of the network's input, or beat by beat -> ``data_out_0``, alike: step after step."""
     program: Program = a.attributes["program"]
-    return {"data_out_0": program.run(t["data_in_0"].reshape(-1, *program.shape[1:]))}
+    given = t["data_in_0"]
+    if not program.streamed:
+        return {"data_out_0": program.run(given.reshape(-1, *program.shape[1:]))}
+    plain = program.layout(program.shape).from_stream(given.reshape(1, -1).numpy())[0]
+    made = program.run(torch.from_numpy(np.ascontiguousarray(plain)))
+    return {"data_out_0": torch.from_numpy(program.layout(tuple(made.shape)).to_stream(made[None].numpy())[0])}
 
 
-def build(r: Request) -> UnrolledParams:
+Waits = tuple[int, int, int, int, int, int, int, int]
+
+
+class FrameParams(UnrolledParams, frozen=True):
+    """Parameters of a network; the module is made for these and takes no others.
+
+    ``first`` is the beat of a frame with which the first beat of the result is complete, and ``step`` how many later
+    the next one is. A beat waits for the one behind it in the register behind stage ``waits``; -1 for none.
+    """
+
+    first: int
+    step: int
+    waits: Waits
+
+
+def build(r: Request) -> FrameParams:
     """The parameters of a frame, whose program is among the attributes."""
     formats, stages = r.arithmetic.formats, stages_of(r.arithmetic.attributes["program"])
-    sizes = {name: torch.Size(r.shapes[name]).numel() for name in ("data_in_0", "data_out_0")}
-    return UnrolledParams(
-        data_in_0=port((sizes["data_in_0"],), formats["data_in_0"], sizes["data_in_0"]),
-        data_out_0=port((sizes["data_out_0"],), formats["data_out_0"], sizes["data_out_0"]),
+    gives = [beat for beat, complete in enumerate(stages.network.gives) if complete]
+    waits = list(stages.waits)
+    if len(waits) > _WAITS:
+        raise UnsupportedError(
+            "windows of too many layers reach into the next beat",
+            node=r.node,
+            field="hardware.unroll_beats",
+            got=f"{len(waits)} layers, one after the other",
+            expected=f"at most {_WAITS}",
+            remedy="ask for fewer beats with more positions each, or compile the network in parts",
+        )
+
+    def side(name: str, beats: int) -> Port:
+        size = torch.Size(r.shapes[name]).numel()
+        shape = (size,) if stages.network.beats == 1 else (beats, size // beats)
+        return port(shape, formats[name], size // beats)
+
+    return FrameParams(
+        data_in_0=side("data_in_0", stages.network.beats),
+        data_out_0=side("data_out_0", len(gives)),
         cast=Cast(),
         solver=0,
         levels=stages.levels,
         **stages.figures,
+        first=gives[0],
+        step=gives[1] - gives[0] if len(gives) > 1 else 1,
+        waits=typing.cast(Waits, (*waits, *[-1] * (_WAITS - len(waits)))),
     )
 
 
-def generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
+def latency(p: FrameParams) -> Latency:
+    """One beat per cycle through all stages; the beats of a register that waits are freed by those behind them."""
+    beats = p.data_in_0.beats
+    if beats == 1:
+        return Latency.from_steps(Steps.registered(1, pipe=p.stages))
+    each = np.arange(beats, dtype=np.int64)
+    given = p.first + p.step * np.arange(p.data_out_0.beats, dtype=np.int64)
+    waits = [wait for wait in p.waits if wait >= 0]
+    # A beat that waits has a register for itself and one before it; the last register is that of the result.
+    begins, ends = [-1, *waits], [*(wait - 1 for wait in waits), p.stages - 1]
+    stages = []
+    for index, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        pipe = end - begin - 1
+        if index:
+            behind = (np.maximum(each - 1, 0),)
+            own = Buffers(delay=(1,), room=(2,), room_lag=0, pipe=pipe, queue=pipe, queue_lag=0)
+            stages.append(Steps.at(beats, needed=behind, freed=(each,), emitted=each, **own))
+        elif pipe:
+            stages.append(Steps.registered(beats, pipe=pipe))
+    result = Steps.at(
+        beats, needed=(each,), freed=(each,), emitted=given, delay=(0,), room=(0,), pipe=1, queue=1, queue_lag=0
+    )
+    return Latency.from_steps(*stages, result)
+
+
+def _control(stages: NetworkStages) -> dict[str, object]:
+    """What the template says of the beats of a frame; nothing if there is one."""
+    network, count = stages.network, stages.count
+    if network.beats == 1:
+        return {"beats": 1, "bits": [], "takes": f"enable[{count - 1}]"}
+    moves = []
+    for stage in range(count):
+        there = f"full_q[{stage - 1}]" if stage else "data_in_0_valid"
+        before = f"full_q[{stage - 2}]" if stage > 1 else "data_in_0_valid"
+        waits = [f"(last_q[{stage - 1}] || {before})"] if stage - 1 in stages.waits else []
+        gives = f"gives_q[{stage - 1}]" if stage else "Gives[beat_q]"
+        room = f"(!full_q[{stage}] || go_{stage + 1})"
+        if stage == count - 1:
+            room = f"(!{gives} || !data_out_0_valid || data_out_0_ready)"
+        moves.append({"there": there, "when": " && ".join([*waits, room]), "gives": gives})
+    live = set(stages.numbers)
+    bits = [
+        {"name": f"x{number:0{len(str(len(stages.graph.values)))}}", "there": _word(there)}
+        for there, number in network.bits.items()
+        if number in live
+    ]
+    takes = f"enable[{count - 1}] && {moves[-1]['gives']}"
+    return {
+        "beats": network.beats,
+        "bits": bits,
+        "moves": moves,
+        "gives": _word(network.gives),
+        "takes": takes,
+        "waits": max(stages.waits, default=-1) + 1,
+    }
+
+
+def _word(there: Sequence[bool]) -> str:
+    """Bits by beat as a number."""
+    return f"{len(there)}'b{''.join(str(int(bit)) for bit in reversed(there))}"
+
+
+def generated(node: str, p: FrameParams, a: Arithmetic) -> Generated:
     """The module of a frame."""
     program: Program = a.attributes["program"]
     stages = stages_of(program)
     check_unchanged(node, p, stages)
     network, text, numbers = stages.network, _NetworkText(stages), stages.numbers
     live, values, out = set(numbers), stages.graph.values, p.data_out_0.fmt
-    items = [text.item(n) for n in numbers if n not in network.inputs and values[n].coefficients]
+    entered = {*network.inputs, *network.bits.values()}
+    made = [n for n in numbers if n not in entered and values[n].coefficients]
+    items = [text.item(n) for n in made if not isinstance(network.made.get(n), Neighbour)]
     last, most = stages.count - 1, len(str(len(stages.graph.outputs) - 1))
-    casts = {made.fmt.width for n in live if isinstance(made := network.made.get(n), Rounded)}
+    casts = {found.fmt.width for n in live if isinstance(found := network.made.get(n), Rounded)}
     context = {
-        "what": "a network of constants, a whole frame per beat",
+        **_control(stages),
+        "what": f"a network of constants, a frame in {beats} beats"
+        if (beats := network.beats) > 1
+        else ("a network of constants, a whole frame per beat"),
         "golden": "that of every op, one after the other",
         "types": types_of((values[n] for n in numbers if values[n].coefficients), casts),
         "parameters": list(verilog_params(p).items()),
@@ -190,7 +339,7 @@ def generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
         "last": "The results",
         "tables": text.table_lines(),
         "levels": [items],
-        "registers": [text.registers(stage) for stage in range(last)],
+        "registers": [text.registers(stage) for stage in range(stages.count if beats > 1 else last)],
         "casts": [
             {"lane": lane, "pad": " " * (most - len(str(lane))), "plain": text.element(output[0], last, out.width)}
             for lane, output in enumerate(stages.graph.outputs)
@@ -236,35 +385,77 @@ def _cases() -> tuple[Case, ...]:
     alone = (_step(linear.OPS, "linear", "s4.0 s4.0 s7.0 s7.0", 0, (1, 3), weight=plain, bias=bias),)
     pixels, fmt = (1, 2, 4, 5), FixedFormat(4, 2)
     return (
-        _case("image", Program(pixels, fmt, image, 2), image[-1].arithmetic.formats["data_out_0"]),
-        _case("image_at_once", Program(pixels, fmt, image, 0), image[-1].arithmetic.formats["data_out_0"]),
+        _case("image", Program(pixels, fmt, image, 2)),
+        _case("image_at_once", Program(pixels, fmt, image, 0)),
         _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(6, -1)),
         _case("terms_alone", Program((1, 2), FixedFormat(4, 0), alone, 2), FixedFormat(7, 0)),
-        _case("groups", Program((1, 2, 3, 4), fmt, strided, 3), strided[-1].arithmetic.formats["data_out_0"]),
+        _case("groups", Program((1, 2, 3, 4), fmt, strided, 3)),
     )
 
 
-def _case(name: str, program: Program, out: FixedFormat) -> Case:
+def _case(name: str, program: Program, out: FixedFormat | None = None) -> Case:
+    out = out or program.steps[-1].arithmetic.formats["data_out_0"]
+    program = dataclasses.replace(program, streamed=program.beats > 1)
     a = Arithmetic({"data_in_0": program.fmt, "data_out_0": out}, attributes={"program": program})
     shapes = {"data_in_0": program.shape, "data_out_0": program.steps[-1].shape}
     return Case(name, build(Request(name, a, shapes, {})), 12, attributes={"program": program})
 
 
+def _cases_in_beats() -> tuple[Case, ...]:
+    def random(*size: int, bits: int = 3, seed: int = 0) -> Tensor:
+        draw = torch.Generator().manual_seed(seed)
+        return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw).float()
+
+    fmt, first, second = FixedFormat(4, 2), random(3, 2, 3), random(2, 3, 5, seed=1)
+    radio = (
+        _step(
+            conv.OPS, "conv1d", "s4.2 s3.2 s6.4 s6.3", 0, (1, 3, 12), weight=first, bias=random(3, bits=6), padding=1
+        ),
+        _step(relu.OPS, "relu", "s6.3 u5.3", 1, (1, 3, 12)),
+        _step(conv.OPS, "conv1d", "u5.3 s3.2 s6.3 floor", 2, (1, 2, 12), weight=second, padding=2),
+    )
+    flat = torch.arange(24).reshape(1, 24)
+    ends = (
+        *radio,
+        Step("flatten", None, Arithmetic({}), {}, (3,), (1, 24), flat),
+        _step(linear.OPS, "linear", "s6.3 s3.2 s9.3 half_up wrap", 4, (1, 3), weight=random(3, 24, seed=2)),
+        _step(relu.OPS, "relu", "s9.3 u6.2", 5, (1, 3)),
+    )
+    image = (
+        _step(
+            conv.OPS, "conv2d", "s4.2 s3.2 s6.3", 0, (1, 3, 4, 3), weight=random(3, 2, 3, 2), stride=(2, 2), padding=1
+        ),
+        _step(max_pool.OPS, "max_pool2d", "s6.3 s6.3", 1, (1, 3, 2, 3), kernel_size=(2, 1)),
+        _step(conv.OPS, "conv2d", "s6.3 s3.2 s5.2", 2, (1, 2, 2, 3), weight=random(2, 3, 3, 1, seed=3), padding=(1, 0)),
+    )
+    return (
+        *(_case(f"radio_{k}", Program((1, 2, 12), fmt, radio, 2, k, 2)) for k in (2, 4, 12)),
+        *(_case(f"ends_{k}", Program((1, 2, 12), fmt, ends, 1 + k % 3, k, 2)) for k in (3, 12)),
+        _case("rows", Program((1, 2, 8, 4), fmt, image, 3, 8, 2)),
+        _case("two_rows", Program((1, 2, 8, 4), fmt, image, 1, 4, 2)),
+    )
+
+
+def _hardware(layout: str, cases: Callable[[], Sequence[Case]]) -> Hardware:
+    return Hardware(
+        module="fixed_frame",
+        file=TEMPLATE,
+        params=FrameParams,
+        build=build,
+        latency=latency,
+        cases=cases,
+        generated=generated,
+        layout=layout,
+        whole=True,
+    )
+
+
 OPS = (
+    OpDef(name="frame", mase_type="module", golden=golden, hardware=_hardware("row_major", _cases)),
     OpDef(
-        name="frame",
+        name="frame_channels_last",
         mase_type="module",
         golden=golden,
-        hardware=Hardware(
-            module="fixed_frame",
-            file=TEMPLATE,
-            params=UnrolledParams,
-            build=build,
-            latency=latency,
-            cases=_cases,
-            generated=generated,
-            layout="row_major",
-            whole=True,
-        ),
+        hardware=_hardware("channels_last", _cases_in_beats),
     ),
 )

@@ -22,7 +22,7 @@ from mase_hw.opdef import Arithmetic, Case, Generated, Golden, Hardware, OpDef, 
 from mase_hw.ops.unrolled import frame
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._tables import limits
-from mase_hw.ops.unrolled.unrolled import TEMPLATE, UnrolledParams, latency
+from mase_hw.ops.unrolled.unrolled import TEMPLATE
 
 FOREST, TABLES = "forest", "tables"
 
@@ -66,7 +66,7 @@ def _whole(name: str, a: Arithmetic, sizes: Mapping[str, int], levels: int) -> A
     return Arithmetic(a.formats, attributes=attributes_of({"program": program}))
 
 
-def _build(name: str, r: Request) -> UnrolledParams:
+def _build(name: str, r: Request) -> frame.FrameParams:
     sizes = {tensor: torch.Size(shape).numel() for tensor, shape in r.shapes.items()}
     if r.shapes["data_in_0"][-1] != sizes["data_in_0"]:
         raise UnsupportedError(
@@ -82,7 +82,7 @@ def _build(name: str, r: Request) -> UnrolledParams:
     return frame.build(Request(r.node, whole, shapes, {}))
 
 
-def _generated(name: str, node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
+def _generated(name: str, node: str, p: frame.FrameParams, a: Arithmetic) -> Generated:
     sizes = {"data_in_0": p.data_in_0.size[0], "data_out_0": p.data_out_0.size[0]}
     return frame.generated(node, p, _whole(name, a, sizes, p.levels))
 
@@ -146,9 +146,9 @@ def _hardware(name: str, cases: Callable[[], tuple[Case, ...]]) -> Hardware:
     return Hardware(
         module="fixed_frame",
         file=TEMPLATE,
-        params=UnrolledParams,
+        params=frame.FrameParams,
         build=functools.partial(_build, name),
-        latency=latency,
+        latency=frame.latency,
         cases=cases,
         generated=functools.partial(_generated, name),
         layout="row_major",

@@ -171,12 +171,16 @@ class Stages:
         made = self.graph.values[number]
         return (made.a, made.b) if made.a >= 0 else ()
 
+    def needed(self, number: int, operand: int) -> int:
+        """The last stage in which an operand is, for a value."""
+        return self.of(number)
+
     def kept(self) -> Iterator[tuple[int, int]]:
         """The values that a register holds, and the stage behind which each of these registers is."""
         last: dict[int, int] = {}
         for number in self.numbers:
             for operand in self.operands(number):
-                last[operand] = max(last.get(operand, 0), self.of(number))
+                last[operand] = max(last.get(operand, 0), self.needed(number, operand))
         for output in self.graph.outputs:
             if output is not None:
                 last[output[0]] = self.count - 1

@@ -122,6 +122,11 @@ class HardwareArgs(BaseModel):
         description="of such a network: additions between two registers, wherever layers meet; 0 for a register at "
         "the output only",
     )
+    unroll_beats: PositiveInt = Field(
+        default=1,
+        description="of such a network: beats of a frame, each of as many rows of an image or positions of a "
+        "sequence; the expression is then that of a beat, with registers for what it needs of the beats around it",
+    )
     fast_clock: bool | list[str] = Field(
         default=False,
         examples=[["fc1"]],

@@ -1,12 +1,13 @@
-"""A quantised network as one node, whose module takes a whole frame per beat."""
+"""A quantised network as one node, whose module takes a whole frame per beat, or some positions of it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, fx
 
 from mase_hw.errors import UnsupportedError
@@ -21,6 +22,10 @@ from mase_hw.passes.lower._edit import finish
 
 FRAME = "frame"
 """The node, and the op that it is."""
+CHANNELS_LAST = "frame_channels_last"
+"""The op where images or sequences with their channels first come in several beats."""
+_POSITIONS = ("conv1d", "conv2d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
+"""Ops whose input has its channels before its positions."""
 
 
 class UnrollArgs(PassArgs):
@@ -28,6 +33,11 @@ class UnrollArgs(PassArgs):
 
     levels: NonNegativeInt = Field(
         default=3, description="additions between two registers; 0 for a register at the output only"
+    )
+    beats: PositiveInt = Field(
+        default=1,
+        description="beats of a frame: each has as many rows of an image, or positions of a sequence; registers keep "
+        "what windows need of the beat before, and a beat waits where they reach into the one behind",
     )
 
 
@@ -39,7 +49,8 @@ def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[Mas
         The graph, whose node ``frame`` computes what all nodes did, and the names of these.
 
     Raises:
-        UnsupportedError: If there are several inputs or results, or a node is not quantised.
+        UnsupportedError: If there are several inputs or results, or a node is not quantised; or if a frame has no
+            positions, or not as many in every beat.
     """
     entries = [node for node in graph.nodes if graph.meta_of(node).common.mase_op == "quantize"]
     (output,) = (node for node in graph.nodes if node.op == "output")
@@ -62,11 +73,32 @@ def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[Mas
     given, made = (graph.tensor(node, "data_out_0") for node in (entry, result))
     fmt, out = given.fmt, made.fmt
     assert fmt is not None and out is not None  # both ends of a quantised graph have formats
-    program = Program(tuple(given.shape), fmt, tuple(steps[: numbers[result]]), args.levels)
+    kept = tuple(steps[: numbers[result]])
+    axis = _axis(tuple(given.shape), kept, args.beats)
+    program = Program(tuple(given.shape), fmt, kept, args.levels, args.beats, axis)
     inside = [node for node in numbers if node is not entry]
     whole = Arithmetic({"data_in_0": fmt, "data_out_0": out}, attributes=attributes_of({"program": program}))
-    _replace(graph, entry, result, whole)
+    _replace(graph, entry, result, whole, FRAME if axis == 1 else CHANNELS_LAST)
     return graph, {"modified": True, "unrolled": [node.name for node in inside]}
+
+
+def _axis(shape: tuple[int, ...], steps: Sequence[Step], beats: int) -> int:
+    """The dimension of the input that a beat has a part of."""
+    if beats == 1:
+        return 1
+    images = any(step.op is not None and step.op.name in _POSITIONS for step in steps)
+    axis = 2 if images else 1
+    if len(shape) < 3 or shape[0] != 1 or shape[axis] % beats:
+        raise UnsupportedError(
+            "a beat has as many positions of a frame as every other one",
+            field="hardware.unroll_beats",
+            got=f"{beats} beats, an input {list(shape)}",
+            expected=f"a divisor of the {shape[axis]} positions along dimension {axis}"
+            if len(shape) > 2
+            else "an input of one frame with positions: an image, or a sequence",
+            remedy="choose another hardware.unroll_beats, or leave it out",
+        )
+    return axis
 
 
 def _depends(node: fx.Node, numbers: dict[fx.Node, int]) -> bool:
@@ -112,9 +144,9 @@ def _renamed(graph: MaseGraph, node: fx.Node, source: fx.Node, places: Tensor) -
     return found
 
 
-def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic) -> None:
+def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic, op: str) -> None:
     """Put the node of a program in place of those of its steps."""
-    module = Quantized(graph.catalogue[FRAME], arithmetic)
+    module = Quantized(graph.catalogue[op], arithmetic)
     name = FRAME
     while hasattr(graph.model, name):
         name += "_"
@@ -124,7 +156,7 @@ def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arit
     with graph.fx_graph.inserting_before(output):
         node = graph.fx_graph.create_node("call_module", name, (entry,), {}, name=name)
     meta = node.meta["mase"] = MaseMetadata(node, graph.model)
-    meta.common.mase_type, meta.common.mase_op = module.op.mase_type, FRAME
+    meta.common.mase_type, meta.common.mase_op = module.op.mase_type, op
     meta.common.args["data_in_0"] = graph.tensor(entry, "data_out_0").copy()
     meta.common.results["data_out_0"] = graph.tensor(result, "data_out_0").copy()
     output.args = fx.node.map_arg(output.args, lambda given: node if given is result else given)
