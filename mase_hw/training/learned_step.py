@@ -8,6 +8,11 @@ what is clipped still moves the step, and is not lost for good.
 Binary and ternary numbers ``q(v) * s`` have ``dx = 1`` everywhere and ``ds = q(v)``: that is the gradient of the scale
 in trained ternary quantisation (Zhu et al., arXiv:1612.01064, formula 7).
 
+A tensor may have bits of its own for every element: the element drops its ``k`` lowest bits, so it is a whole multiple
+``q`` of ``2**k`` steps, and 0 where ``k`` is the width. ``k`` is learned as HGQ does (Sun et al., arXiv:2405.00645,
+section III-B, where ``f`` is ``-k``): the error of rounding has the size of ``2**k``, so ``dk = ln(2) (q - v) s``; what
+an element costs has the gradient of its number of bits.
+
 Learned scales of scaled integers: LSQ (Esser et al., arXiv:1902.08153), zero points as LSQ+ (arXiv:2004.09576).
 
 With ``v = x / s`` a value becomes ``clip(round(v) + z, low, high) - z`` times ``s``. The gradients are those of the
@@ -60,27 +65,55 @@ class _Lsq(torch.autograd.Function):
     """Quantise and give back values; ``low`` and ``high`` are the ends in steps."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Rounding) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, step: Tensor, drop: Tensor | None, fmt: FixedFormat, scale: float, rounding: Rounding
+    ) -> Tensor:
         v = x / step
-        ctx.save_for_backward(v, step)
-        ctx.given = (fmt, scale, rounding)
-        return to_grid(v, fmt, rounding).clamp(fmt.min_mantissa, fmt.max_mantissa) * step
+        found = dropped(v, drop, fmt, rounding)
+        ctx.save_for_backward(v, step, found, drop)
+        ctx.given = (fmt, scale)
+        return found * step
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
-        v, step = ctx.saved_tensors
-        fmt, scale, rounding = ctx.given
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None]:
+        v, step, found, drop = ctx.saved_tensors
+        fmt, scale = ctx.given
         grad, low, high = grads[0], fmt.min_mantissa, fmt.max_mantissa
         below, above = v <= low, v >= high
         inside = ~(below | above)
-        by_step = None
+        by_step = by_drop = None
         if ctx.needs_input_grad[1]:
-            share = torch.where(inside, to_grid(v, fmt, rounding) - v, torch.where(below, float(low), float(high)))
+            share = torch.where(inside, found - v, torch.where(below, float(low), float(high)))
             by_step = (grad * share * scale).sum_to_size(step.shape)
-        return grad * inside, by_step, None, None, None
+        if ctx.needs_input_grad[2]:
+            by_drop = (grad * inside * (found - v) * step * math.log(2)).sum_to_size(drop.shape)
+        return grad * inside, by_step, by_drop, None, None, None
 
 
-def lsq(x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Rounding = Rounding.HALF_EVEN) -> Tensor:
+def dropped(v: Tensor, drop: Tensor | None, fmt: FixedFormat, rounding: Rounding) -> Tensor:
+    """Mantissas in the range of a format, each a multiple of a power of two of its own.
+
+    Args:
+        v: Values in steps.
+        drop: Bits that every element drops, rounded to whole ones; a shape that broadcasts to ``v``. None for none.
+        fmt: The format.
+        rounding: Rounding of the cast.
+    """
+    if drop is None:
+        return to_grid(v, fmt, rounding).clamp(fmt.min_mantissa, fmt.max_mantissa)
+    unit = torch.exp2(drop.round())
+    low, high = (torch.trunc(end / unit) for end in (fmt.min_mantissa, fmt.max_mantissa))
+    return rounded(v / unit, rounding).clamp(low, high) * unit
+
+
+def lsq(
+    x: Tensor,
+    step: Tensor,
+    fmt: FixedFormat,
+    scale: float,
+    rounding: Rounding = Rounding.HALF_EVEN,
+    drop: Tensor | None = None,
+) -> Tensor:
     """Values of the grid, with the gradients of the publication.
 
     Args:
@@ -89,8 +122,9 @@ def lsq(x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Round
         fmt: The format, whose smallest and largest mantissas are ``-Qn`` and ``Qp``.
         scale: What the gradient of the step is multiplied by.
         rounding: Rounding of the cast.
+        drop: Bits that every element drops.
     """
-    result: Tensor = _Lsq.apply(x, step, fmt, scale, rounding)  # type: ignore[no-untyped-call]
+    result: Tensor = _Lsq.apply(x, step, drop, fmt, scale, rounding)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -140,6 +174,38 @@ class LearnedStep(nn.Module):
         self.register_buffer("ends", torch.zeros(2, dtype=torch.float64))
         threshold = fmt.threshold if isinstance(fmt, SignFormat) else 0.0
         self.register_buffer("threshold", torch.tensor(threshold, dtype=torch.float64))
+        self.drop: nn.Parameter | None = None
+        """Bits that every element drops, if they are learned."""
+
+    def learn_widths(self, shape: tuple[int, ...]) -> None:
+        """Give every element a number of bits of its own, which is learned from here on.
+
+        Args:
+            shape: Of the tensor, or of a frame with 1 in the place of frames.
+        """
+        self.drop = nn.Parameter(torch.zeros(shape))
+
+    def bits(self, x: Tensor) -> Tensor:
+        """The bits of the values of a parameter: from the first to the last that may be set, without the sign.
+
+        Only the dropped bits pass a gradient; what is 0 has no bits and passes none.
+        """
+        found = self.mantissas(x).detach()
+        highest = torch.frexp(found).exponent.to(found.dtype)  # a whole number below 2**highest
+        return torch.where(found == 0, 0, highest - self.whole_drop())
+
+    def whole_drop(self) -> Tensor:
+        """The bits that are dropped, rounded to whole numbers; 0 if none are."""
+        if self.drop is None:
+            return torch.zeros(())
+        return self.drop + (self.drop.round() - self.drop).detach()
+
+    def mantissas(self, x: Tensor, scale: float | None = None) -> Tensor:
+        """What the values are in steps, or in steps of a format."""
+        step = scale if scale is not None else float(self.step.detach()) if self.learned else self.format().scale
+        if isinstance(self.fmt, SignFormat):
+            return signs(x / step, self.threshold.to(x.dtype), self._signs(0))
+        return dropped(x / step, self.drop, self.fmt, self.rounding)
 
     def begin(self, x: Tensor) -> None:
         """Start from data: ``2 * mean|x| / sqrt(Qp)``, as the publication does, or from the range.
@@ -176,18 +242,21 @@ class LearnedStep(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Values of the grid; same shape."""
+        if self.drop is not None and self.training:
+            with torch.no_grad():
+                self.drop.clamp_(0, self.fmt.width)
         if not self.learned:
             if self.training or not self.per_frame:
                 self._observe(x)
             fmt = self.format()
-            return lsq(x, x.new_tensor(fmt.scale), fmt, 0.0, self.rounding)
+            return lsq(x, x.new_tensor(fmt.scale), fmt, 0.0, self.rounding, self.drop)
         count = x[0].numel() if self.per_frame and x.dim() else x.numel()
         scale = 1 / math.sqrt(max(1, count) * max(1, self.fmt.max_mantissa))
         step = self.step if self.step.requires_grad else self.step.detach()
         if isinstance(self.fmt, SignFormat):
             result: Tensor = _Signs.apply(x, step, self._signs(0), scale)  # type: ignore[no-untyped-call]
             return result
-        return lsq(x, step, self.fmt, scale, self.rounding)
+        return lsq(x, step, self.fmt, scale, self.rounding, self.drop)
 
     def format(self) -> FixedFormat:
         """The format with the power of two that is nearest to the step.
@@ -462,6 +531,14 @@ class Learned(FloatOp):
             return found
         found = self.steps[name](value)
         return found
+
+    def settled(self, name: str) -> Tensor:
+        """What a parameter is frozen as: itself, or with the bits dropped that it drops."""
+        value, grid = self.trained[name].detach().clone(), self.step_of(name)
+        if grid.drop is None:
+            return value
+        scale = grid.format().scale
+        return grid.mantissas(value, scale) * scale
 
     def step_of(self, name: str) -> LearnedStep:
         """The grid of a parameter."""

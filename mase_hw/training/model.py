@@ -23,6 +23,8 @@ from mase_hw.training.float_op import Trained
 from mase_hw.training.freeze import frozen_integers
 from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of
 from mase_hw.training.learned_step import Learned, LearnedScale, LearnedStep, leaders
+from mase_hw.training.resource import Resource
+from mase_hw.training.resource import learn_widths as give_widths
 
 
 class TrainingModel(nn.Module):
@@ -40,6 +42,7 @@ class TrainingModel(nn.Module):
         stored: By node, the nodes that are its parameters, and the name of each.
         functions: Of nodes in whose place another op stands with scaled integers: op and attributes.
         learn_zero_points: Learn the zero points of scaled integers as well.
+        learn_widths: Learn the bits of every weight.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class TrainingModel(nn.Module):
         functions: Mapping[str, Function] | None = None,
         *,
         learn_zero_points: bool = False,
+        learn_widths: bool = False,
     ) -> None:
         super().__init__()
         self._graph = [graph]
@@ -100,6 +104,8 @@ class TrainingModel(nn.Module):
                 modules[f"nodes.{node.name}"] = self.nodes[node.name]
             elif module is not None:
                 modules[str(node.target)] = module
+        if learn_widths:
+            give_widths(self.nodes)
         root = nn.Module()
         root.nodes = self.nodes
         for target, module in modules.items():
@@ -143,9 +149,25 @@ class TrainingModel(nn.Module):
         found = [m.step for m in self.modules() if isinstance(m, LearnedStep) and m.learned]
         return found + [p for m in self.modules() if isinstance(m, LearnedScale) for p in m.parameters_learned()]
 
+    def drops(self) -> list[nn.Parameter]:
+        """The bits that every element drops, where they are learned, for an optimiser that gives them a rate too."""
+        return [m.drop for m in self.modules() if isinstance(m, LearnedStep) and m.drop is not None]
+
+    def resource(self) -> Tensor:
+        """What a frame costs: bits times bits of every product of a weight and a number of the data.
+
+        Bits of a weight are those between the first and the last that may be set; a weight that is 0 costs nothing. The
+        gradient is that of bits that are dropped; times a factor it is a term of the loss.
+        """
+        graph = self._graph[0]
+        shapes = {n.name: tuple(graph.tensor(n, "data_out_0").shape) for n in graph.nodes if n.name in self.nodes}
+        costs = Resource(self.body, shapes)
+        costs.run(*[None] * sum(n.op == "placeholder" for n in graph.nodes))
+        return torch.stack([*costs.found.values(), torch.zeros(())]).sum()
+
     def weights(self) -> list[nn.Parameter]:
         """All other parameters, each once."""
-        steps = {id(step) for step in self.steps()}
+        steps = {id(step) for step in (*self.steps(), *self.drops())}
         return [p for p in self.parameters() if id(p) not in steps and p.requires_grad]
 
     def round_steps(self) -> None:
@@ -249,7 +271,7 @@ def _frozen(trained: Learned, inputs: list[FixedFormat | None]) -> Quantized:
     parameters: dict[str, Tensor] = {name: getattr(old, name).detach().clone() for name in old.parameter_names}
     for name, value in trained.trained.items():
         formats[name] = trained.step_of(name).format()
-        parameters[name] = nn.Parameter(value.detach().clone())
+        parameters[name] = nn.Parameter(trained.settled(name))
     if "bias" in trained.trained and "weight" in trained.trained and not trained.step_of("bias").learned:
         finest = formats["data_in_0"].frac_width + formats["weight"].frac_width
         if formats["bias"].frac_width > finest:

@@ -32,6 +32,7 @@ def prepare(
     calibration: Iterable[Any],
     custom_ops: CustomOps | None = None,
     learn_zero_points: bool = False,
+    learn_widths: bool = False,
 ) -> TrainingModel:
     """Make a float model trainable in low precision.
 
@@ -47,6 +48,8 @@ def prepare(
         custom_ops: A user's own ops.
         learn_zero_points: Learn the zero points that activations of scaled integers have, as LSQ+ does; else they stay
             as calibration chose them.
+        learn_widths: Learn how many of its lowest bits every weight drops, all of them included, beside the widths of
+            the configuration, which are the largest; add :meth:`TrainingModel.resource` to the loss.
 
     Returns:
         A module to be trained in an ordinary loop.
@@ -91,7 +94,9 @@ def prepare(
         pipeline = pipeline.without(*({"float", "rounding"} & set(pipeline.names)))
         pipeline = pipeline.inserted(Step("keep", keep, {}), before=QUANTIZE)
         graph = run_on_model(pipeline, graph, model, dummy, _silent)
-    made = TrainingModel(graph, floats, stored, functions, learn_zero_points=learn_zero_points)
+    made = TrainingModel(
+        graph, floats, stored, functions, learn_zero_points=learn_zero_points, learn_widths=learn_widths
+    )
     for _, inputs in batches(graph, data):
         made.begin(inputs)
         break
