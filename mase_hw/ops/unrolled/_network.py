@@ -136,12 +136,14 @@ class Network:
         made: What makes each value that is neither an input nor a sum.
         inputs: Numbers of the elements of the input.
         known: What was made, and its number.
+        shifts: Of elements that stand for ``value << shift``: the shift, and the format that this has.
     """
 
     graph: Graph = field(default_factory=lambda: Graph([]))
     made: dict[int, Made] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
     known: dict[Made, int] = field(default_factory=dict)
+    shifts: dict[int, tuple[int, FixedFormat]] = field(default_factory=dict)
 
     def operands(self, number: int) -> tuple[int, ...]:
         """The values that a value is computed from."""
@@ -191,6 +193,20 @@ class Network:
         self.made[number] = made
         self.known[made] = number
         return number
+
+    def plain(self, elements: Elements) -> Elements:
+        """Elements of which none stands for a shifted value; those that did have zeros for their lowest bits."""
+
+        def one(number: int) -> int:
+            if number not in self.shifts:
+                return number
+            (shift, fmt), (low, high) = self.shifts[number], self.ends(number)
+            made = Rounded(
+                number, 0, fmt.frac_width - shift, fmt, Rounding.FLOOR, Overflow.SATURATE, half=False, element=True
+            )
+            return self.enter(made, (low << shift, high << shift), 0)
+
+        return np.array([one(int(number)) for number in elements.reshape(-1)], np.int64).reshape(elements.shape)
 
     def evaluate(self, inputs: Sequence[int]) -> list[int]:
         """Every output, value by value, in Python integers."""
