@@ -87,7 +87,7 @@ def trained(net: nn.Module, data: digits_mlp.Digits, row: Row, epochs: int) -> t
 
 
 def main() -> None:
-    """Train, compile and count the rows that are asked for, and print a line for each."""
+    """Train, compile and count the rows that are asked for, and print what is found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", type=Path, required=True, help="folder for what is made")
     parser.add_argument("--uniform", type=int, nargs="*", default=[6, 3], help="rows with so many bits everywhere")
@@ -100,31 +100,30 @@ def main() -> None:
     given = parser.parse_args()
     data = digits_mlp.load()
     net = digits_mlp.train(data)
-    rows = [*(Row(bits) for bits in given.uniform), *(Row(6, b, which) for which in given.learn for b in given.beta)]
+    rows = [*(Row(6, b, which) for which in given.learn for b in given.beta), *(Row(bits) for bits in given.uniform)]
     for row in rows:
         begin = time.process_time()
         graph, products = trained(net, data, row, given.epochs)
         spent = time.process_time() - begin
         scores = graph.model(data.test_images)
         right = digits_mlp.accuracy(scores, data.test_labels)
-        text = f"{row.name}: {right:.2%}, {products:,.0f} bits x bits, trained in {spent:.0f} s"
+        print(f"{row.name}: {right:.2%}, {products:,.0f} bits x bits, trained in {spent:.0f} s", flush=True)
         if given.no_area:
-            print(text, flush=True)
             continue
         folder: Path = given.out / row.name.replace(" ", "_")
         folder.mkdir(parents=True, exist_ok=True)
+        config = configuration(row.bits)
         design = mase_hw.compile(
-            graph, data.test_images[:1], configuration(row.bits), out=folder / "bundle", vectors=data.test_images[:32]
+            graph, data.test_images[:1], config, out=folder / "bundle", vectors=data.test_images[:32]
         )
         timing = design.manifest["timing"]
-        text += f", {timing['fill']} cycles, interval {timing['interval']}"
+        plain_verilog(design, folder / "net.v", given.yosys)
+        counts = area([Path("net.v")], "top", given.yosys, folder)
+        print(f"{row.name}: {counts}, {timing['fill']} cycles, interval {timing['interval']}", flush=True)
         if given.simulate:
             found = design.simulate(data.test_images, engine="batch")
             same = found.passed and torch.equal(found.output.double(), scores.double())
-            text += f", {found.frames} images {'equal' if same else 'DIFFERENT'}"
-        plain_verilog(design, folder / "net.v", given.yosys)
-        counts = area([Path("net.v")], "top", given.yosys, folder)
-        print(f"{text}, {counts}", flush=True)
+            print(f"{row.name}: {found.frames} images {'equal' if same else 'DIFFERENT'}", flush=True)
 
 
 if __name__ == "__main__":
