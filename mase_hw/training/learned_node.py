@@ -77,7 +77,8 @@ class Learned(FloatOp):
         """What the grid of a parameter is multiplied by: that of its channel, block or group."""
         if name != "weight" or not isinstance(self.factor, Tensor):
             return 1.0
-        return self.factor.to(self.trained[name].dtype)
+        factor: Tensor = self.factor.to(self.trained[name].dtype)
+        return factor
 
     def settled(self, name: str) -> Tensor:
         """What a parameter is frozen as: itself, or with the bits dropped that it drops."""

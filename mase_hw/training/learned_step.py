@@ -204,7 +204,7 @@ class LearnedStep(nn.Module):
         """What the values are in steps, or in steps of a format."""
         step = scale if scale is not None else float(self.step.detach()) if self.learned else self.format().scale
         if isinstance(self.fmt, SignFormat):
-            return signs(x / step, self.threshold.to(x.dtype), self._signs(0))
+            return signs(x / step, float(self.threshold), self._signs(0))
         return dropped(x / step, self.drop, self.fmt, self.rounding)
 
     def begin(self, x: Tensor) -> None:
