@@ -82,7 +82,8 @@ class Learned(FloatOp):
 
     def settled(self, name: str) -> Tensor:
         """What a parameter is frozen as: itself, or with the bits dropped that it drops."""
-        value, grid = self.trained[name].detach().clone(), self.step_of(name)
+        value: Tensor = self.trained[name].detach().clone()
+        grid = self.step_of(name)
         if grid.drop is None:
             return value
         factor, scale = self.factor_of(name), grid.format().scale
