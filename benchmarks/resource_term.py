@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", type=Path, required=True, help="folder for what is made")
     parser.add_argument("--uniform", type=int, nargs="*", default=[6, 3], help="rows with so many bits everywhere")
-    parser.add_argument("--beta", type=float, nargs="*", default=[1e-6], help="rows with the resource term times that")
+    parser.add_argument("--beta", type=float, nargs="*", default=[3e-6, 1e-5], help="rows with the term times that")
     parser.add_argument("--learn", nargs="*", default=["weights", "all"], choices=["weights", "all"])
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--no-area", action="store_true", help="only train")
