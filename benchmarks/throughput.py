@@ -113,10 +113,10 @@ def run(command: list[str], folder: Path | None = None) -> str:
     return done.stdout
 
 
-def area(files: list[Path], top: str, yosys: str) -> dict[str, int]:
-    """LUTs, flip-flops and carry chains."""
+def area(files: list[Path], top: str, yosys: str, folder: Path | None = None) -> dict[str, int]:
+    """LUTs, flip-flops and carry chains; a Yosys that sees its folder only is run there, with names within it."""
     script = SYNTHESIS.format(top=top)
-    text = run([yosys, "-p", f"read_verilog -sv {' '.join(map(str, files))}; {script}"])
+    text = run([yosys, "-p", f"read_verilog -sv {' '.join(map(str, files))}; {script}"], folder)
     counts = {n: int(c) for n, c in re.findall(r"^ +(\w+) +(\d+)$", text[text.rindex("Printing statistics") :], re.M)}
     luts = sum(count for cell, count in counts.items() if re.fullmatch(r"LUT\d|INV", cell))
     registers = sum(count for cell, count in counts.items() if cell.startswith("FD"))

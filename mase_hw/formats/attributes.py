@@ -88,6 +88,7 @@ class Attributes(TypedDict, total=False):
     cells: int
     codes: Sequence[int]
     count: int
+    drops: Sequence[int] | None
     first: int
     formats: Mapping[str, FixedFormat]
     hold: int

@@ -1,4 +1,8 @@
-"""Cast: the same value in another format; the op the quantisation pass puts where two formats meet."""
+"""Cast: the same value in another format; the op the quantisation pass puts where two formats meet.
+
+With ``drops`` every element of a frame has a number of bits of its own: that many of its lowest bits become 0, and all
+of it where they are the whole width. Such a cast is part of a whole frame per beat, where each element is a wire.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,43 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.formats import Overflow, Rounding
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import cast
-from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
+from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
-    frac = a.formats["data_in_0"].frac_width
-    return {"data_out_0": cast(t["data_in_0"], frac, a.formats["data_out_0"], a.rounding, a.overflow)}
+    frac, out = a.formats["data_in_0"].frac_width, a.formats["data_out_0"]
+    found = cast(t["data_in_0"], frac, out, a.rounding, a.overflow)
+    drops = a.attributes.get("drops")
+    if drops is not None:
+        unit = torch.tensor([1 << drop for drop in drops], dtype=found.dtype, device=found.device)
+        rows = found.reshape(-1, len(drops))
+        kept = torch.div(rows, unit, rounding_mode="floor") * unit
+        found = torch.where(unit > 1 << (out.width - 1), 0, kept).reshape(found.shape).to(found.dtype)
+    return {"data_out_0": found}
+
+
+def _build(r: Request) -> elementwise.ElementwiseParams:
+    if r.arithmetic.attributes.get("drops") is not None:
+        raise UnsupportedError(
+            "elements with widths of their own are for a whole frame per beat",
+            node=r.node,
+            field="hardware.unroll",
+            got="a stream, all of whose elements have one format",
+            expected='hardware.unroll = "frame"',
+            remedy='compile with it, or train with learn_widths="weights"',
+        )
+    return elementwise.build(r)
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    last = cast_to(a) if in_float32(a.formats["data_in_0"]) else None
+    plain = in_float32(a.formats["data_in_0"]) and a.attributes.get("drops") is None
+    last = cast_to(a) if plain else None
     return None if last is None else OnValues(torch.clone, last)
 
 
@@ -58,7 +84,7 @@ def _cases() -> list[Case]:
 _HARDWARE = Hardware(
     module="fixed_cast",
     params=elementwise.ElementwiseParams,
-    build=elementwise.build,
+    build=_build,
     latency=elementwise.registered,
     cases=_cases,
     follows_input=True,

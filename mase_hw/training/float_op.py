@@ -59,12 +59,17 @@ class FloatOp(nn.Module):
         """A parameter on its grid."""
         raise NotImplementedError
 
-    def computed(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """What the op gives, before anything is done to its result."""
+    def computed(self, inputs: tuple[Tensor, ...], parameters: Mapping[str, Tensor] | None = None) -> Tensor:
+        """What the op gives, before anything is done to its result.
+
+        Args:
+            inputs: Its data.
+            parameters: In place of those on their grids.
+        """
         if self.is_cast:
             return inputs[0]
         given: dict[str, object] = dict(zip(self.origins, inputs, strict=True))
-        made = {name: self.parameter(name) for name in self.trained}
+        made = parameters or {name: self.parameter(name) for name in self.trained}
         given |= {node: made[name] for node, name in self.stored.items() if name in made}
 
         def fill(item: Any) -> Any:

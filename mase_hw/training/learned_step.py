@@ -8,6 +8,11 @@ what is clipped still moves the step, and is not lost for good.
 Binary and ternary numbers ``q(v) * s`` have ``dx = 1`` everywhere and ``ds = q(v)``: that is the gradient of the scale
 in trained ternary quantisation (Zhu et al., arXiv:1612.01064, formula 7).
 
+A tensor may have bits of its own for every element: the element drops its ``k`` lowest bits, so it is a whole multiple
+``q`` of ``2**k`` steps, and 0 where ``k`` is the width. ``k`` is learned as HGQ does (Sun et al., arXiv:2405.00645,
+section III-B, where ``f`` is ``-k``): the error of rounding has the size of ``2**k``, so ``dk = ln(2) (q - v) s``; what
+an element costs has the gradient of its number of bits.
+
 Learned scales of scaled integers: LSQ (Esser et al., arXiv:1902.08153), zero points as LSQ+ (arXiv:2004.09576).
 
 With ``v = x / s`` a value becomes ``clip(round(v) + z, low, high) - z`` times ``s``. The gradients are those of the
@@ -18,9 +23,6 @@ being the numbers in a frame, or the weights that share the scale (section 2.2 o
 
 A scale starts where calibration put it and stays a real number: nothing is rounded to a power of two in the end.
 
-One node of a network in training: the float op between grids that are learned.
-
-Which nodes have one grid: those whose results an op chooses among, or puts beside each other.
 """
 
 from __future__ import annotations
@@ -31,25 +33,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import (
     BlockFormat,
     FixedFormat,
     GroupFormat,
-    Overflow,
     Rounding,
     ScaledFormat,
     SignFormat,
-    any_scaled,
 )
-from mase_hw.ir import MaseGraph
-from mase_hw.nn import Quantized
 from mase_hw.numerics import along, rounded, signs, to_grid
 from mase_hw.passes.quantize.integers.formats import of_range
 from mase_hw.passes.quantize.sign_weights import means
-from mase_hw.training.float_op import FloatOp, Trained
 
 Limits = tuple[Tensor, Tensor]
 LEARNED = 8
@@ -60,27 +57,67 @@ class _Lsq(torch.autograd.Function):
     """Quantise and give back values; ``low`` and ``high`` are the ends in steps."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Rounding) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, step: Tensor, drop: Tensor | None, fmt: FixedFormat, scale: float, rounding: Rounding
+    ) -> Tensor:
         v = x / step
-        ctx.save_for_backward(v, step)
-        ctx.given = (fmt, scale, rounding)
-        return to_grid(v, fmt, rounding).clamp(fmt.min_mantissa, fmt.max_mantissa) * step
+        found = dropped(v, drop, fmt, rounding)
+        ctx.save_for_backward(v, step, found, drop)
+        ctx.given = (fmt, scale)
+        return found * step
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
-        v, step = ctx.saved_tensors
-        fmt, scale, rounding = ctx.given
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None, None, None]:
+        v, step, found, drop = ctx.saved_tensors
+        fmt, scale = ctx.given
         grad, low, high = grads[0], fmt.min_mantissa, fmt.max_mantissa
         below, above = v <= low, v >= high
         inside = ~(below | above)
-        by_step = None
+        by_step = by_drop = None
         if ctx.needs_input_grad[1]:
-            share = torch.where(inside, to_grid(v, fmt, rounding) - v, torch.where(below, float(low), float(high)))
+            share = torch.where(inside, found - v, torch.where(below, float(low), float(high)))
             by_step = (grad * share * scale).sum_to_size(step.shape)
-        return grad * inside, by_step, None, None, None
+        if ctx.needs_input_grad[2]:
+            by_drop = (grad * inside * (found - v) * step * math.log(2)).sum_to_size(drop.shape)
+        return grad * inside, by_step, by_drop, None, None, None
 
 
-def lsq(x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Rounding = Rounding.HALF_EVEN) -> Tensor:
+def dropped(v: Tensor, drop: Tensor | None, fmt: FixedFormat, rounding: Rounding) -> Tensor:
+    """Mantissas in the range of a format, each a multiple of a power of two of its own.
+
+    Args:
+        v: Values in steps.
+        drop: Bits that every element drops, rounded to whole ones; a shape that broadcasts to ``v``. None for none.
+        fmt: The format.
+        rounding: Rounding of the cast; to floor come only whole numbers.
+    """
+    if drop is None:
+        return to_grid(v, fmt, rounding).clamp(fmt.min_mantissa, fmt.max_mantissa)
+    v = torch.round(v) if rounding is Rounding.FLOOR else v  # m * s / s need not be m
+    unit = torch.exp2(drop.round())
+    low, high = (torch.trunc(end / unit) for end in (fmt.min_mantissa, fmt.max_mantissa))
+    return rounded(v / unit, rounding).clamp(low, high) * unit
+
+
+def whole_bits(drop: Tensor | None) -> Tensor:
+    """The bits that are dropped, rounded to whole numbers, which passes gradients; 0 of None."""
+    return torch.zeros(()) if drop is None else drop + (drop.round() - drop).detach()
+
+
+@torch.no_grad()
+def bounded(drop: Tensor, fmt: FixedFormat) -> None:
+    """Keep dropped bits between none and all of a format."""
+    drop.clamp_(0, fmt.width)
+
+
+def lsq(
+    x: Tensor,
+    step: Tensor,
+    fmt: FixedFormat,
+    scale: float,
+    rounding: Rounding = Rounding.HALF_EVEN,
+    drop: Tensor | None = None,
+) -> Tensor:
     """Values of the grid, with the gradients of the publication.
 
     Args:
@@ -89,8 +126,9 @@ def lsq(x: Tensor, step: Tensor, fmt: FixedFormat, scale: float, rounding: Round
         fmt: The format, whose smallest and largest mantissas are ``-Qn`` and ``Qp``.
         scale: What the gradient of the step is multiplied by.
         rounding: Rounding of the cast.
+        drop: Bits that every element drops.
     """
-    result: Tensor = _Lsq.apply(x, step, fmt, scale, rounding)  # type: ignore[no-untyped-call]
+    result: Tensor = _Lsq.apply(x, step, drop, fmt, scale, rounding)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -140,6 +178,34 @@ class LearnedStep(nn.Module):
         self.register_buffer("ends", torch.zeros(2, dtype=torch.float64))
         threshold = fmt.threshold if isinstance(fmt, SignFormat) else 0.0
         self.register_buffer("threshold", torch.tensor(threshold, dtype=torch.float64))
+        self.drop: nn.Parameter | None = None
+        """Bits that every element drops, if they are learned; see :meth:`learn_widths`."""
+
+    def learn_widths(self, shape: tuple[int, ...]) -> None:
+        """Give every element a number of bits of its own, which is learned from here on.
+
+        A parameter is rounded to them; of data, which have been rounded to the step before, the lowest bits become 0.
+
+        Args:
+            shape: Of the tensor; of data that of a frame.
+        """
+        self.drop = nn.Parameter(torch.zeros(shape))
+
+    def bits(self, x: Tensor) -> Tensor:
+        """The bits of the values of a parameter: from the first to the last that may be set, without the sign.
+
+        Only the dropped bits pass a gradient; what is 0 has no bits and passes none.
+        """
+        found = self.mantissas(x).detach()
+        highest = torch.frexp(found).exponent.to(found.dtype)  # a whole number below 2**highest
+        return torch.where(found == 0, 0, highest - whole_bits(self.drop))
+
+    def mantissas(self, x: Tensor, scale: float | None = None) -> Tensor:
+        """What the values are in steps, or in steps of a format."""
+        step = scale if scale is not None else float(self.step.detach()) if self.learned else self.format().scale
+        if isinstance(self.fmt, SignFormat):
+            return signs(x / step, float(self.threshold), self._signs(0))
+        return dropped(x / step, self.drop, self.fmt, self.rounding)
 
     def begin(self, x: Tensor) -> None:
         """Start from data: ``2 * mean|x| / sqrt(Qp)``, as the publication does, or from the range.
@@ -176,18 +242,40 @@ class LearnedStep(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Values of the grid; same shape."""
+        if self.per_frame:
+            return self.without_drops(self._rounded(x, None), self.drop, self.fmt)
+        if self.drop is not None and self.training:
+            bounded(self.drop, self.fmt)
+        return self._rounded(x, self.drop)
+
+    def without_drops(self, x: Tensor, drop: Tensor | None, fmt: FixedFormat) -> Tensor:
+        """Numbers of the grid without the lowest bits that each drops.
+
+        Args:
+            x: On the grid.
+            drop: Bits, in the shape of a frame; None for none.
+            fmt: Width and sign.
+        """
+        if drop is None:
+            return x
+        if self.training:
+            bounded(drop, fmt)
+        step = self.step.detach() if self.learned else x.new_tensor(self.format().scale)
+        return lsq(x, step, fmt, 0.0, Rounding.FLOOR, drop)
+
+    def _rounded(self, x: Tensor, drop: Tensor | None) -> Tensor:
         if not self.learned:
             if self.training or not self.per_frame:
                 self._observe(x)
             fmt = self.format()
-            return lsq(x, x.new_tensor(fmt.scale), fmt, 0.0, self.rounding)
+            return lsq(x, x.new_tensor(fmt.scale), fmt, 0.0, self.rounding, drop)
         count = x[0].numel() if self.per_frame and x.dim() else x.numel()
         scale = 1 / math.sqrt(max(1, count) * max(1, self.fmt.max_mantissa))
         step = self.step if self.step.requires_grad else self.step.detach()
         if isinstance(self.fmt, SignFormat):
             result: Tensor = _Signs.apply(x, step, self._signs(0), scale)  # type: ignore[no-untyped-call]
             return result
-        return lsq(x, step, self.fmt, scale, self.rounding)
+        return lsq(x, step, self.fmt, scale, self.rounding, drop)
 
     def format(self) -> FixedFormat:
         """The format with the power of two that is nearest to the step.
@@ -407,120 +495,3 @@ def super_limits(fmt: ScaledFormat) -> tuple[int, int]:
     """The smallest and the largest mantissa of so many bits."""
     whole = fmt.mantissas
     return whole.min_mantissa, whole.max_mantissa
-
-
-class Learned(FloatOp):
-    """A node of fixed point while it is trained.
-
-    Args:
-        of: The node.
-        before: The grid of the first input.
-
-    Raises:
-        UnsupportedError: If its cast wraps, or its parameters are computed from others.
-    """
-
-    def __init__(self, of: Trained, before: LearnedStep) -> None:
-        super().__init__(of)
-        module, arithmetic, op = of.module, of.module.arithmetic, of.module.op
-        if arithmetic.overflow is not Overflow.SATURATE:
-            raise self.refused("overflow", "wrap", "saturate", "let the cast of the node saturate")
-        if op.derive is not None and module.parameter_names:
-            raise self.refused(
-                "op", op.name, "parameters of the layer itself", "fold batch normalisations, or replace the layer"
-            )
-        fmt, entered = arithmetic.formats["data_out_0"], arithmetic.formats["data_in_0"]
-        follows = op.default_out is not None and fmt.frac_width == entered.frac_width
-        self.entered = [before]
-        self.follows = [before] if follows else []
-        self.fmt = fmt
-        self.out: LearnedStep | None = None if follows else LearnedStep(fmt, arithmetic.rounding)
-        self.steps = nn.ModuleDict(
-            {name: LearnedStep(arithmetic.formats[name], per_frame=False) for name in of.parameters}
-        )
-        shift = module.get_buffer("weight_shift") if "weight_shift" in module.parameter_names else None
-        if shift is not None:
-            shape = module.get_parameter("weight").shape
-            fmt_of_weight = arithmetic.formats["weight"]
-            shift = fmt_of_weight.spread(fmt_of_weight.factors(shift).float(), shape)
-        self.register_buffer("factor", shift)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """What the op gives on the grids of the moment."""
-        result = self.computed(inputs)
-        if self.out is not None:
-            value: Tensor = self.out(result)
-            return value
-        return self._as_input(result)
-
-    def parameter(self, name: str) -> Tensor:
-        """A parameter on its grid."""
-        value = self.trained[name]
-        if name == "weight" and isinstance(self.factor, Tensor):
-            factor = self.factor.to(value.dtype)
-            found: Tensor = self.steps[name](value / factor) * factor
-            return found
-        found = self.steps[name](value)
-        return found
-
-    def step_of(self, name: str) -> LearnedStep:
-        """The grid of a parameter."""
-        found = self.steps[name]
-        assert isinstance(found, LearnedStep)  # the constructor makes no others
-        return found
-
-    def grid(self) -> LearnedStep:
-        """The grid of its result."""
-        return self.out if self.out is not None else self.follows[0]
-
-    def out_format(self) -> FixedFormat:
-        """Format of its result."""
-        base = self.grid().format()
-        return FixedFormat(self.fmt.width, base.frac_width, self.fmt.signed)
-
-    def _as_input(self, result: Tensor) -> Tensor:
-        """Values on the grid of the input, in the range of a format of its own."""
-        step = torch.tensor(self.follows[0].format().scale)
-        if self.follows[0].learned:
-            step = self.follows[0].step.detach()
-        step = step.to(result)
-        v = result / step
-        whole = v + (torch.round(v) - v).detach()  # a mean may lie between
-        return whole.clamp(self.fmt.min_mantissa, self.fmt.max_mantissa) * step
-
-
-def leaders(graph: MaseGraph) -> dict[fx.Node, fx.Node]:
-    """For every node of a quantised graph one that stands for all that have its grid.
-
-    Args:
-        graph: The graph; scaled integers of a concatenation or a maximum have one scale, so they learn one.
-    """
-    parent = {node: node for node in graph.nodes}
-
-    def find(node: fx.Node) -> fx.Node:
-        while parent[node] is not node:
-            node = parent[node]
-        return node
-
-    for node in graph.nodes:
-        sources = node.all_input_nodes
-        if len(sources) > 1 and _selects(graph, node):
-            first, *others = [_source(graph, source) for source in sources]
-            for other in others:
-                parent[find(other)] = find(first)
-    return {node: find(node) for node in graph.nodes}
-
-
-def _selects(graph: MaseGraph, node: fx.Node) -> bool:
-    """Whether a node gives numbers of its inputs, at their scale."""
-    module = graph.meta_of(node).module
-    if not isinstance(module, Quantized) or module.op.scaled is None or not any_scaled(module.arithmetic.formats):
-        return False
-    return module.op.scaled.kind == "selection" and not module.op.scaled.exact(module.arithmetic.attributes)
-
-
-def _source(graph: MaseGraph, node: fx.Node) -> fx.Node:
-    """The node that makes the numbers."""
-    while (graph.is_implicit(node) or _selects(graph, node)) and node.all_input_nodes:
-        node = node.all_input_nodes[0]
-    return node

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from mase_hw.catalogue import Arithmetic
 from mase_hw.compiler.float_nodes import FloatNode
 from mase_hw.formats import FixedFormat, any_scaled
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
@@ -19,10 +20,14 @@ from mase_hw.ir.evaluate import Values
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.quantize.formats import Decision
 from mase_hw.passes.quantize.quantize import DECISIONS, Decisions
+from mase_hw.passes.quantize.rewrite import Rewriter
 from mase_hw.training.float_op import Trained
 from mase_hw.training.freeze import frozen_integers
 from mase_hw.training.integers import Function, Grid, LearnedIntegers, grid_of
-from mase_hw.training.learned_step import Learned, LearnedScale, LearnedStep, leaders
+from mase_hw.training.learned_node import Learned, leaders
+from mase_hw.training.learned_step import LearnedScale, LearnedStep
+from mase_hw.training.resource import Elements, Resource
+from mase_hw.training.resource import learn_widths as give_widths
 
 
 class TrainingModel(nn.Module):
@@ -40,6 +45,7 @@ class TrainingModel(nn.Module):
         stored: By node, the nodes that are its parameters, and the name of each.
         functions: Of nodes in whose place another op stands with scaled integers: op and attributes.
         learn_zero_points: Learn the zero points of scaled integers as well.
+        learn_widths: Learn the bits of every weight, or of what layers read as well.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class TrainingModel(nn.Module):
         functions: Mapping[str, Function] | None = None,
         *,
         learn_zero_points: bool = False,
+        learn_widths: Elements = "",
     ) -> None:
         super().__init__()
         self._graph = [graph]
@@ -100,6 +107,7 @@ class TrainingModel(nn.Module):
                 modules[f"nodes.{node.name}"] = self.nodes[node.name]
             elif module is not None:
                 modules[str(node.target)] = module
+        give_widths(graph, dict(self.nodes.items()), learn_widths)
         root = nn.Module()
         root.nodes = self.nodes
         for target, module in modules.items():
@@ -143,9 +151,24 @@ class TrainingModel(nn.Module):
         found = [m.step for m in self.modules() if isinstance(m, LearnedStep) and m.learned]
         return found + [p for m in self.modules() if isinstance(m, LearnedScale) for p in m.parameters_learned()]
 
+    def drops(self) -> list[nn.Parameter]:
+        """The bits that every element drops, where they are learned, for an optimiser that gives them a rate too."""
+        known = [m for m in self.modules() if isinstance(m, LearnedStep | Learned)]
+        return [m.drop for m in known if m.drop is not None]
+
+    def resource(self) -> Tensor:
+        """What a frame costs: bits times bits of every product of a weight and a number of the data.
+
+        Bits of a weight are those between the first and the last that may be set; a weight that is 0 costs nothing. The
+        gradient is that of bits that are dropped; times a factor it is a term of the loss.
+        """
+        costs = Resource(self.body, self._graph[0])
+        costs.run(*[None] * sum(node.op == "placeholder" for node in self._graph[0].nodes))
+        return torch.stack([*costs.found.values(), torch.zeros(())]).sum()
+
     def weights(self) -> list[nn.Parameter]:
         """All other parameters, each once."""
-        steps = {id(step) for step in self.steps()}
+        steps = {id(step) for step in (*self.steps(), *self.drops())}
         return [p for p in self.parameters() if id(p) not in steps and p.requires_grad]
 
     def round_steps(self) -> None:
@@ -200,6 +223,9 @@ class TrainingModel(nn.Module):
                     decided[node.name] = (_decisions(decided[node.name][0], module), decided[node.name][1])
             elif sources and sources[0].name in formats and graph.is_implicit(node):
                 formats[node.name] = formats[sources[0].name]
+        for name, trained in known.items():
+            if isinstance(trained, Learned | LearnedStep) and trained.drop is not None:
+                _drop(graph, name, formats[name], trained.drop)
         graph.meta[DECISIONS] = decided
         graph.fx_graph.lint()
         graph.model.recompile()
@@ -247,9 +273,9 @@ def _frozen(trained: Learned, inputs: list[FixedFormat | None]) -> Quantized:
     for index, fmt in enumerate(inputs):
         formats[f"data_in_{index}"] = fmt if fmt is not None else formats[f"data_in_{index}"]
     parameters: dict[str, Tensor] = {name: getattr(old, name).detach().clone() for name in old.parameter_names}
-    for name, value in trained.trained.items():
+    for name in trained.trained:
         formats[name] = trained.step_of(name).format()
-        parameters[name] = nn.Parameter(value.detach().clone())
+        parameters[name] = nn.Parameter(trained.settled(name))
     if "bias" in trained.trained and "weight" in trained.trained and not trained.step_of("bias").learned:
         finest = formats["data_in_0"].frac_width + formats["weight"].frac_width
         if formats["bias"].frac_width > finest:
@@ -260,6 +286,15 @@ def _frozen(trained: Learned, inputs: list[FixedFormat | None]) -> Quantized:
     made.label = old.label
     made.check_parameters()
     return made
+
+
+def _drop(graph: MaseGraph, name: str, fmt: FixedFormat, drop: Tensor) -> None:
+    """Put behind a node what drops bits of its elements."""
+    drops = tuple(int(bits) for bits in drop.detach().round().reshape(-1).tolist())
+    if any(drops):
+        arithmetic = Arithmetic({"data_in_0": fmt, "data_out_0": fmt}, attributes=attributes_of({"drops": drops}))
+        made = Quantized(graph.catalogue["cast"], arithmetic)
+        made.label = Rewriter(graph).requantize(graph.node(name), made, "drops")
 
 
 def _decisions(before: Mapping[str, Decision], module: Quantized) -> dict[str, Decision]:

@@ -22,6 +22,7 @@ from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Step
 from mase_hw.training.integers import Function
 from mase_hw.training.model import TrainingModel
+from mase_hw.training.resource import Elements
 
 
 def prepare(
@@ -32,6 +33,7 @@ def prepare(
     calibration: Iterable[Any],
     custom_ops: CustomOps | None = None,
     learn_zero_points: bool = False,
+    learn_widths: Elements = "",
 ) -> TrainingModel:
     """Make a float model trainable in low precision.
 
@@ -47,6 +49,9 @@ def prepare(
         custom_ops: A user's own ops.
         learn_zero_points: Learn the zero points that activations of scaled integers have, as LSQ+ does; else they stay
             as calibration chose them.
+        learn_widths: Learn how many of its lowest bits every weight of a linear layer or a convolution drops
+            (``weights``), or each number that these read as well (``all``, for ``hardware.unroll = "frame"``); up to
+            all of its bits, the widths of the configuration being the largest. Add ``resource()`` to the loss.
 
     Returns:
         A module to be trained in an ordinary loop.
@@ -91,7 +96,9 @@ def prepare(
         pipeline = pipeline.without(*({"float", "rounding"} & set(pipeline.names)))
         pipeline = pipeline.inserted(Step("keep", keep, {}), before=QUANTIZE)
         graph = run_on_model(pipeline, graph, model, dummy, _silent)
-    made = TrainingModel(graph, floats, stored, functions, learn_zero_points=learn_zero_points)
+    made = TrainingModel(
+        graph, floats, stored, functions, learn_zero_points=learn_zero_points, learn_widths=learn_widths
+    )
     for _, inputs in batches(graph, data):
         made.begin(inputs)
         break

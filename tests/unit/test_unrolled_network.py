@@ -257,3 +257,31 @@ def test_a_beat_costs_what_it_computes() -> None:
     programs = [Program((1, 2, 64), FixedFormat(4, 0), layers, 3, beats, 2) for beats in (1, 2, 4, 8, 16)]
     bits = [stages_of(program).figures["adder_bits"] for program in programs]
     assert all(later < 0.6 * before for before, later in itertools.pairwise(bits))
+@pytest.mark.parametrize("fmt", [FixedFormat(4, 1), FixedFormat(4, 1, signed=False)])
+@pytest.mark.parametrize("reader", ["linear", "conv1d", "amax", "none"])
+def test_elements_that_drop_bits(fmt: FixedFormat, reader: str) -> None:
+    """Every element without bits of its own: as Python's integers have it, and sums of them have fewer bits to add."""
+    drops, name = [0, 3, 1, 4, 2, 1], str(fmt)
+    frames = corners((1, 6), fmt, 40)
+    kept = torch.tensor(
+        [[v >> k << k if k < 4 else 0 for v, k in zip(f[0].tolist(), drops, strict=True)] for f in frames]
+    )
+    layers = [step("cast", f"{name} {name}", (1, 1, 6), drops=tuple(drops))]
+    wanted = kept
+    if reader == "linear":
+        weight = integers(3, 6, seed=4)
+        layers.append(step("linear", f"{name} s4.1 s40.2", (1, 1, 3), 1, weight=weight))
+        wanted = kept @ weight.T
+    elif reader == "conv1d":
+        weight = integers(2, 1, 3, seed=4)
+        layers.append(step("conv1d", f"{name} s4.1 s40.2", (1, 2, 4), 1, weight=weight))
+        wanted = functional.conv1d(kept[:, None].double(), weight.double()).flatten(1).long()
+    elif reader == "amax":
+        layers.append(step("amax", f"{name} {name}", (1, 1), 1, dim=2, keepdim=False))
+        wanted = kept.amax(1, keepdim=True)
+    program = Program((1, 1, 6), fmt, tuple(layers), 2)
+    assert computed(program, frames) == wanted.tolist() == program.run(frames.float()).flatten(1).long().tolist()
+    if reader == "linear":
+        whole = Program((1, 1, 6), fmt, (step("linear", f"{name} s4.1 s40.2", (1, 1, 3), weight=weight),), 2)
+        bits = [sum(n.graph.values[v].width for v in n.live()) for n in (network_of(program), network_of(whole))]
+        assert bits[0] < bits[1]

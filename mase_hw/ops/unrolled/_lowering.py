@@ -80,6 +80,8 @@ class _Lowering:
         if any(isinstance(fmt, ScaledFormat) for fmt in step.arithmetic.formats.values()):
             raise self._refused("scaled integers", "fixed-point formats")
         name = step.op.name
+        if name not in _LINEAR:
+            given = [self.network.plain(each) for each in given]
         if name in _CONVOLUTIONS:
             found = self._convolution(given[0])
         elif name in _LINEAR:
@@ -90,6 +92,7 @@ class _Lowering:
             found = self._maxima(given[0])
         elif name in ("relu", "cast"):
             found = self._cast(given[0], "data_in_0", positive=name == "relu")
+            found = self._dropped(found.reshape(step.shape))
         elif name in ("tables", "forest"):
             if self.network.beats > 1:
                 raise self._refused(f"op {name!r} over several beats", "a whole frame in one beat")
@@ -134,7 +137,7 @@ class _Lowering:
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
-        matrix = np.where(moving, matrix, 0)
+        matrix = matrix * moving << np.array([self.network.shifts.get(int(number), (0, None))[0] for number in inputs])
         terms: list[Signed | None] = [None] * len(matrix)
         for rows in _apart(matrix):
             columns = np.flatnonzero(matrix[rows].any(0))
@@ -370,6 +373,27 @@ class _Lowering:
             found.append(self._in(number, beat))
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
+    def _dropped(self, x: Elements) -> Elements:
+        """Elements without the lowest bits that each of them drops, so that sums of them are as much narrower."""
+        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
+        drops = a.attributes.get("drops")
+        if drops is None:
+            return x
+        if self.network.beats > 1:
+            raise self._refused("bits of every element over several beats", "a whole frame in one beat")
+        found = []
+        for number, drop in zip(map(int, x.reshape(-1)), np.broadcast_to(drops, (len(x), x[0].size)).flat, strict=True):
+            k, (low, high) = int(drop), self.network.ends(number)
+            if k >= out.width or low >> k == high >> k:
+                number = self.graph.constant(0 if k >= out.width else low >> k << k)
+            elif k:
+                narrow = FixedFormat(out.width - k, out.frac_width - k, out.signed)
+                made = Rounded(number, 0, out.frac_width, narrow, Rounding.FLOOR, a.overflow, False, True)
+                number = self.network.enter(made, (low >> k, high >> k), 0)
+                self.network.shifts[number] = k, out
+            found.append(number)
+        return np.array(found, dtype=np.int64).reshape(x.shape)
+
     def _table(self, x: Elements) -> Elements:
         """A function of one value, from its golden for every number."""
         assert self.step.op is not None
@@ -576,7 +600,7 @@ def network_of(program: Program) -> Network:
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     for step in program.steps:
         found.append(_Lowering(network, step).run([found[i] for i in step.inputs]))
-    network.graph.outputs = [(number, 0) for number in _results(network, program, found[-1])]
+    network.graph.outputs = [(number, 0) for number in _results(network, program, network.plain(found[-1]))]
     return network
 
 

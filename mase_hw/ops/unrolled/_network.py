@@ -199,6 +199,7 @@ class Network:
         beats: Beats of a frame.
         bits: Of every bit that only depends on the beat: its number by what it is in each of them.
         gives: Whether a beat of the result is complete, in each beat of the frame.
+        shifts: Of elements that stand for ``value << shift``: the shift, and the format that this has.
     """
 
     graph: Graph = field(default_factory=lambda: Graph([]))
@@ -209,6 +210,7 @@ class Network:
     bits: dict[tuple[bool, ...], int] = field(default_factory=dict)
     gives: tuple[bool, ...] = (True,)
     _sums: dict[tuple[Signed, Signed], Signed] = field(default_factory=dict)
+    shifts: dict[int, tuple[int, FixedFormat]] = field(default_factory=dict)
 
     def operands(self, number: int) -> tuple[int, ...]:
         """The values that a value is computed from."""
@@ -334,6 +336,19 @@ class Network:
             self._sums[a, b] = made
         (value, shift, _), sign = self._sums[a, b]
         return (value, shift, -beat), sign
+    def plain(self, elements: Elements) -> Elements:
+        """Elements of which none stands for a shifted value; those that did have zeros for their lowest bits."""
+
+        def one(number: int) -> int:
+            if number not in self.shifts:
+                return number
+            (shift, fmt), (low, high) = self.shifts[number], self.ends(number)
+            made = Rounded(
+                number, 0, fmt.frac_width - shift, fmt, Rounding.FLOOR, Overflow.SATURATE, half=False, element=True
+            )
+            return self.enter(made, (low << shift, high << shift), 0)
+
+        return np.array([one(int(number)) for number in elements.reshape(-1)], np.int64).reshape(elements.shape)
 
     def evaluate(self, inputs: Sequence[int]) -> list[int]:
         """Every result of a frame, value by value, in Python integers, in the order of the streams."""

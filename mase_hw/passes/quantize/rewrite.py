@@ -45,10 +45,10 @@ class Rewriter:
             if name not in args:
                 args[name] = describe(getattr(module, name).detach()).as_parameter()
 
-    def requantize(self, node: fx.Node, module: Quantized) -> str:
-        """Put a requantisation behind a node, for all its readers."""
+    def requantize(self, node: fx.Node, module: Quantized, what: str = "requantize") -> str:
+        """Put a requantisation, or another cast, behind a node, for all its readers."""
         users = list(node.users)
-        made = self._insert(node, module, f"{node.name}_requantize")
+        made = self._insert(node, module, f"{node.name}_{what}")
         for user in users:
             user.replace_input_with(node, made)
         self._describe(made, module)
