@@ -273,6 +273,7 @@ def test_weights_move_outside_where_block_ram_is_short(tmp_path: Path) -> None:
     assert found.interval == max(2048, read) and found.choice.use["bram"] <= 4
 
 
+@pytest.mark.slow
 def test_weights_are_read_once_where_frames_have_room(tmp_path: Path) -> None:
     """A layer of 8,192 weights at nine positions: read for each they are 9,216 words, and of a tile at a time 1,024."""
     torch.manual_seed(0)
