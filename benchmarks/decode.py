@@ -35,10 +35,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default in (("layers", 2), ("width", 32), ("context", 24), ("prompts", 8), ("tokens", 12), ("slots", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--steps", type=int, default=text_gpt.STEPS, help="of training; cycles do not depend on them")
     parser.add_argument("--out", type=Path, default=Path("build") / "decode")
     asked = parser.parse_args()
     frames, held = text_gpt.load(asked.context)
-    net = text_gpt.train(frames, tokens=asked.context, width=asked.width, layers=asked.layers)
+    net = text_gpt.train(frames, asked.steps, tokens=asked.context, width=asked.width, layers=asked.layers)
     data = list(frames[:128, :-1].split(32))
     config = {
         "decode": {"context": asked.context, "slots": asked.slots},

@@ -91,15 +91,15 @@ def load(tokens: int = TOKENS) -> tuple[Tensor, Tensor]:
     return frames[: len(frames) * 9 // 10], frames[len(frames) * 9 // 10 :]
 
 
-def train(frames: Tensor, **sizes: int) -> nn.Module:
+def train(frames: Tensor, steps: int = STEPS, **sizes: int) -> nn.Module:
     """Train in float, a model of other sizes if they are given; some seconds, the same weights every time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one order of summation
     torch.manual_seed(SEED)
     net = TextGPT(**sizes)
     optimiser = torch.optim.AdamW(net.parameters(), lr=4e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=STEPS)
-    for _ in range(STEPS):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=steps)
+    for _ in range(steps):
         batch = frames[torch.randint(len(frames), (BATCH,))]
         optimiser.zero_grad()
         F.cross_entropy(net(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten()).backward()

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import nn
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from mase_hw.compiler.config import ConfigLike, load_config, with_target
+from mase_hw.compiler.prompts import refuse_caches, whole_sequence
 from mase_hw.compiler.quantised_graph import entered, flat_batches, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import Calibration, compile_pipeline
@@ -78,13 +76,15 @@ def compile(
     tell = progress or (lambda _: None)
     settings = with_target(load_config(config), target)
     if settings.decode.context:
-        example_inputs = _whole(example_inputs, settings.decode.context)
+        prompt, example_inputs = example_inputs, whole_sequence(example_inputs, settings.decode.context)
     if target is not None or settings.target.asked:
         goal(settings.target, settings.hardware.family)  # before anything takes time
     out = _folder(out)
     check_target(out)
     data = calibration is not None and not isinstance(calibration, CalibrationState)
     with ordinary(), set_aside(), torch_threads(data=data) as threads:
+        if settings.decode.context and isinstance(model, nn.Module):
+            refuse_caches(model, prompt)
         module: nn.Module
         if isinstance(model, MaseGraph):
             module, nested = model.model, model.nested
@@ -116,6 +116,8 @@ def compile(
     if summary is not None:  # of a model that came quantised there is no float model to compare with
         for line in summary.lines():
             tell(line)
+        if settings.decode.context and summary.next_tokens is not None:
+            tell(summary.next_tokens.text())
     if graph.meta.get(UNREAD):
         tell(f"not in hardware, since nothing reads it: {', '.join(graph.meta[UNREAD])}")
     design = Design(out, graph)
@@ -129,29 +131,6 @@ def compile(
     tell(f"{known.frames} test vectors: {fault_coverage(known.faults)}")
     tell(f"wrote {out}")
     return design
-
-
-def _whole(prompt: Any, context: int) -> Any:
-    """A prompt as a whole sequence: dimension 1 of every tensor, its tokens, over and over."""
-
-    def repeated(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            value = torch.from_numpy(value)
-        if not isinstance(value, torch.Tensor):
-            return value
-        if value.dim() < 2 or not 1 <= value.shape[1] <= context:
-            raise ConfigError(
-                "the prompt does not fit the context",
-                field="example_inputs",
-                got=f"a tensor of shape {list(value.shape)}",
-                expected=f"1 to {context} tokens in dimension 1",
-                remedy="give ids of shape (1, tokens), or a larger decode.context",
-            )
-        times = [1] * value.dim()
-        times[1] = -(-context // value.shape[1])
-        return value.repeat(times)[:, :context]
-
-    return pytree.tree_map(repeated, prompt)
 
 
 def _folder(out: Any) -> Path:

@@ -152,6 +152,12 @@ def _of_stage(steps: Steps, outputs: list[int | None], index: int) -> int | None
     return max(found, default=None)
 
 
+WHOLE_SEQUENCES = (
+    "let forward take whole sequences, ids (1, tokens), and give a result for each token: attention over all of them "
+    "with is_causal=True, or mase_hw.nn.recurrence.linear_recurrence, in place of a loop and of caches, as in "
+    "docs/transformers.md; the design keeps keys and values itself, and takes its tokens one at a time"
+)
+"""What is said of a model that is written for one token at a time."""
 FAR = 1 << 32
 """Cycles, more than any turn takes."""
 
@@ -284,7 +290,7 @@ class Tokens:
             field="decode",
             got=f"{tokens} tokens enter, and not all of their results leave",
             expected="results that leave, whatever comes behind them",
-            remedy="write a loop over time steps as one op, mase_hw.nn.recurrence.linear_recurrence or nn.GRU",
+            remedy=f"{WHOLE_SEQUENCES}; a recurrence is one op as well, such as nn.GRU",
         )
 
 
@@ -299,8 +305,8 @@ def _per_token(stream: Stream, context: int) -> int:
             "a port of the design does not carry one token after the other",
             node=stream.name,
             field="decode",
-            got=f"a tensor of shape {list(shape)}",
-            expected=f"[1, {context}, ...]: one sequence, its tokens in dimension 1",
-            remedy="let every input and result of the model be that of whole sequences",
+            got=f"a tensor of shape {list(shape)}" + (", whose beats have some of every token first" if tokens else ""),
+            expected=f"[1, {context}, ...]: one sequence, its tokens in dimension 1, whole tokens one after the other",
+            remedy=WHOLE_SEQUENCES,
         )
     return beats

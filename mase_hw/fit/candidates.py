@@ -18,14 +18,16 @@ from torch import fx
 
 from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.fit.problem import Use, module_price, source_price
-from mase_hw.hardware.external import source_size
+from mase_hw.fit.problem import Use, module_price, nothing, price, source_price
+from mase_hw.hardware.external import held_beats, source_size
 from mase_hw.hardware.latency import timing_of
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
+from mase_hw.layouts import Layout
+from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.passes.mapping.add_hardware_metadata import Wanted
-from mase_hw.passes.mapping.args import KERNEL, UNROLLED, HardwareArgs, lane_dims
-from mase_hw.passes.mapping.choices import OUTSIDE, asked_of, interface
+from mase_hw.passes.mapping.args import KERNEL, UNROLLED, WEIGHTS_FIRST, HardwareArgs, lane_dims
+from mase_hw.passes.mapping.choices import OUTSIDE, asked_of, interface, tiled
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream, ceil_div
 
@@ -187,6 +189,8 @@ class Options:
         for lanes, kernel in self._foldings(interval, spread):
             ways = itertools.product(self._implementations, self._orders, self._places)
             for implementation, order, outside in ways:
+                if order == WEIGHTS_FIRST and not outside and not self.args.order.get(self.node.name):
+                    continue  # it is for weights from outside, each of which it takes once
                 made = self._candidate(lanes, kernel, implementation, order, outside)
                 if made is not None and made.cycles <= interval:
                     key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order, made.outside)
@@ -231,7 +235,9 @@ class Options:
         asked = self.args.order.get(self.node.name)
         if asked:
             return (asked,)
-        return ("", "inputs_first") if self.tried.orders and self.wanted.hardware.orders else ("",)
+        if self.tried.orders and self.wanted.hardware.orders:
+            return ("", "inputs_first")
+        return ("", WEIGHTS_FIRST) if len(self._places) > 1 and self.passes == 1 else ("",)
 
     @property
     def _places(self) -> tuple[tuple[str, ...], ...]:
@@ -366,8 +372,10 @@ class Options:
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
             return None
-        args = moved(self.args, [f"{self.node.name}.{name}" for name in outside])
+        args, between = moved(self.args, [f"{self.node.name}.{name}" for name in outside]), nothing()
         kept = interface(self.node, self._arguments, hardware, params, args, self.passes)
+        if order == WEIGHTS_FIRST:
+            params, ports, between = self._by_tile(hardware, params, ports)
         memories = {name: (ports[name], kept[name]) for name in hardware.static if name in ports and name in kept}
         late = [name for name, (_, where) in memories.items() if where.get("storage") == OUTSIDE]
         sources = [
@@ -377,9 +385,35 @@ class Options:
         latency = timing_of(self.node.name, hardware.latency, params)
         multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers, self.passes)
-        use = sum((source_price(size, self.passes, args.external_memory, args.family) for size in sources), use)
+        use = sum(
+            (source_price(size, self.passes, args.external_memory, args.family) for size in sources), use + between
+        )
         cycles = self.passes * latency.interval
         return Candidate(dict(lanes), kernel, implementation, order, cycles, use, data, multipliers, latency, outside)
+
+    def _by_tile(
+        self, hardware: Hardware, params: Any, ports: Mapping[str, Stream]
+    ) -> tuple[Any, dict[str, Stream], Use]:
+        """The module for one tile of its output channels, its ports, and the buffers of frames before and behind it.
+
+        Raises:
+            UnsupportedError: If there is no such module, or no weight is used twice in a frame.
+        """
+        params, tiles = tiled(self.node.name, hardware, params)
+        if tiles == 1 or ports[WEIGHT].repeat == 1:
+            raise UnsupportedError("every weight is taken once per frame as it is", node=self.node.name)
+        made = {name: dataclasses.replace(port, parts=tiles) for name, port in ports.items() if name in hardware.static}
+        taken, given = ports["data_in_0"], ports["data_out_0"]
+        frames = held_beats(taken.beats, self._ahead.get("data_in_0", 1.0))
+        before = {"WIDTH": taken.bits, "LEN": taken.beats, "REPEATS": tiles, "DEPTH": frames}
+        shape = tuple(self._graph.tensor(self.node, "data_out_0").shape)
+        last = hardware.layout == "channels_last"
+        want = Layout.channels_last(shape) if last else Layout.row_major(shape)
+        have, banks = want.cut_first(tiles), held_beats(1, self._ahead.get("data_out_0", 1.0))
+        together = reorder_lanes(have, want, given.lanes, given.lanes)
+        behind = reorder_params(self.node.name, given.fmt.width, have, want, together, banks)
+        buffers = price("replay_buffer", before, self.args.family)
+        return params, made, buffers + price("stream_reorder", verilog_params(behind), self.args.family)
 
 
 def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:

@@ -114,7 +114,7 @@ def module_price(
         multipliers: How many the op declares, of which each counts as a block where the module is not estimated.
         passes: Of a frame, each with parameters of its own.
     """
-    found = _cost(module, parameters, family, multipliers)
+    found = price(module, parameters, family, multipliers)
     for stream, kept in memories.values():
         source, of_memory = stored(stream, kept, passes)
         found = found + _memory(source, tuple(of_memory.items()), family)
@@ -124,7 +124,7 @@ def module_price(
 @functools.lru_cache(maxsize=1 << 14)
 def _memory(source: str, parameters: tuple[tuple[str, Any], ...], family: str) -> Use:
     """What a memory takes; many candidates have the same ones. Not to be changed by who gets it."""
-    return _cost(source, dict(parameters), family)
+    return price(source, dict(parameters), family)
 
 
 def source_price(size: Mapping[str, int], passes: int, memory: ExternalMemory, family: str) -> Use:
@@ -139,7 +139,7 @@ def source_price(size: Mapping[str, int], passes: int, memory: ExternalMemory, f
     (found,) = arranged([size], [passes], memory)
     parameters = {**size, **found, "ROOM": 1 + SPARE}
     tensor = Tensor.of(parameters)
-    use = _cost(FETCHED, parameters, family)
+    use = price(FETCHED, parameters, family)
     use[WORDS] = tensor.blocks * tensor.words
     return use
 
@@ -149,9 +149,10 @@ def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
     if have.same_beats(want):
         return nothing(), 0
     params = RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
-    return _cost("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
+    return price("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
 
 
-def _cost(module: str, parameters: Mapping[str, int | str], family: str, multipliers: int = 0) -> Use:
+def price(module: str, parameters: Mapping[str, int | str], family: str, multipliers: int = 0) -> Use:
+    """What one module takes, without words."""
     found = cost_of(module, parameters, family, multipliers=multipliers).as_dict()
     return np.array([found.get(name, 0) for name in MEASURES], dtype=np.int64)

@@ -138,10 +138,12 @@ def source_size(port: Stream, blocks: int, most: int | None, ahead: float) -> di
     Args:
         port: The stream of the tensor that a module takes.
         blocks: That share the module.
-        most: Bits of a buffer at most; None for no limit.
+        most: Bits of a buffer at most, but that a part of a stream always has one; None for no limit.
         ahead: Of the next use, what is held while one lasts.
     """
     held = held_beats(port.beats // port.parts, ahead) if port.repeat > 1 else 0
+    if most is not None and port.parts > 1:  # a tile, for which the frame is taken again so that it is read once
+        most = max(most, held * port.bits)
     if most is not None and held * port.bits > most:
         held = 0
     if held:  # and as much of the next ones as there is room for

@@ -164,7 +164,9 @@ def facts(
     found["stages"] = _stages(manifest, graph, missing)
     found["decode"] = _decode(manifest, default_catalogue() if graph is None else graph.catalogue)
     if not evaluated:
-        missing.append("accuracy: `mase-hw evaluate MODEL --bundle BUNDLE` measures it on labelled data")
+        criterion = "" if manifest.decode is None else " --criterion perplexity"
+        what = "perplexity of the hardware" if criterion else "accuracy"
+        missing.append(f"{what}: `mase-hw evaluate MODEL --bundle BUNDLE{criterion}` measures it on labelled data")
     if graph is None:
         if picture is None:
             missing.append(f"the picture of the network: this {_NEEDS_MODEL}")

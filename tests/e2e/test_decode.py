@@ -127,6 +127,28 @@ def test_what_a_token_costs(design: mase_hw.Design) -> None:
     assert "bytes of keys, values and states" in page(bundle_facts(design.path), None)
 
 
+def test_how_well_the_next_token_is_told(design: mase_hw.Design) -> None:
+    """Perplexity of float and quantised model on the calibration data, and how often they agree; on the page."""
+    torch.manual_seed(5)
+    model = Causal().eval()
+    model.out.weight.data *= 4
+    ids = torch.randint(IDS, (16, CONTEXT))  # as they are in `compiled`
+    assert design.graph is not None and design.quantisation is not None
+    found = design.quantisation.next_tokens
+    losses, likeliest = [], []
+    for each in (model, design.model):
+        with torch.no_grad():
+            shares = torch.softmax(each(ids).double(), -1)[:, :-1]
+        losses.append(-shares.gather(-1, ids[:, 1:, None]).log().mean())
+        likeliest.append(shares.argmax(-1))
+    same = float((likeliest[0] == likeliest[1]).double().mean())
+    assert found is not None and found.tokens == 16 * (CONTEXT - 1) and found.agree == same < 1
+    assert [found.float_model, found.quantised] == pytest.approx([math.exp(loss) for loss in losses], rel=1e-6)
+    said = page(bundle_facts(design.path, design.graph), None)
+    assert f"perplexity {found.float_model:.4f} of the float model, {found.quantised:.4f} of the quantised one" in said
+    assert "--criterion perplexity" in said
+
+
 def test_a_prompt_at_once_and_token_by_token(design: mase_hw.Design) -> None:
     chosen = design.generate([[7]], CHOSEN, simulate=False)
     assert chosen.result is None and not chosen.measured

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw import cli
 from mase_hw.cost.model import cost_of
+from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.fit.candidates import Options, Tried
 from mase_hw.fit.frame import Frame
@@ -270,6 +271,35 @@ def test_weights_move_outside_where_block_ram_is_short(tmp_path: Path) -> None:
     assert simulation.passed and simulation.interval == design.timing["interval"] == found.interval >= read
     # With whole tiles 12 blocks take 2,048 cycles at least for 9,216, 4,096 and 8,192 products.
     assert found.interval == max(2048, read) and found.choice.use["bram"] <= 4
+
+
+@pytest.mark.slow
+def test_weights_are_read_once_where_frames_have_room(tmp_path: Path) -> None:
+    """A layer of 8,192 weights at nine positions: read for each they are 9,216 words, and of a tile at a time 1,024."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(8, 64, 1), nn.ReLU(), nn.Conv2d(64, 128, 1), nn.ReLU(), nn.Conv2d(128, 16, 1)]
+    model, example = nn.Sequential(*layers).eval(), torch.rand(1, 8, 3, 3)
+    target = {"dsp": 64, "bram": 8, "minimise": "interval", "external": True, "unrolled": 0}
+    intervals = {}
+    for order in ({}, {"_2": "outputs_first"}):
+        config = {"hardware": {"family": "ecp5", "order": order}, "vectors": {"frames": 1, "faults": 1}}
+        found = fit(model, example, config, target=target, front=False)
+        chosen = found.choice.chosen["_2"]
+        assert found.proven and chosen.outside == ("weight",)
+        intervals[chosen.order] = found.interval
+        if not order:
+            design = mase_hw.compile(model, example, config, target=target, out=tmp_path / "made")
+            words = design.manifest["external"]["words_per_frame"]
+            assert 1024 <= words == chosen.use[-1] < 1.1 * 1024, "tiles are padded"
+            modules = [entry["module"] for entry in design.manifest["instances"]]
+            assert "replay_buffer" in modules and "stream_reorder" in modules
+            simulation = design.simulate(torch.rand(4, 8, 3, 3), engine="batch", waves=False)
+            assert simulation.passed and simulation.interval == design.timing["interval"] == found.interval
+            # What buffers of frames and tiles take is in the price.
+            used = estimate(design.record, "ecp5")
+            assert used["bram"] == found.choice.use["bram"] <= 8 and used["dsp"] == found.choice.use["dsp"] <= 64
+            assert used["bram"] == sum(int(each.use[3]) for each in found.choice.chosen.values())
+    assert intervals["outputs_first"] >= 9 * 64 * 128 // 8 > 5 * intervals["weights_first"]
 
 
 def test_words_are_no_more_than_the_memory_brings() -> None:

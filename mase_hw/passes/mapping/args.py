@@ -176,7 +176,8 @@ class HardwareArgs(BaseModel):
         default=None,
         examples=[65536],
         description="most bits of the buffer of two sets of a parameter that is used several times per frame; one "
-        "that needs more is read again for each use; by default each is read once per frame",
+        "that needs more is read again for each use, but a tile of ``weights_first`` is not; by default each is read "
+        "once per frame",
     )
     ahead: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default_factory=dict,

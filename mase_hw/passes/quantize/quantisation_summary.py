@@ -21,7 +21,7 @@ from mase_hw.ir.trace.containers import contents
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
 from mase_hw.ops.arithmetic.where import beyond, some_beyond
-from mase_hw.passes.evaluation.criteria import decibels
+from mase_hw.passes.evaluation.criteria import Perplexity, decibels
 
 SUMMARY = "quantisation_summary"
 """Key of ``graph.meta``: the :class:`Summary` of the quantised graph."""
@@ -55,6 +55,30 @@ class NodeNoise:
 
 
 @dataclass(frozen=True)
+class NextTokens:
+    """How well scores tell the token that comes next, of a graph of ids ``(rows, tokens)`` to scores.
+
+    Args:
+        tokens: That have one behind them, in all rows.
+        float_model: Perplexity of the float graph, per token.
+        quantised: That of the quantised graph.
+        agree: Share of the tokens for which both give the highest score to the same one.
+    """
+
+    tokens: int
+    float_model: float
+    quantised: float
+    agree: float
+
+    def text(self) -> str:
+        """In one line."""
+        return (
+            f"next of {self.tokens:,} tokens: perplexity {self.float_model:.4g} in float, {self.quantised:.4g} "
+            f"quantised; the same one is most likely for {self.agree:.1%}"
+        )
+
+
+@dataclass(frozen=True)
 class Summary:
     """What a quantisation cost.
 
@@ -70,6 +94,7 @@ class Summary:
         parameters_clipped: Share of all parameters that were clipped.
         parameters_zero: Share of them that became zero.
         warnings: What is most likely a mistake, with the remedy.
+        next_tokens: Of ids to scores, what they say of the next id; it means something of a language model alone.
     """
 
     calibrated: bool
@@ -83,6 +108,7 @@ class Summary:
     parameters_clipped: float
     parameters_zero: float
     warnings: tuple[str, ...]
+    next_tokens: NextTokens | None = None
 
     def worst(self) -> list[NodeNoise]:
         """The three nodes that add most noise for their signal, the worst first."""
@@ -148,11 +174,14 @@ class Summarising:
         """
         sums: dict[str, _Sums] = {}
         outputs: list[_Sums] = []
+        scores = _Scores()
         for inputs, wanted in zip(self._inputs, self._wanted, strict=True):
             known = (values for given, values in seen if _same(given, inputs))
             found = next(known, None) or _values(graph, inputs)
             for node in graph.nodes:
                 self._add(graph, node, found[node.name], wanted, sums, outputs)
+                if node.op == "output":
+                    scores.add(inputs, wanted[node.name], found[node.name])
         parameters = _Parameters(graph)
         total = sum(s.count for s in sums.values()) or 1
         return Summary(
@@ -167,6 +196,7 @@ class Summarising:
             parameters.clipped / (parameters.count or 1),
             parameters.zeros / (parameters.count or 1),
             (*parameters.warnings, *_wrapping(graph, sums)),
+            scores.result(),
         )
 
     def _add(
@@ -216,6 +246,35 @@ class _Sums:
         self.clipped += int(torch.count_nonzero(over))
         self.clipping += float(over.square_().sum())
         self.zeros += int(torch.count_nonzero((b == 0) & (a != 0)))
+
+
+class _Scores:
+    """Scores of tokens beside the tokens that come next."""
+
+    def __init__(self) -> None:
+        self._judges = Perplexity(), Perplexity()
+        self._agree = 0
+
+    def add(self, inputs: Values, wanted: Any, found: Any) -> None:
+        """Take in a batch, if it is one of ids and scores."""
+        ids = [value for value in inputs.values() if isinstance(value, Tensor)]
+        both = [next((v for v in contents(result) if isinstance(v, Tensor)), None) for result in (wanted, found)]
+        if len(ids) != 1 or ids[0].dim() != 2 or ids[0].is_floating_point() or ids[0].shape[1] < 2:
+            return
+        scores = [v for v in both if v is not None and v.is_floating_point() and v.shape[:-1] == ids[0].shape]
+        if len(scores) != len(both) or int(ids[0].max()) >= scores[0].shape[-1]:
+            return
+        for judge, each in zip(self._judges, scores, strict=True):
+            judge.update(each[:, :-1], ids[0][:, 1:])
+        likeliest = [each[:, :-1].argmax(-1) for each in scores]
+        self._agree += int((likeliest[0] == likeliest[1]).sum())
+
+    def result(self) -> NextTokens | None:
+        """None if there was no such batch."""
+        tokens = self._judges[0].count
+        if not tokens:
+            return None
+        return NextTokens(tokens, self._judges[0].result(), self._judges[1].result(), self._agree / tokens)
 
 
 class _Parameters:

@@ -2,7 +2,7 @@
 
 Tokens that the model stores, joined to those that are data: class tokens, registers.
 
-What follows from the order of tokens: joined parts of tokens, and products that see only what came before.
+What follows from the order of tokens: joined parts of tokens.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from mase_hw.passes.lower.attention.products import (
     refuse,
 )
 from mase_hw.passes.lower.attention.rotary import sum_with_one_rounding
+from mase_hw.passes.lower.causal import causal_products
 from mase_hw.passes.lower.layers.call import Formula, expand, formula, spaced, stored_tensor
 from mase_hw.passes.lower.layers.plain import Line1, Line2, line_of
 
@@ -114,49 +115,6 @@ def join_by_token(graph: MaseGraph, node: fx.Node) -> bool:
 
     expand(graph, node, Line2(run) if len(parts) == 2 else Line1(lambda x: run(x, x)), parts)
     return True
-
-
-def causal_products(graph: MaseGraph) -> None:
-    """Let products before and behind a causal softmax leave out what it masks."""
-    for node in graph.nodes:
-        op = graph.op_of(node)
-        if op is None or op.name != "grouped_matmul" or len(node.args) < 3:
-            continue
-        if node.args[2]:
-            readers = _readers(graph, node)
-            causal = bool(readers) and all(_is_causal(graph, reader) for reader in readers)
-        else:
-            producer = node.args[0]
-            while isinstance(producer, fx.Node) and graph.is_implicit(producer) and _same_rows(graph, producer):
-                producer = producer.args[0]
-            causal = isinstance(producer, fx.Node) and _is_causal(graph, producer)
-        tokens = graph.tensor(node, "data_in_0").shape[1]
-        rows = graph.tensor(node, "data_in_1").shape[1]
-        if causal and tokens <= rows:
-            node.args = (*node.args[:3], True)
-            graph.meta_of(node).common.args["causal"] = True
-
-
-def _same_rows(graph: MaseGraph, node: fx.Node) -> bool:
-    """Whether an implicit node gives the shape that it gets: rows keep their places."""
-    return graph.tensor(node, "data_in_0").shape == graph.tensor(node, "data_out_0").shape and not (
-        graph.op_of(node) is not None and graph.meta_of(node).common.mase_op in ("transpose", "permute", "swapaxes")
-    )
-
-
-def _readers(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
-    """Who reads the rows of a node, in their places."""
-    found: list[fx.Node] = []
-    for user in node.users:
-        renames = graph.is_implicit(user) and user.op != "output" and _same_rows(graph, user)
-        found += _readers(graph, user) if renames else [user]
-    return found
-
-
-def _is_causal(graph: MaseGraph, node: fx.Node) -> bool:
-    op = graph.op_of(node)
-    masked = op is not None and op.name in ("masked_softmax", "softmax_where")
-    return masked and bool(graph.meta_of(node).common.args.get("causal"))
 
 
 class AttentionArgs(PassArgs):

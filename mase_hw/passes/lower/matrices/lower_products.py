@@ -26,6 +26,7 @@ from mase_hw.ops.movement.rearrange import NOTHING, IntArray
 from mase_hw.ops.products.matmul import grouped_matmul
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
+from mase_hw.passes.lower.causal import causal_products
 from mase_hw.passes.lower.layers.call import Body, Expression, expand, expression_of, formula
 from mase_hw.passes.lower.layers.products import letters_of, terms_of
 from mase_hw.passes.lower.movement._calls import drop, sequence_of
@@ -348,7 +349,8 @@ def lower_products_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     broadcast and transposed in any way. The node keeps its name. A matrix that is repeated for several heads is stored
     once. Of the ways in which a product can be computed, the one is taken that uses both
     operands in the order in which they travel: attention, whose heads come token by token, needs no other order, and
-    neither does a batch that comes matrix by matrix. Where there is none, the netlist puts a reorder buffer.
+    neither does a batch that comes matrix by matrix. Where there is none, the netlist puts a reorder buffer. Products
+    before and behind a causal softmax leave out what it masks.
 
     Args:
         graph: A float graph with common metadata, calibrated later. Products with stored tensors are lowered before.
@@ -375,6 +377,8 @@ def lower_products_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
             drop(graph, [n for n in before if n not in body.sources])
             # The node is the product now, and what follows it is another one.
             orders.known.pop(node, None)
+    if lowered:
+        causal_products(graph)
     return edit.finished(graph, lowered)
 
 
