@@ -257,6 +257,8 @@ def test_a_beat_costs_what_it_computes() -> None:
     programs = [Program((1, 2, 64), FixedFormat(4, 0), layers, 3, beats, 2) for beats in (1, 2, 4, 8, 16)]
     bits = [stages_of(program).figures["adder_bits"] for program in programs]
     assert all(later < 0.6 * before for before, later in itertools.pairwise(bits))
+
+
 @pytest.mark.parametrize("fmt", [FixedFormat(4, 1), FixedFormat(4, 1, signed=False)])
 @pytest.mark.parametrize("reader", ["linear", "conv1d", "amax", "none"])
 def test_elements_that_drop_bits(fmt: FixedFormat, reader: str) -> None:

@@ -336,6 +336,7 @@ class Network:
             self._sums[a, b] = made
         (value, shift, _), sign = self._sums[a, b]
         return (value, shift, -beat), sign
+
     def plain(self, elements: Elements) -> Elements:
         """Elements of which none stands for a shifted value; those that did have zeros for their lowest bits."""
 
