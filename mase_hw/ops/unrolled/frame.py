@@ -270,7 +270,7 @@ def _control(stages: NetworkStages) -> dict[str, object]:
     for stage in range(count):
         there = f"full_q[{stage - 1}]" if stage else "data_in_0_valid"
         before = f"full_q[{stage - 2}]" if stage > 1 else "data_in_0_valid"
-        waits = [f"(last_q[{stage - 1}] || {before})"] if stage - 1 in stages.waits else []
+        waits = [f"(final_q[{stage - 1}] || {before})"] if stage - 1 in stages.waits else []
         gives = f"gives_q[{stage - 1}]" if stage else "Gives[beat_q]"
         room = f"(!full_q[{stage}] || go_{stage + 1})"
         if stage == count - 1:
