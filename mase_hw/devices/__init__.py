@@ -1,4 +1,4 @@
-"""A network on several devices: a bundle for each, links between them, and the whole in one simulation."""
+"""A network on several devices: bundles, links, and all of them in one simulation."""
 
 from mase_hw.devices.design import DevicesDesign, compile_devices, load_devices
 from mase_hw.devices.fit import DevicesFit, fit_devices

@@ -14,6 +14,7 @@ from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.params import parameter_names, read_params
 from mase_hw.host.resources import PACKAGE
 from mase_hw.opdef import SUPPORT
+from mase_hw.streams import Stream
 from tests.rtl import LIBRARY
 
 from .harness import HARDWARE_OPS, ITEMS, Item, files_of, hardware_of
@@ -161,6 +162,11 @@ def test_latency_does_not_depend_on_when(it: Item) -> None:
     assert (latency.departures(*(b + 1000 for b in beats)) == latency.departures(*beats) + 1000).all()
 
 
+def _lanes(it: Item, stream: Stream) -> tuple[int, ...]:
+    """Lanes as a request has them: where an op looks at positions, those of one position."""
+    return (stream.lane_dims[0] // (1 if it.hardware.positions is None else stream.positions), *stream.lane_dims[1:])
+
+
 @every_case
 def test_facets_build_the_parameters(it: Item) -> None:
     """The parameters, read back as a request, build themselves; primitives are refused."""
@@ -169,7 +175,7 @@ def test_facets_build_the_parameters(it: Item) -> None:
         "n",
         arithmetic,
         {s.name: s.tensor_shape for s in it.streams},
-        {s.name: s.lane_dims for s in it.streams},
+        {s.name: _lanes(it, s) for s in it.streams},
         {s.name: s.layout for s in it.streams if s.layout is not None},
         # The case says what was asked for, and what the weights are.
         implementation=it.implementation,
@@ -197,7 +203,7 @@ def test_parallelism_beyond_the_tensor_is_refused(op: OpDef) -> None:
         if stream.name in it.hardware.static or (stream.direction == "out" and it.hardware.follows_input):
             continue
         for lanes in ((stream.sizes[0] + 1,), (0,), (1, 2)):
-            parallelism = {s.name: s.lane_dims for s in it.streams} | {stream.name: lanes}
+            parallelism = {s.name: _lanes(it, s) for s in it.streams} | {stream.name: lanes}
             with pytest.raises(UnsupportedError, match="parallelism is not possible") as caught:
                 it.hardware.build(Request("n", it.arithmetic, shapes, parallelism, layouts))
             assert caught.value.node == "n" and stream.name in str(caught.value)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.ops._conv import Geometry
-from mase_hw.ops.unrolled._network import BEAT, Elements, Network
+from mase_hw.ops.unrolled._network import BEAT, Elements, Network, Program
+from mase_hw.ops.unrolled._solver import Signed
 
 
 @dataclass(frozen=True)
@@ -153,3 +154,28 @@ def bits_of(weights: Sequence[int]) -> list[tuple[int, tuple[bool, ...]]]:
     found = [(1 << place, tuple(bool(weight >> place & 1) for weight in weights)) for place in range(width)]
     found[-1] = -found[-1][0], found[-1][1]
     return [(weight, there) for weight, there in found if any(there)]
+
+
+def later(term: Signed | None, beats: int) -> Signed | None:
+    """A term so many beats later."""
+    if term is None:
+        return None
+    (value, shift, at), sign = term
+    return (value, shift, at - beats), sign
+
+
+def results(network: Network, program: Program, made: Elements) -> list[int]:
+    """The values that a beat of the result is; in which beats they are complete is noted."""
+    flat = program.layout(made.shape).to_stream(made[None]).reshape(-1) if program.beats > 1 else made.reshape(-1)
+    inner = made.shape[program.axis if program.axis < made.ndim else -1]
+    rows, step = (1, 0) if made.ndim < 3 or program.beats == 1 else repeats(flat.reshape(inner, -1))
+    times = inner // rows if step and inner % rows == 0 else 1
+    lanes = flat.reshape(times, -1)[0]
+    home = max(int(element) // BEAT for element in lanes)
+    last = home + (times - 1) * step
+    assert last < program.beats
+    if program.beats > 1:
+        network.gives = tuple(
+            beat >= home and (beat - home) % max(step, 1) == 0 and beat <= last for beat in range(program.beats)
+        )
+    return [network.at(int(element), home) for element in lanes]

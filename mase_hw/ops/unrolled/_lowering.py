@@ -27,7 +27,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._conv import geometry_of
-from mase_hw.ops.unrolled._beats import Over, Tile, bits_of, repeats
+from mase_hw.ops.unrolled._beats import Over, Tile, bits_of, later, results
 from mase_hw.ops.unrolled._network import (
     BEAT,
     Elements,
@@ -196,7 +196,7 @@ class _Lowering:
             term = repeated.term(plain, 0)
             if term is not None:
                 term = network.accumulated(term, (low[row], high[row]), begins, (over.times - 1) * over.step + 1)
-            found.append(_later(term, (over.times - 1) * over.step))
+            found.append(later(term, (over.times - 1) * over.step))
         return found
 
     def _probed(self, given: Sequence[Elements]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
@@ -275,7 +275,7 @@ class _Lowering:
                         found_term = repeated.term(term, y * _ROW + z)
                         for times, row in enumerate(range(y, rows, tile.rows)):
                             place = image, group * len(weights) + channel, row, z
-                            terms[place] = _later(found_term, times * tile.step)
+                            terms[place] = later(found_term, times * tile.step)
         each_bias = np.broadcast_to(np.array(biases, dtype=object).reshape(-1, 1, 1), terms.shape)
         constants = each_bias + self._fixed(pixels, weight)
         wanted = [int(constant) for constant in constants.reshape(-1)]
@@ -315,7 +315,7 @@ class _Lowering:
         wanted, halves = [], []
         beats = [0 if term is None else -term[0][2] for term in terms]
         # The same value in another beat has the same cast.
-        terms = [_later(term, -beat) for term, beat in zip(terms, beats, strict=True)]
+        terms = [later(term, -beat) for term, beat in zip(terms, beats, strict=True)]
         for term, constant in zip(terms, constants, strict=True):
             low, high = self._ends(term)
             most = max(abs(low + constant), abs(high + constant)).bit_length()
@@ -490,14 +490,6 @@ def _of_vector(numbers: Sequence[int], number: int, _: int) -> int:
     return numbers[number]
 
 
-def _later(term: Signed | None, beats: int) -> Signed | None:
-    """A term so many beats later."""
-    if term is None:
-        return None
-    (value, shift, at), sign = term
-    return (value, shift, at - beats), sign
-
-
 def _pixel(
     network: Network, image: Elements, inputs: Sequence[tuple[int, int, int]], tile: Tile, number: int, at: int
 ) -> int | None:
@@ -600,22 +592,5 @@ def network_of(program: Program) -> Network:
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     for step in program.steps:
         found.append(_Lowering(network, step).run([found[i] for i in step.inputs]))
-    network.graph.outputs = [(number, 0) for number in _results(network, program, network.plain(found[-1]))]
+    network.graph.outputs = [(number, 0) for number in results(network, program, network.plain(found[-1]))]
     return network
-
-
-def _results(network: Network, program: Program, made: Elements) -> list[int]:
-    """The values that a beat of the result is; in which beats they are complete is noted."""
-    flat = program.layout(made.shape).to_stream(made[None]).reshape(-1) if program.beats > 1 else made.reshape(-1)
-    inner = made.shape[program.axis if program.axis < made.ndim else -1]
-    rows, step = (1, 0) if made.ndim < 3 or program.beats == 1 else repeats(flat.reshape(inner, -1))
-    times = inner // rows if step and inner % rows == 0 else 1
-    lanes = flat.reshape(times, -1)[0]
-    home = max(int(element) // BEAT for element in lanes)
-    last = home + (times - 1) * step
-    assert last < program.beats
-    if program.beats > 1:
-        network.gives = tuple(
-            beat >= home and (beat - home) % max(step, 1) == 0 and beat <= last for beat in range(program.beats)
-        )
-    return [network.at(int(element), home) for element in lanes]
