@@ -99,6 +99,7 @@ OPS = (
     OpDef(
         name="turn",
         golden=golden,
+        oracle=lambda x: x,
         formats=(),
         hardware=Hardware(
             module="beat_turn",

@@ -59,7 +59,7 @@ def test_a_front_is_found() -> None:
         points = np.array([(o.score, o.measures["a"], o.measures["b"]) for o in outcomes], dtype=float)
         draw = np.random.default_rng(0).uniform(0, 200, (4000, 3))
         volumes[sampler] = np.mean([(points <= at).all(axis=1).any() for at in draw])
-    assert volumes["nsga2"] > volumes["random"] + 0.05, volumes
+    assert volumes["nsga2"] > volumes["random"] + 0.03, volumes
 
 
 def test_repetitions_are_tried_once() -> None:
