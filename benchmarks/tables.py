@@ -120,7 +120,7 @@ def mlp(digits: digits_mlp.Digits) -> tuple[Any, dict[str, Any]]:
 
     run(net, 40, 2e-3, lambda: None)
     model = prepare(net, images[:1], config, calibration=[images])
-    run(model, 60, 5e-3, model.round_steps)
+    run(model, 60, 2e-4, model.round_steps)
     return model.freeze(), widths
 
 
