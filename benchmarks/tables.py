@@ -153,7 +153,7 @@ def main() -> None:
         config = {
             "top": "digits",
             "hardware": {"unroll": "frame", "unroll_levels": given.levels, "family": "xc7"},
-            "quantize": {"default": {"config": widths}},
+            "quantize": {"default": {"config": widths}, "output_width": 8},
         }
         design = mase_hw.compile(net, pixels[:1], config, out=given.out / name, calibration=[pixels], vectors=pixels)
         assert design.graph is not None  # it was made here
