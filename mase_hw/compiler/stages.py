@@ -226,6 +226,13 @@ def hardware_steps(
 def _unrolled(settings: CompileConfig) -> list[Step]:
     """The step that makes one expression of a network, if that is asked for."""
     if not settings.hardware.unroll:
+        if settings.hardware.unroll_beats > 1:
+            raise ConfigError(
+                "beats are asked for of a network that is not one expression",
+                field="hardware.unroll_beats",
+                got=settings.hardware.unroll_beats,
+                remedy='set hardware.unroll = "frame", or hardware.positions for beats of several positions',
+            )
         return []
     other = "target" if settings.target.asked else "decode" if settings.decode.context else ""
     if other:

@@ -171,3 +171,10 @@ def test_beats_that_are_refused(tmp_path: Path) -> None:
             compiled(tmp_path / "b", net, shape, unroll="frame", unroll_levels=levels, unroll_beats=beats)
         assert caught.value.field == f"hardware.{field}"
     assert not (tmp_path / "b").exists()
+
+
+def test_beats_of_what_is_not_one_expression(tmp_path: Path) -> None:
+    config = {"hardware": {"unroll_beats": 2}}
+    with pytest.raises(ConfigError, match="not one expression") as caught:
+        mase_hw.compile(nn.Sequential(nn.Linear(4, 2)), torch.rand(1, 4), config, out=tmp_path / "d")
+    assert caught.value.field == "hardware.unroll_beats" and not (tmp_path / "d").exists()
