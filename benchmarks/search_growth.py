@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
 
     if given.filled:
         _fill(given.out, rules, given.filled)
-    setattr(History, "propose", counted)  # noqa: B010
+    setattr(History, "propose", counted)  # noqa: B010 - mypy refuses to assign a method
     begun = time.process_time()
     run_trials(rules, given.trials, lambda trial: stub(trial.chosen), HerePool(), given.out, tell)
     (given.out / "growth.json").write_text(

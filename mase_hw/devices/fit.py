@@ -164,6 +164,7 @@ class _Search:
                 self.streams[node.name, "data_out_0"] = [-1, *(at[n] for n in self._behind(node) if n in at)]
         last = next(n for n in graph.nodes if n.op == "output")
         self.leaves = {at[n] for n in self._before(last) if n in at}
+        self.run = functools.cache(self._run)
 
     def _behind(self, node: Any) -> list[str]:
         """The nodes with modules that read a result, also behind those that only rename elements."""
@@ -178,8 +179,7 @@ class _Search:
             found += self._before(source) if self.graph.is_implicit(source) else [source.name]
         return found
 
-    @functools.cache  # noqa: B019 - it lives as long as the search
-    def run(self, low: int, high: int, kind: int) -> Solution | Impossible:
+    def _run(self, low: int, high: int, kind: int) -> Solution | Impossible:
         """The least area of some layers in a row, on a device like that of the given number."""
         inside = set(self.order[low:high])
         prices = {name: self.problem.prices[name] for name in self.order[low:high]}
@@ -219,12 +219,12 @@ class _Search:
         """
         count = len(self.order)
         kinds = [next(k for k, g in enumerate(self.goals) if g.budgets == each.budgets) for each in self.goals]
-        # Of every number of layers on the devices so far: the least sum, a bound of it, and the cuts.
-        best: list[tuple[int, int, tuple[int, ...]] | None] = [(0, 0, ()), *[None] * count]
+        # Of every number of layers on the devices so far: the least sum and the cuts, and a bound of the sum.
+        best: list[tuple[int, tuple[int, ...]] | None] = [(0, ()), *[None] * count]
         below = [0, *[NEVER] * count]
-        reached = proven = 0
+        reached = 0
         for device, kind in enumerate(kinds):
-            then: list[tuple[int, int, tuple[int, ...]] | None] = [None] * (count + 1)
+            then: list[tuple[int, tuple[int, ...]] | None] = [None] * (count + 1)
             bounds = [NEVER] * (count + 1)
             for low in range(count + 1):
                 if best[low] is None and below[low] >= NEVER:
@@ -248,22 +248,21 @@ class _Search:
                         sum_ = before[0] + value
                         known = then[high]
                         if known is None or sum_ < known[0]:
-                            then[high] = (sum_, 0, (*before[2], high))
+                            then[high] = (sum_, (*before[1], high))
             best, below = then, bounds
             reached = max((n for n, each in enumerate(best) if each is not None), default=0)
-        proven = int(below[count] >= NEVER)
         chosen = best[count]
         if chosen is None:
             raise ConfigError(
                 "no contiguous cuts for these devices meet the rate"
-                if proven
+                if below[count] >= NEVER
                 else "no contiguous cuts were found that meet the rate",
                 field="devices",
                 got=f"{self.interval} cycles per frame; the first {reached} of {count} layers are on them at most",
                 expected=f"room for {self.order[reached]} and what follows" if reached < count else "other cuts",
                 remedy="raise the interval or the bits of the links, or give more or larger devices",
             )
-        return self._fit(chosen[0], below[count], chosen[2], kinds)
+        return self._fit(chosen[0], below[count], chosen[1], kinds)
 
     def _fit(self, value: int, bound: int, cuts: Sequence[int], kinds: Sequence[int]) -> DevicesFit:
         picked: dict[str, Candidate] = {}

@@ -99,7 +99,6 @@ OPS = (
     OpDef(
         name="turn",
         golden=golden,
-        oracle=lambda x: x,
         formats=(),
         hardware=Hardware(
             module="beat_turn",

@@ -99,7 +99,7 @@ def search(
     )  # fmt: skip
     folder = None if storage is None else Path(storage).absolute()
     with ExitStack() as stack:
-        run: Callable[[Trial], Outcome] = lambda trial: problem.attempt(trial.chosen)  # noqa: E731
+        run: Callable[[Trial], Outcome] = functools.partial(_attempt, problem)
         if pool is not None:
             place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             place.mkdir(parents=True, exist_ok=True)
@@ -126,3 +126,7 @@ def search(
         tuple(problem.plan_tables(point.chosen, outcomes[point.digest]) for point in front),
         sum(outcome.seconds for _, outcome in records.values()),
     )
+
+
+def _attempt(problem: Problem, trial: Trial) -> Outcome:
+    return problem.attempt(trial.chosen)

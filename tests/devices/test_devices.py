@@ -92,7 +92,8 @@ def test_the_links_need_their_credits(tmp_path: Path) -> None:
         assert each.graph is not None
         ends = {p.name: outer[key] for p in each.record.ports if (key := (p.tensor, p.direction)) in outer}
         parts.append(On(number, each.graph.meta["netlist"], ends))
-    catalogue = design.whole.graph.catalogue  # type: ignore[union-attr]
+    assert design.whole.graph is not None
+    catalogue = design.whole.graph.catalogue
     assert predict(join("top", parts, design.record.links), catalogue).interval == design.timing["interval"]
     few = [msgspec.structs.replace(link, credits=10) for link in design.record.links]
     with pytest.raises(CatalogueError):
@@ -204,7 +205,7 @@ def test_resnet8_over_three(tmp_path: Path) -> None:
     """One cut behind a block, and one within: two streams between the same devices."""
     model, example = spec_of("resnet8")
     config = {
-        "hardware": {"device": {"2.first.0": 1, "3.second.0": 2}, "max_parallelism": 8},
+        "hardware": {"device": {"2.first.0": 1, "2.beside": 1, "3.second.0": 2}, "max_parallelism": 8},
         "links": {"bits": 16, "latency": 20},
     }
     design = compile_devices(model, example, config, out=tmp_path / "made")

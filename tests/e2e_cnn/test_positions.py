@@ -102,13 +102,6 @@ def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -
     assert [made(positions)[:2] for positions in (2, 4)] == [(cycles // n, multipliers * n) for n in (2, 4)]
 
 
-def test_one_position_is_the_design_without_the_option(tmp_path: Path) -> None:
-    plain, _ = compiled(Sums, (3, 8, 8), tmp_path / "a")
-    one, _ = compiled(Sums, (3, 8, 8), tmp_path / "b", positions=1)
-    names = sorted(file.relative_to(plain.path) for file in (plain.path / "rtl").rglob("*.sv"))
-    assert all((plain.path / name).read_bytes() == (one.path / name).read_bytes() for name in names) and names
-
-
 def test_by_node(tmp_path: Path) -> None:
     """The input and one layer have several positions, what follows has one."""
     layers = [nn.Conv2d(3, 4, 3, padding=1, stride=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)]

@@ -148,7 +148,7 @@ def test_exact(name: str, s: float) -> None:
     build = negative if name == "negative" else PLACES[name]
     result = build(n, s)
     if name == "negative" and s == FINE:
-        with pytest.raises(UnsupportedError, match="hardware has it in fixed point only"):
+        with pytest.raises(UnsupportedError, match="nothing behind it quantises its result"):
             mase_hw.import_model(n.model())
         return
     x = np.random.default_rng(5).standard_normal((300, 4)).astype(np.float32)

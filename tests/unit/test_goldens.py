@@ -55,6 +55,13 @@ def by_element(exact: Callable[..., Fraction]) -> Callable[[Arithmetic, Inputs],
     return run
 
 
+def turned_beats(a: Arithmetic, t: Inputs) -> Values:
+    """A beat has a matrix row by row, and leaves it column by column."""
+    rows, columns = a.attributes["shape"]
+    places = [row * columns + column for column in range(columns) for row in range(rows)]
+    return cast(t["in_data"][..., places], a, "out_data")
+
+
 def linear(a: Arithmetic, t: Inputs) -> Values:
     """Weights have a power of two for every output, or every block of it, if they have shifts; groups have a factor."""
     weight = t["weight"]
@@ -197,6 +204,7 @@ ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values | Inputs]] = {
     "pad": pad,
     "interpolate": enlarged,
     "reorder": reordered,
+    "turn": turned_beats,
     "replay": lambda a, t: cast(np.concatenate([t["in_data"]] * a.attributes["repeats"], axis=-2), a, "out_data"),
     "sliding_window": windows,
     **dict.fromkeys(

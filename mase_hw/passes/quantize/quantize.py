@@ -151,12 +151,12 @@ def write_plans(
     for plan, source, have, want in wanted:
         made = _between(graph, have, want, before(plan))
         info["casts"].append(rewriter.cast(plan.node, source, made))
-    made_once: dict[tuple[fx.Node, str], fx.Node] = {}
+    made_once: dict[tuple[object, ...], fx.Node] = {}
     for plan in planner.plans.values():
         for index, source in enumerate(dict.fromkeys(plan.node.all_input_nodes)):
             shared = blocks(plan, f"data_in_{index}")
             if shared is not None:
-                key = source, str(sorted(shared.arithmetic.attributes.items()))
+                key = source, *shared.arithmetic.attributes.items()
                 if key in made_once:
                     plan.node.replace_input_with(source, made_once[key])
                 else:
@@ -181,7 +181,8 @@ def in_blocks(catalogue: Catalogue, plan: Plan, name: str, config: NodeConfig) -
     Raises:
         ConfigError: Fixed point too narrow for such numbers.
     """
-    if config.data_in_block_size is None and config.data_in_element is None:
+    asked = config.data_in_block_size is not None or config.data_in_element is not None
+    if not asked or plan.op.places is not None:  # which place of a table is no number to round
         return None
     given = attributes(config.data_in_block_size or 0, config.data_in_block_width, config.data_in_element or "")
     fmt = plan.arithmetic.formats[name]
