@@ -6,7 +6,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Parameters, Terms, bits_of
 from mase_hw.cost.primitives import counter, fifo, level, ram, ring
-from mase_hw.cost.products import mac_array
+from mase_hw.cost.products import Schedule, mac_array
 
 _NO_BIAS = {
     "HAS_BIAS": 0,
@@ -68,7 +68,7 @@ def matmul(t: Terms, p: Parameters) -> None:
     t.both("keep", banks - padded if padded else 0)
     t.logic("kept", (banks - padded) * width_rows if padded else 0)
     array = {**p, **_NO_BIAS, **{f"WEIGHT_{k}": p[f"DATA_IN_1_{k}"] for k in ("PRECISION_0", "PRECISION_1", "SIGNED")}}
-    mac_array(t, array, lanes_in, beats, 1, shared=True, gated=False)
+    mac_array(t, array, Schedule(lanes_in, beats))
 
 
 def external_cache(t: Terms, p: Parameters) -> None:

@@ -267,7 +267,7 @@ def linear(t: Terms, p: Parameters) -> None:
         _repeat(t, bits, passes)
     else:
         replay(t, "replay", bits, 2 * tiles, passes)
-    mac_array(t, p, lanes, tiles, passes if p["INPUTS_FIRST"] else 1, shared=True, gated=False)
+    mac_array(t, p, Schedule(lanes, tiles, passes if p["INPUTS_FIRST"] else 1))
 
 
 def conv2d(t: Terms, p: Parameters) -> None:
@@ -299,7 +299,8 @@ def conv2d(t: Terms, p: Parameters) -> None:
     run = (1 if unrolled else kernel) * tiles
     sums = repeats if p["INPUTS_FIRST"] else 1
     every = p if columns == 1 else {**p, "DATA_OUT_0_PARALLELISM_DIM_0": outputs * columns}
-    mac_array(t, every, products, run, sums, shared=not depthwise, gated=not p["INPUTS_FIRST"], columns=columns)
+    schedule = Schedule(products, run, sums, columns)
+    mac_array(t, every, schedule, shared=not depthwise, gated=not p["INPUTS_FIRST"])
 
 
 def _of_beats(p: Parameters) -> tuple[Parameters, int]:
@@ -327,21 +328,34 @@ def _repeat(t: Terms, bits: int, times: int) -> None:
     counter(t, "repeat", times)
 
 
-def mac_array(
-    t: Terms, p: Parameters, products: int, run: int, sums: int, shared: bool, gated: bool, columns: int = 1
-) -> None:
+@dataclass(frozen=True)
+class Schedule:
+    """In which order a ``fixed_mac_array`` multiplies.
+
+    Args:
+        products: Of a lane and issue.
+        run: Issues of a result.
+        sums: Results that are computed in turns.
+        columns: Positions of a beat, among which the lanes are divided: each has activations of its own.
+    """
+
+    products: int
+    run: int
+    sums: int = 1
+    columns: int = 1
+
+
+def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = True, gated: bool = False) -> None:
     """A ``fixed_mac_array`` with the formats and lanes of a layer.
 
     Args:
         t: Where it is added.
         p: Parameters of the layer.
-        products: Of a lane and issue.
-        run: Issues of a result.
-        sums: Results that are computed in turns.
+        schedule: The order of its products.
         shared: Whether all lanes multiply the same activations.
         gated: Whether activations are zero in the padding: their registers have a reset, and stay beside the blocks.
-        columns: Positions of a beat, among which the lanes are divided: each has activations of its own.
     """
+    products, run, sums = schedule.products, schedule.run, schedule.sums
     lanes, chain, logic = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["CHAIN"], p.get("LOGIC", 0)
     a = (p["DATA_IN_0_PRECISION_0"], p["DATA_IN_0_SIGNED"])
     b = (p["WEIGHT_PRECISION_0"], p["WEIGHT_SIGNED"])
@@ -384,7 +398,7 @@ def mac_array(
         t.count(ff=1)
         t.logic("mac.runs", 1)
         _delayed(t, "mac.mark", 2, delay)
-    operands = _Operands(lanes, products, shared, gated, columns)
+    operands = _Operands(lanes, products, shared, gated, schedule.columns)
     if ahead:
         # The activations that are held, that they are, and whether they are the first and the last ones.
         t.count(ff=operands.activations(lanes) * a[0] + 1 + 2 * (run > 1))

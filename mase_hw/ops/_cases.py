@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from mase_hw.layouts import Layout
 from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Request
 
 Shapes = Sequence[int] | Mapping[str, Sequence[int]]
+ASKED = ("implementation", "levels", "order", "fast", "slots")
+"""What a request asks for beside tensors, as keyword arguments of a case."""
 
 
 def case(
@@ -19,7 +22,6 @@ def case(
     formats: str = "s8.4 s8.4",
     names: Sequence[str] = ONE_INPUT,
     frames: int = 4,
-    positions: int = 1,
     **attributes: Any,
 ) -> Case:
     """A catalogue case of an op.
@@ -32,9 +34,11 @@ def case(
         formats: Formats and modes as :meth:`Arithmetic.read` takes them.
         names: The tensors that have these formats.
         frames: Frames to stream in each run.
-        positions: Neighbouring positions of an image in a beat of ``data_in_0``.
-        attributes: Of the op.
+        attributes: Of the op; or one of :data:`ASKED`, or ``positions``, the neighbouring positions of an image in a
+            beat of ``data_in_0``.
     """
+    asked = asked_of(attributes)
+    positions = attributes.pop("positions", 1)
     sizes = shapes if isinstance(shapes, Mapping) else {"data_in_0": shapes}
     offered = lanes if isinstance(lanes, Mapping) else {"data_in_0": lanes}
     request = Request(
@@ -44,4 +48,9 @@ def case(
         {tensor: (count,) for tensor, count in offered.items()},
         {"data_in_0": Layout.tiled(tuple(sizes["data_in_0"]), positions)} if positions > 1 else {},
     )
-    return Case(name, build(request), frames)
+    return Case(name, build(dataclasses.replace(request, **asked)), frames)
+
+
+def asked_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """What of :data:`ASKED` is among keyword arguments; it is taken out of them."""
+    return {key: attributes.pop(key) for key in ASKED if key in attributes}

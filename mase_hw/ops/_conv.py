@@ -25,7 +25,7 @@ from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precis
 from mase_hw.opdef import Latency, Request
 from mase_hw.ops._tensors import lanes_within, positions_of
 from mase_hw.ops._window import Window, geometry, issue_stages, of_columns, out_size
-from mase_hw.ops.products._blocks import BlockParams, block_of
+from mase_hw.ops.products._blocks import BlockParams, block_of, shared_by, whole_blocks
 from mase_hw.ops.products._multipliers import choose, dot_latency, multiplies, stored
 from mase_hw.ops.products._schedule import inputs_first, taken
 from mase_hw.steps import Counts
@@ -428,6 +428,8 @@ def build(r: Request) -> ConvParams:
     kernel = (weight[2], weight[3]) if len(weight) == 4 else (1, weight[2])
     p_in, p_out = _lanes(r, (c, c // g.groups), (o, o // g.groups), g.groups)
     unroll = _unroll(r, kernel)
+    if shared_by(r) and not 1 < g.groups == c == o:
+        p_in = whole_blocks(r, p_in, math.gcd(shared_by(r), c // g.groups), c // g.groups * math.prod(kernel))
     lane_in = 1 if 1 < g.groups == c == o else p_in
     weight_stored = stored(formats["weight"], (c // g.groups) % lane_in > 0 or o % p_out > 0)
     bias_format = formats.get("bias", weight_stored)

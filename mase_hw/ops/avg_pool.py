@@ -265,16 +265,7 @@ def _check_mean(node: str, attributes: Attributes) -> None:
 
 
 def _op(
-    name: str,
-    function: Golden,
-    build: Any,
-    cases: Any,
-    attributes: str,
-    *,
-    params: type[AvgPoolParams] = AvgPoolParams,
-    check: Any = _check,
-    positions: Any = _positions,
-    **targets: Any,
+    name: str, function: Golden, hardware: Hardware, attributes: str, *, check: Any = _check, **targets: Any
 ) -> OpDef:
     return OpDef(
         name=name,
@@ -283,24 +274,31 @@ def _op(
         golden=function,
         scaled=AVERAGE,
         check=check,
-        hardware=Hardware(
-            module="fixed_avg_pool2d",
-            params=params,
-            build=build,
-            latency=_latency,
-            cases=cases,
-            follows_input=True,
-            layout="channels_last",
-            positions=positions,
-        ),
+        hardware=hardware,
         **targets,
+    )
+
+
+def _hardware(
+    build: Any, cases: Any, positions: Any = _positions, params: type[AvgPoolParams] = AvgPoolParams
+) -> Hardware:
+    return Hardware(
+        module="fixed_avg_pool2d",
+        params=params,
+        build=build,
+        latency=_latency,
+        cases=cases,
+        follows_input=True,
+        layout="channels_last",
+        positions=positions,
     )
 
 
 def _pool(name: str, spatial: int, cases: Any, attributes: str, *targets: Any) -> OpDef:
     function, build = functools.partial(golden, spatial=spatial), functools.partial(_build, spatial=spatial)
     beside = functools.partial(_positions, spatial=spatial)
-    return _op(name, function, build, cases, attributes, positions=beside, modules=targets[:1], functions=targets[1:])
+    hardware = _hardware(build, cases, beside)
+    return _op(name, function, hardware, attributes, modules=targets[:1], functions=targets[1:])
 
 
 _SLIDING = "kernel_size stride padding ceil_mode count_include_pad divisor_override"
@@ -316,7 +314,7 @@ OPS = (
         functional.adaptive_avg_pool2d,
     ),
     _op(
-        "mean", golden_mean, _build_mean, _cases_mean, "dim keepdim", params=MeanPoolParams, check=_check_mean,
-        kind="builtin_func", functions=(torch.mean,), methods=("mean",),
+        "mean", golden_mean, _hardware(_build_mean, _cases_mean, params=MeanPoolParams), "dim keepdim",
+        check=_check_mean, kind="builtin_func", functions=(torch.mean,), methods=("mean",),
     ),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from mase_hw.formats.attributes import Attributes
 from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import ADD, CONSTANT, EQ, GE, GT, LE, LT, MAX, MIN, MUL, NE, SUB
+from mase_hw.ops._cases import asked_of
 from mase_hw.ops._scaled import PRODUCT, SELECTION, SUM
 
 S8, S8_FINE, S8_COARSE = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(8, 2)
@@ -49,10 +50,10 @@ def _case_of(operation: int) -> Callable[..., Case]:
         *,
         constant: Sequence[int] | None = None,
         frames: int = 6,
-        fast: bool = False,
         **attributes: Any,
     ) -> Case:
-        request = replace(binary.request(name, shape, lanes, formats, modes, constant, attributes), fast=fast)
+        asked = asked_of(attributes)
+        request = replace(binary.request(name, shape, lanes, formats, modes, constant, attributes), **asked)
         return Case(name, binary.build(operation)(request), frames)
 
     return case

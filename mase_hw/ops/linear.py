@@ -26,7 +26,7 @@ from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_mat
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
 from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.products._blocks import BlockParams, block_of
+from mase_hw.ops.products._blocks import BlockParams, block_of, shared_by, whole_blocks
 from mase_hw.ops.products._linear_cases import cases
 from mase_hw.ops.products._multipliers import (
     IMPLEMENTATIONS,
@@ -155,6 +155,7 @@ def _build(r: Request) -> LinearParams:
     p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
     p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
     columns = shapes["data_in_0"][-1]
+    p_in = whole_blocks(r, p_in, shared_by(r), columns)
     block = block_of(r, columns, p_in, ceil_div(columns, p_in), columns)
     filled = columns % p_in > 0 or shapes["data_out_0"][-1] % p_out > 0
     weight_stored = stored(formats["weight"], filled)

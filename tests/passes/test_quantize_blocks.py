@@ -401,6 +401,26 @@ def test_mappings_that_are_refused(lanes: int, order: str, what: str, tmp_path: 
         compile(net, x[:1], config, out=tmp_path / "design", calibration=[x])
 
 
+@pytest.mark.parametrize(
+    ("net", "shape", "block", "most", "lanes"),
+    [
+        (nn.Sequential(nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 3)), (12,), 4, 6, {"_0_blocks": 4, "_0": 4, "_2": 4}),
+        (nn.Sequential(nn.Conv2d(6, 8, 3), nn.ReLU()), (6, 5, 5), 9, 4, {"_0_blocks": 4, "_0": 3}),
+    ],
+)
+def test_lanes_that_nobody_asked_for_divide_a_block(
+    net: nn.Module, shape: tuple[int, ...], block: int, most: int, lanes: dict[str, int], tmp_path: Path
+) -> None:
+    """A convolution has blocks of channels at all elements of its kernel; its inputs have them along the channels."""
+    x = torch.rand(6, *shape, generator=torch.Generator().manual_seed(3)) - 0.5
+    quantize = blocks("linear", "conv2d", weight_block_size=block, data_in_width=14, data_in_block_size=block)
+    config = {"quantize": quantize, "hardware": {"max_parallelism": most}}
+    design = compile(net.eval(), x[:1], config, out=tmp_path / "design", calibration=[x], vectors=x)
+    made = {i["node"]: i["parameters"].get("DATA_IN_0_PARALLELISM_DIM_0") for i in design.manifest["instances"]}
+    assert lanes.items() <= made.items()
+    assert design.simulate(engine="batch", stalls=0.3).passed
+
+
 def test_inputs_in_blocks(tmp_path: Path) -> None:
     """Three layers of one tensor share its blocks; images have them along the channels; minifloats need none."""
     torch.manual_seed(9)

@@ -61,6 +61,26 @@ class BlockParams(ProductParams, frozen=True):
         return found
 
 
+def shared_by(r: Request) -> int:
+    """Weights that share an exponent or a factor; 0 if none do."""
+    fmt = r.arithmetic.formats["weight"]
+    return fmt.block if isinstance(fmt, BlockFormat) and "weight_shift" in r.shapes else 0
+
+
+def whole_blocks(r: Request, lanes: int, block: int, row: int) -> int:
+    """Lanes of ``data_in_0`` of which no beat has numbers of two blocks: fewer, if nobody asked for them.
+
+    Args:
+        r: The request.
+        lanes: Those that are offered.
+        block: Numbers that a divisor of has to be taken; 0 if there are no blocks.
+        row: Numbers in a row; where a block has all of them, any lanes will do.
+    """
+    if not 0 < block < row or "data_in_0" in r.chosen:
+        return lanes
+    return max(n for n in range(1, min(lanes, block) + 1) if block % n == 0)
+
+
 def block_of(r: Request, row: int, products: int, steps: int, channels: int) -> int:
     """Weights that share a shift; 0 for all of an output channel.
 
@@ -75,13 +95,13 @@ def block_of(r: Request, row: int, products: int, steps: int, channels: int) -> 
     Raises:
         UnsupportedError: Lanes, an order of the inputs or of the work, that do not go with blocks.
     """
-    fmt = r.arithmetic.formats["weight"]
-    if not isinstance(fmt, BlockFormat) or "weight_shift" not in r.shapes:
+    block = shared_by(r)
+    if not block:
         return 0
-    whole = fmt.block >= row
+    whole = block >= row
     filled = channels < row and (not channels or channels % products)
-    if not whole and (fmt.block % products or filled):
-        wanted = f"a divisor of the block of {fmt.block}"
+    if not whole and (block % products or filled):
+        wanted = f"a divisor of the block of {block}"
         raise UnsupportedError(
             "a beat of inputs has weights of two blocks",
             node=r.node,
@@ -101,4 +121,4 @@ def block_of(r: Request, row: int, products: int, steps: int, channels: int) -> 
             expected="outputs_first",
             remedy="leave the order out",
         )
-    return steps * products if whole else fmt.block
+    return steps * products if whole else block

@@ -27,6 +27,7 @@ from mase_hw.numerics import as_carrier, straight_through
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops.products._blocks import whole_blocks
 from mase_hw.ops.rows._rows import row_steps
 from mase_hw.steps import Steps
 
@@ -117,6 +118,7 @@ def _build(channels: bool) -> Callable[[Request], BlockRoundParams]:
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
         given = r.arithmetic.attributes
         block, top, digits, most = given["block"], given["top"], given["digits"], given["most"]
+        lanes = whole_blocks(r, lanes, block, shape[-1])
         if 0 < block < shape[-1] and block % lanes:
             raise UnsupportedError(
                 "a beat has elements of two blocks",

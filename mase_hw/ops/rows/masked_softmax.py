@@ -285,17 +285,12 @@ def _case(
     lanes: int,
     formats: str,
     frames: int = 4,
-    slots: int = 1,
-    fast: bool = False,
-    levels: int = 0,
     **attributes: Any,
 ) -> Case:
-    def _build(r: Request) -> MaskedSoftmaxParams:
-        return build(dataclasses.replace(r, slots=slots, fast=fast, levels=levels))
-
+    slots = attributes.get("slots", 1)
     names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
     shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
-    made = case(_build, name, shapes, lanes, formats, names, frames, **attributes)
+    made = case(build, name, shapes, lanes, formats, names, frames, **attributes)
     # Any schedule: the timing does not depend on it.
     given = {SLOT: interleaved(frames * shape[1], slots)} if slots > 1 else {}
     own = attributes_of({k: v for k, v in attributes.items() if k in ("allowed", "scale")})

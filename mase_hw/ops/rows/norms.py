@@ -29,6 +29,7 @@ from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.numerics.wide import WIDE
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import asked_of
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
@@ -363,9 +364,7 @@ def _case(
     lanes: int,
     formats: str,
     frames: int = 4,
-    implementation: str = "",
-    fast: bool = False,
-    **attributes: float,
+    **attributes: Any,
 ) -> Case:
     channels = shape[1:2] if kind == GROUP else shape[-1:]
     own: dict[str, object]
@@ -373,7 +372,7 @@ def _case(
     eps: Attributes = {"eps": attributes.get("eps", 1e-5)}
     a = Arithmetic.read(formats, LAYER_TENSORS, {**own, **eps})
     shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
-    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, implementation=implementation, fast=fast)
+    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, **asked_of(attributes))
     return Case(name, _build(kind)(request), frames, attributes=eps)
 
 

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -292,19 +291,9 @@ def _case(
     lanes: int,
     formats: str,
     frames: int = 4,
-    fast: bool = False,
-    levels: int = 0,
+    **asked: Any,
 ) -> Case:
-    build = _build(function)
-    return case(
-        lambda r: build(replace(r, fast=fast, levels=levels)),
-        name,
-        shape,
-        lanes,
-        formats,
-        frames=frames,
-        size=shape[-1],
-    )
+    return case(_build(function), name, shape, lanes, formats, frames=frames, size=shape[-1], **asked)
 
 
 def steps_case(
