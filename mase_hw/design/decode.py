@@ -347,7 +347,7 @@ class Bench:
         """The turns of sequences one after the other, and the cycles of each."""
         predicted = [self.tokens.cycles(each.turns) for each in written]
         # The token that is given up is the first one of its turn.
-        most = min(self.tokens.silent([*each.turns[:-1], 1]) for each in written) - 2
+        most = min(self.tokens.silent([*each.turns[:-1], 1]) for each in written) - 2 if abort else 1
         if not 0 <= abort < most:
             raise ConfigError(
                 "a token that is given up must not have given results", field="abort", got=abort,
