@@ -8,18 +8,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from mase_hw.compiler.compile import compile
 from mase_hw.compiler.config import CompileConfig
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
-from mase_hw.emit.reference import Inputs
 from mase_hw.host.disk import write_whole
 from mase_hw.host.documents import Json
+from mase_hw.model_spec import ModelSpec
 from mase_hw.passes.evaluation import CriterionLike
-from mase_hw.search.front import Found, Point
+from mase_hw.passes.mixed_precision.plan import Plan
+from mase_hw.search.front import Point
 from mase_hw.search.problem import family_of
 
 Tell = Callable[[str], object]
@@ -60,31 +59,23 @@ class Exact:
 
 
 def make_front(
-    found: Found,
-    model: nn.Module,
-    example_inputs: Inputs,
+    plans: Sequence[tuple[Point, Plan]],
+    spec: ModelSpec,
     folder: Path,
     *,
-    data: Iterable[Any],
     criterion: CriterionLike,
-    calibration: Any = None,
     settings: CompileConfig,
-    most: int = 4,
     target: str | None = None,
     tell: Tell = lambda _: None,
 ) -> list[Exact]:
     """Compile and simulate points of a front, and compare with what their trials said.
 
     Args:
-        found: The search.
-        model: The model that was searched.
-        example_inputs: One frame.
+        plans: Points, each with its plan.
+        spec: The model that was searched, with the data of the search.
         folder: Where the bundles are written, by digest; what is there already is not made again.
-        data: As for the search.
-        criterion: As for it.
-        calibration: As for it.
+        criterion: As for the search.
         settings: The configuration of the search.
-        most: Points at most, spread over the front.
         target: A target of ``mase-hw synth`` to synthesise for; None for no synthesis.
         tell: Told what is done.
 
@@ -92,17 +83,17 @@ def make_front(
         MaseHwError: Whatever ``compile`` and ``simulate`` raise; a wrong bit is no error, it is in the result.
     """
     made = []
-    for number, point in enumerate(chosen := spread(found.front, most), start=1):
-        tell(f"design {number} of {len(chosen)}: trial {point.number + 1}, {point.digest}")
+    for number, (point, plan) in enumerate(plans, start=1):
+        tell(f"design {number} of {len(plans)}: trial {point.number + 1}, {point.digest}")
         file = folder / f"{point.digest}.json"
         if file.is_file():
             kept = Exact(**json.loads(file.read_text(encoding="utf-8")))
             if kept.passed and (target is None or kept.synthesised):
                 made.append(kept)
                 continue
-        config = found.plan(point).config
-        design = compile(model, example_inputs, config, out=folder / point.digest, calibration=calibration)
-        each = _judged(design, point, data, criterion, family_of(settings))
+        out = folder / point.digest
+        design = compile(spec.model, spec.example_inputs, plan.config, out=out, calibration=spec.calibration)
+        each = _judged(design, point, spec.labelled, criterion, family_of(settings))
         if target is not None:
             each = Exact(**{**asdict(each), "synthesised": _synthesised(design, target)})
         write_whole(file, json.dumps(asdict(each), indent=1))

@@ -27,12 +27,11 @@ from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
 from mase_hw.passes.evaluation.labelled import data_digest
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
-from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph
+from mase_hw.passes.mixed_precision.candidates import CandidateScorer
 from mase_hw.passes.mixed_precision.cost import COSTS, CostModel, cost_model
-from mase_hw.passes.mixed_precision.plan import QuantizeLike, complete
 from mase_hw.passes.quantize.config import QuantizeArgs
 from mase_hw.passes.verify import verify_analysis_pass
-from mase_hw.search.space import INTERVAL, Space, Widths
+from mase_hw.search.space import INTERVAL, Space
 from mase_hw.search.study import Chosen, Outcome, Trial
 
 MAPPED = ("interval", "fill", *RESOURCES)
@@ -45,14 +44,10 @@ class Problem:
     """A network, what is chosen of it, and by what a choice is judged.
 
     Args:
-        graph: A calibrated float graph; it is not changed.
         criterion: As :func:`~mase_hw.passes.evaluation.evaluate_statistic` takes it.
         data: Iterable of ``(inputs, targets)``.
         settings: The configuration: of its tables ``hardware`` and ``target`` count here.
-        base: What is not searched of the formats.
-        vary: Names of :data:`mase_hw.search.space.VARIED`.
-        widths: As for :class:`~mase_hw.search.space.Space`.
-        formats: As for it.
+        space: What is chosen, and among what.
         against: What is to be least beside the criterion.
         fast_mode: Evaluate whole batches at once.
 
@@ -63,26 +58,19 @@ class Problem:
 
     def __init__(
         self,
-        graph: MaseGraph,
         criterion: CriterionLike,
         *,
         data: Iterable[Any],
         settings: CompileConfig,
-        base: QuantizeLike,
-        vary: Sequence[str],
-        widths: Widths,
-        formats: Sequence[str],
+        space: Space,
         against: Against,
         fast_mode: bool = True,
     ) -> None:
-        check_graph(graph, "a search")
-        self.graph, self.settings, self.criterion = graph, settings, criterion
-        self.base = complete("base", base)
-        self.space = Space(graph, self.base, vary, widths, formats)
-        self.scorer = CandidateScorer(graph, data, criterion, fast_mode)
+        self.graph, self.settings, self.criterion, self.space = space.graph, settings, criterion, space
+        self.scorer = CandidateScorer(self.graph, data, criterion, fast_mode)
         self.against, self._costs = _measures(against)
-        self._given = {"vary": list(vary), "widths": widths, "formats": list(formats), "fast_mode": fast_mode}
-        searched = {"folding", "implementation"} & set(vary)
+        self._fast_mode = fast_mode
+        searched = {"folding", "implementation"} & set(space.vary)
         self.maps = bool(searched) or settings.target.asked or any(name in MAPPED for name in self.against)
         if self.maps:
             self._refuse()
@@ -92,7 +80,7 @@ class Problem:
     def identity(self, *more: Any) -> str:
         """A hash of everything that the outcome of a trial depends on, and of anything that is JSON."""
         hardware = [self.settings.hardware.model_dump(mode="json"), self.settings.target.model_dump(mode="json")]
-        base, name = self.base.model_dump(mode="json"), self.scorer.name
+        base, name = self.space.given.model_dump(mode="json"), self.scorer.name
         of_criterion = self.criterion if isinstance(self.criterion, Mapping) else name
         return self.scorer.fingerprint(
             base,
@@ -156,9 +144,10 @@ class Problem:
             "identity": identity,
             "criterion": self.criterion,
             "settings": self.settings.model_dump(mode="json", exclude_unset=True),
-            "base": self.base.model_dump(mode="json", exclude_unset=True),
+            "base": self.space.given.model_dump(mode="json", exclude_unset=True),
             "against": list(self.against),
-            **self._given,
+            "fast_mode": self._fast_mode,
+            "space": self.space.document,
         }
         write_whole(folder / "problem.json", json.dumps(document, indent=1))
 
@@ -252,12 +241,13 @@ def _loaded(folder: str, identity: str) -> Problem:
     document: Json = parse_json((place / "problem.json").read_text(encoding="utf-8"))
     if document.pop("identity") != identity:
         raise SearchError("the folder of the search has another problem by now", node=folder, got=identity)
+    graph = MaseGraph.from_checkpoint(place / "model")
+    base = validate("base", QuantizeArgs, document.pop("base"))
     return Problem(
-        MaseGraph.from_checkpoint(place / "model"),
         document.pop("criterion"),
         data=torch.load(place / "data.pt", weights_only=True),
         settings=load_config(document.pop("settings")),
-        base=validate("base", QuantizeArgs, document.pop("base")),
+        space=Space(graph, base, **document.pop("space")),
         **document,
     )
 

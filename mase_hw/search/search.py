@@ -14,10 +14,10 @@ from mase_hw.errors import ConfigError
 from mase_hw.host.pools import HerePool, Pool
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.evaluation import CriterionLike
-from mase_hw.passes.mixed_precision.plan import QuantizeLike
+from mase_hw.passes.mixed_precision.plan import QuantizeLike, complete
 from mase_hw.search.front import Found, Point, pareto_front
 from mase_hw.search.problem import Against, Problem, run_trial
-from mase_hw.search.space import Widths
+from mase_hw.search.space import Space, Widths
 from mase_hw.search.study import Outcome, Rules, Tell, Trial, run_trials
 
 WINDOW = 16
@@ -87,10 +87,9 @@ def search(
     for name, number, least in (("trials", trials, 1), ("seed", seed, 0), ("window", window, 1)):
         if number < least:
             raise ConfigError("this number is too small", field=name, got=number, expected=f"{least} or more")
-    problem = Problem(
-        graph, criterion, data=data, settings=load_config(config), base=base, vary=vary, widths=widths,
-        formats=formats, against=against, fast_mode=fast_mode,
-    )  # fmt: skip
+    space = Space(graph, complete("base", base), vary, widths, formats)
+    settings = load_config(config)
+    problem = Problem(criterion, data=data, settings=settings, space=space, against=against, fast_mode=fast_mode)
     identity = problem.identity(seed, sampler, window)
     rules = Rules(
         problem.space.choices, frozenset(problem.space.ordered), problem.space.starts, problem.against,

@@ -12,6 +12,7 @@ from mase_hw.formats import MAX_WIDTH
 from mase_hw.formats.blocks import MINIFLOATS
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
+from mase_hw.passes.mixed_precision.candidates import check_graph
 from mase_hw.passes.mixed_precision.groups import groups_of
 from mase_hw.passes.mixed_precision.plan import compose, settings_of
 from mase_hw.passes.quantize.config import QuantizeArgs
@@ -51,8 +52,10 @@ class Space:
     def __init__(
         self, graph: MaseGraph, base: QuantizeArgs, vary: Sequence[str], widths: Widths, formats: Sequence[str]
     ) -> None:
+        check_graph(graph, "a search")
         _known("vary", vary, VARIED)
-        self.graph, self.vary = graph, tuple(vary)
+        self.graph, self.vary, self.given = graph, tuple(vary), base
+        self.document: Json = {"vary": list(vary), "widths": widths, "formats": list(formats)}
         self.base = settings_of(graph, base)
         self.groups = groups_of(graph, self.base)
         self.owner = {name: head for head, members in self.groups.items() for name in members}

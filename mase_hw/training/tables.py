@@ -17,8 +17,6 @@ from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
 from mase_hw.nn.tables import MOST_INPUT_BITS, TableLayer
 
-FUNCTIONS = ("interpolated", "network")
-"""What is trained: the words themselves, between which inputs of one bit interpolate; or a small network."""
 _SHARP = 4.0
 """By what the choice of an input is sharpened before its softmax."""
 
@@ -33,19 +31,18 @@ class TableLinear(TableLayer):
         bits: Of every input and every result, which are numbers ``0, 1, ... 2 ** bits - 1`` over ``2 ** bits``; of
             one bit 0 and 1.
         out_bits: Of a result, if it has others.
-        function: ``"interpolated"``: every word has a parameter, and its sign is the bit; for the gradient a table is
-            the multilinear function between its words (with a fan-in of 2 a differentiable logic gate). For
-            inputs and results of one bit. ``"network"``: a network of one hidden layer between the inputs and the
-            rounding, with batch normalisation, as NeuraLUT (arXiv 2403.00849) has them.
         learn_sources: Every table learns which inputs it reads, as a weighted sum of all that becomes the largest.
-        hidden: Neurons of the hidden layer.
+        hidden: Neurons of the hidden layer of a network between the inputs and the rounding, with batch normalisation,
+            as NeuraLUT (arXiv 2403.00849) has them; 8 do. With 0, for inputs and results of one bit, every word has a
+            parameter, and its sign is the bit; for the gradient a table is then the multilinear function between its
+            words (with a fan-in of 2 a differentiable logic gate).
         seed: Of the sources and parameters.
 
     Shapes:
         ``(N, in_features)`` -> ``(N, out_features)``; in evaluation of any number of dimensions.
 
     Raises:
-        ConfigError: If a table would read more than 12 bits, or its function does not have these bits.
+        ConfigError: If a table would read more than 12 bits, or words would be interpolated between inputs of several.
     """
 
     def __init__(
@@ -56,26 +53,25 @@ class TableLinear(TableLayer):
         fan_in: int = 4,
         bits: int = 1,
         out_bits: int | None = None,
-        function: str = "interpolated",
         learn_sources: bool = False,
-        hidden: int = 8,
+        hidden: int = 0,
         seed: int = 0,
     ) -> None:
         out_bits = bits if out_bits is None else out_bits
-        if not 1 <= fan_in * bits <= MOST_INPUT_BITS or function not in FUNCTIONS:
+        if not 1 <= fan_in * bits <= MOST_INPUT_BITS or hidden < 0:
             raise ConfigError(
                 "this is no layer of tables",
-                field="fan_in" if function in FUNCTIONS else "function",
-                got=f"{fan_in} inputs of {bits} bits, {function!r}",
-                expected=f"at most {MOST_INPUT_BITS} bits, and one of {', '.join(FUNCTIONS)}",
+                field="hidden" if hidden < 0 else "fan_in",
+                got=hidden if hidden < 0 else f"{fan_in} inputs of {bits} bits",
+                expected="0 neurons or more" if hidden < 0 else f"at most {MOST_INPUT_BITS} bits in all",
             )
-        if function == "interpolated" and (bits, out_bits) != (1, 1):
+        if not hidden and (bits, out_bits) != (1, 1):
             raise ConfigError(
                 "words are interpolated between inputs of one bit",
                 field="bits",
                 got=f"{bits} and {out_bits}",
                 expected="1",
-                remedy="give function='network'",
+                remedy="give hidden=8, for a network",
             )
         draw = torch.Generator().manual_seed(seed)
         # Every input is read about equally often, and by no table twice if there are enough.
@@ -83,8 +79,8 @@ class TableLinear(TableLayer):
         sources = torch.cat(rounds)[: out_features * fan_in].reshape(out_features, fan_in)
         words = torch.zeros(out_features, 1 << (fan_in * bits), dtype=torch.int64)
         super().__init__(sources, words, _unit(bits), _unit(out_bits))
-        self.in_features, self.function = in_features, function
-        if function == "interpolated":
+        self.in_features = in_features
+        if not hidden:
             self.word = nn.Parameter(torch.randn(words.shape, generator=draw))
         else:
             scale = 1 / math.sqrt(fan_in)
@@ -137,7 +133,7 @@ class TableLinear(TableLayer):
     def _values(self, read: Tensor) -> Tensor:
         """The results of tables that read ``(N, out, fan_in)``."""
         fmt = self.word_format
-        if self.function == "interpolated":
+        if hasattr(self, "word"):
             # The one of four words, of eight and so on: the first input has the lowest bit of the address.
             soft = torch.sigmoid(self.word)
             words = _straight(soft, (self.word > 0).to(soft.dtype))[None]

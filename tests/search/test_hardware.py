@@ -13,6 +13,7 @@ from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import calibrated_graph
 from mase_hw.errors import ConfigError, SearchError
 from mase_hw.host.pools import LocalPool
+from mase_hw.model_spec import ModelSpec
 from mase_hw.passes.evaluation import against
 from mase_hw.search.exact import make_front, spread
 from mase_hw.search.front import Found
@@ -52,11 +53,16 @@ def test_what_is_measured(everything: Found) -> None:
 @pytest.mark.slow
 def test_the_front_is_real(everything: Found, tmp_path: Path) -> None:
     """Compiled and simulated: estimates, cycles and scores are those of the trials, and every bit is compared."""
-    given: dict[str, Any] = {"data": DATA, "criterion": "sqnr", "settings": load_config(None), "calibration": [X]}
+    spec = ModelSpec(MODEL, X[:1], calibration=[X], labelled=DATA)
+    given: dict[str, Any] = {"criterion": "sqnr", "settings": load_config(None)}
+
+    def points(most: int) -> list[Any]:
+        return [(point, everything.plan(point)) for point in spread(everything.front, most)]
+
     said: list[str] = []
-    made = make_front(everything, MODEL, X[:1], tmp_path, most=3, tell=said.append, **given)
+    made = make_front(points(3), spec, tmp_path, tell=said.append, **given)
     assert len(made) == 3 == len(said) and all(each.passed and each.beats for each in made), made
-    again = make_front(everything, MODEL, X[:1], tmp_path, most=3, **given)
+    again = make_front(points(3), spec, tmp_path, **given)
     assert again == made, "what is there is not made again"
     write_page(everything, tmp_path / "front.html", [each.to_json() for each in made], "net")
     text = (tmp_path / "front.html").read_text()
@@ -69,7 +75,7 @@ def test_the_front_is_real(everything: Found, tmp_path: Path) -> None:
     wrong["lut"] += 1
     object.__setattr__(everything.front[0], "measures", wrong)
     (tmp_path / f"{everything.front[0].digest}.json").unlink()
-    [other, *_] = make_front(everything, MODEL, X[:1], tmp_path, most=1, **given)
+    [other, *_] = make_front(points(1), spec, tmp_path, **given)
     assert not other.passed and "the trial said" in other.differs[0]
 
 

@@ -73,7 +73,7 @@ def test_gates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("bits", "out_bits", "fan_in"), [(2, 3, 3), (1, 2, 6), (4, 4, 1)])
 def test_networks_within_tables(bits: int, out_bits: int, fan_in: int, tmp_path: Path) -> None:
     """Words of several bits: those of the small network at every code, within its rounding; and a design."""
-    layer = TableLinear(7, 9, fan_in=fan_in, bits=bits, out_bits=out_bits, function="network", seed=3)
+    layer = TableLinear(7, 9, fan_in=fan_in, bits=bits, out_bits=out_bits, hidden=8, seed=3)
     draw = torch.Generator().manual_seed(0)
     step = 0.5**bits if bits > 1 else 1.0
     codes = torch.randint(0, 1 << bits, (50, 7), generator=draw)
@@ -136,13 +136,13 @@ def test_of_several_rows(tmp_path: Path) -> None:
 
 
 def test_refused() -> None:
-    """Tables of too many bits, unknown functions, words that are missing."""
+    """Tables of too many bits, a negative number of neurons, words that are missing."""
     with pytest.raises(ConfigError, match="no layer of tables"):
-        TableLinear(8, 8, fan_in=4, bits=4, function="network")
+        TableLinear(8, 8, fan_in=4, bits=4, hidden=8)
     with pytest.raises(ConfigError, match="interpolated between inputs of one bit"):
         TableLinear(8, 8, fan_in=2, bits=2)
     with pytest.raises(ConfigError, match="no layer of tables"):
-        TableLinear(8, 8, fan_in=2, function="polynomial")
+        TableLinear(8, 8, fan_in=2, hidden=-1)
     with pytest.raises(GraphError, match="a word for every code"):
         TableLayer(
             torch.zeros(2, 3), torch.zeros(2, 4), FixedFormat(1, 0, signed=False), FixedFormat(1, 0, signed=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mase_hw.cli._common import (
@@ -121,7 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.method == "noise":
             plan, found, text = _by_noise(arguments, graph, data, say, settings)
         else:
-            plan, found, text = _by_trials(arguments, graph, data, say, settings, spec, calibration)
+            spec = replace(spec, calibration=calibration, labelled=data)
+            plan, found, text = _by_trials(arguments, graph, say, settings, spec)
             code = OK if all(each["passed"] for each in found["exact"]) else FAILED
     made = plan.save(arguments.out)
     found = {"method": arguments.method, "criterion": arguments.criterion, **found, "plan": made, "facts": plan.facts}
@@ -199,18 +201,16 @@ def _by_noise(arguments: argparse.Namespace, graph: Any, data: Any, say: Voice, 
 def _by_trials(
     arguments: argparse.Namespace,
     graph: Any,
-    data: Any,
     say: Voice,
     settings: CompileConfig,
     spec: ModelSpec,
-    calibration: Any,
 ) -> Found:
     from rich.console import Console
 
     from mase_hw.compiler.config import with_target
     from mase_hw.host.pools import LocalPool, dask_pool
     from mase_hw.host.progress import counter
-    from mase_hw.search.exact import make_front
+    from mase_hw.search.exact import make_front, spread
     from mase_hw.search.page import write_page
     from mase_hw.search.search import search
 
@@ -237,7 +237,7 @@ def _by_trials(
         found = search(
             graph,
             arguments.criterion,
-            data=data,
+            data=spec.labelled,
             config=settings,
             base=_uniform(settings, 8),
             vary=arguments.vary.split(","),
@@ -256,14 +256,10 @@ def _by_trials(
     made = []
     if arguments.exact:
         made = make_front(
-            found,
-            spec.model,
-            spec.example_inputs,
+            [(point, found.plan(point)) for point in spread(found.front, arguments.exact)],
+            spec,
             arguments.storage / "front",
-            data=data,
             criterion=arguments.criterion,
-            calibration=calibration,
-            most=arguments.exact,
             settings=settings,
             target=arguments.synth,
             tell=say,
