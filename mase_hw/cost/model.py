@@ -36,7 +36,17 @@ from mase_hw.cost.parameters import (
 from mase_hw.cost.primitives import rom, rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.rows import block_round, masked_softmax, normalize, softmax
-from mase_hw.cost.windows import avg_pool2d, concat, cut, max_pool2d, prelu, reduce, upsample_nearest, zero_pad2d
+from mase_hw.cost.windows import (
+    avg_pool2d,
+    concat,
+    cut,
+    max_pool2d,
+    parallel_window,
+    prelu,
+    reduce,
+    upsample_nearest,
+    zero_pad2d,
+)
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.memories import FAMILIES
 
@@ -164,12 +174,17 @@ def cost_of(
 def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: str) -> Resources:
     find_family(family)
     if "ADDER_BITS" in dict(parameters):
-        return _made(cast(Parameters, dict(parameters)), FITTED[family])
+        return _made(cast(Parameters, dict(parameters)), family)
     terms = structure_of(module, dict(parameters), family)
     units = constants(FITTED[family]).get(module)
     if units is None:
         least = {name: max(round(terms.known[name]), 0) for name in RESOURCES}
         return Resources(**least, not_estimated=(module,))
+    return _sum(terms, units)
+
+
+def _sum(terms: Terms, units: Mapping[str, Mapping[str, float]]) -> Resources:
+    """What terms of these fitted units come to."""
     sums = {}
     for name in RESOURCES:
         found = units.get(name, {})
@@ -177,12 +192,17 @@ def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: st
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 
-def _made(p: Parameters, fitted: str) -> Resources:
+def _made(p: Parameters, family: str) -> Resources:
     """A module that is made for its constants; what a bit of a result takes is that of three layers mapped."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
     # Carries alone take look-up tables where these are part of the chain.
-    sums, cast = (p["ADDER_BITS"], 2) if fitted == "xc7" else (p["CARRY_BITS"], 5)
-    return Resources(sums + cast * results, p["REGISTER_BITS"] + results)
+    sums, cast = (p["ADDER_BITS"], 2) if FITTED[family] == "xc7" else (p["CARRY_BITS"], 5)
+    made = Resources(sums + cast * results, p["REGISTER_BITS"] + results)
+    if not p.get("LINE_BUFFER_DEPTH", 0):
+        return made
+    terms = Terms(family)
+    parallel_window(terms, p, p["DATA_IN_0_PARALLELISM_DIM_0"] * p["DATA_IN_0_PRECISION_0"], 1, 1, 1)
+    return made + _sum(terms, constants(FITTED[family])["fixed_conv2d"])
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from torch import nn
 import mase_hw
 from mase_hw.emit.build import build_netlist
 from mase_hw.errors import ConfigError, EmitError, MaseHwError, ToolError, UnsupportedError
+from mase_hw.ops.unrolled import conv
 from mase_hw.ops.unrolled import unrolled as layers
 from mase_hw.passes.mapping import args as hardware_args
 
@@ -43,7 +44,7 @@ def test_a_whole_network(tmp_path: Path) -> None:
     assert design.manifest["timing"]["interval"] == 1 and not design.manifest["memories"]
     made = [entry for entry in design.manifest["instances"] if "ADDER_BITS" in entry["parameters"]]
     assert [entry["module"] for entry in made] == [f"fixed_unrolled__{i}" for i in (0, 2, 4)]
-    assert sum(entry["multipliers"] for entry in design.manifest["instances"]) == 0
+    assert sum(entry.get("multipliers", 0) for entry in design.manifest["instances"]) == 0
     files = {path for path in design.manifest["files"] if "unrolled" in path}
     assert files == {f"rtl/ops/{entry['module']}.sv" for entry in made} <= set(design.manifest["rtl"])
     for result in (design.simulate(engine="batch"), design.simulate(stalls=0.4, engine="batch")):
@@ -61,6 +62,25 @@ def test_beside_folded_layers_and_in_another_order(tmp_path: Path) -> None:
     assert {"fixed_unrolled__0", "fixed_conv2d", "fixed_unrolled__4"} <= set(modules)
     for result in (design.simulate(engine="batch"), design.simulate(stalls=0.3, engine="batch")):
         assert result.passed, result
+
+
+def test_windows_without_a_multiplier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, groups, a stride: a window per cycle, as predicted; elements in another order are seen."""
+    torch.manual_seed(4)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Conv2d(4, 3, 2, stride=2)
+    )
+    hardware = {"implementation": {f"_{i}": UNROLLED for i in (0, 2, 3)}}
+    design = compiled(tmp_path / "b", net, (1, 6, 6), hardware)
+    assert sum(entry.get("multipliers", 0) for entry in design.manifest["instances"]) == 0
+    assert design.timing["interval"] == 36 and design.timing["exact"]
+    assert design.simulate(stalls=0.4, engine="batch").passed
+    result = design.simulate(engine="batch")
+    assert result.passed and (result.fill, result.interval) == (design.timing["fill"], 36)
+    right = conv.context_of
+    monkeypatch.setattr(conv, "context_of", lambda *given: right(*given[:3], given[3][::-1], given[4]))
+    wrong = compiled(tmp_path / "wrong", net, (1, 6, 6), hardware)
+    assert not wrong.simulate(engine="batch", check=False, diagnose=False).passed
 
 
 class Gate(nn.Module):
@@ -125,13 +145,6 @@ def test_weights_that_changed(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[nn.Module, tuple[int, ...], dict[str, Any], type[MaseHwError], str]] = {
-    "a window of several elements": (
-        nn.Sequential(nn.Conv2d(2, 2, 3)),
-        (2, 5, 5),
-        {"implementation": {"_0": UNROLLED}},
-        UnsupportedError,
-        "each output depends on one element only",
-    ),
     "lanes": (
         nn.Sequential(nn.Linear(6, 5)),
         (6,),

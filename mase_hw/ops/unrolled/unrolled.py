@@ -1,4 +1,4 @@
-"""Linear layers and convolutions of one element whose constants are shifts and additions, without a multiplier.
+"""Linear layers whose constants are shifts and additions, without a multiplier.
 
 The arithmetic is that of :mod:`mase_hw.ops.linear`; only how it is computed differs. The module is generated, since the
 constants are its structure: every input enters at once, every output leaves at once, one vector per cycle.
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,9 +38,7 @@ from mase_hw.opdef import (
     verilog_params,
 )
 from mase_hw.ops import linear
-from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._elementwise import ElementwiseParams
-from mase_hw.ops._tensors import image
 from mase_hw.ops.unrolled._da4ml import solve as solve_with_da4ml
 from mase_hw.ops.unrolled._graph import Graph, Sum
 from mase_hw.ops.unrolled._solver import digits, solve
@@ -197,7 +196,7 @@ class Stages:
 
 def context_of(
     layer: Layer, stages: Stages, a: Arithmetic, order: Sequence[int], parameters: Mapping[str, int | str]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The context of the template.
 
     Args:
@@ -398,41 +397,24 @@ class UnrolledParams(ElementwiseParams, frozen=True):
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """That of a linear layer, with the constants among the attributes if they are not among the tensors."""
-    return linear.golden(_whole(a), {**a.attributes.get("parameters", {}), **t})
+    return linear.golden(whole(a), {**a.attributes.get("parameters", {}), **t})
 
 
-def _whole(a: Arithmetic) -> Arithmetic:
+def whole(a: Arithmetic) -> Arithmetic:
     """With the formats of the constants, which no parameter of the module says."""
     return dataclasses.replace(a, formats={**a.attributes.get("formats", {}), **a.formats})
 
 
-def _build_conv(r: Request) -> UnrolledParams:
-    """Of a convolution whose window is one element: a linear layer of the channels of every element."""
-    weight = tuple(r.parameters["weight"].shape)
-    g = geometry_of(r.arithmetic.attributes, weight[2:])
-    ones = (1,) * len(weight[2:])
-    plain = (1, 1), (0, 0), (0, 0), 1
-    if weight[2:] != ones or (g.stride, g.before, g.after, g.groups) != plain:
-        raise UnsupportedError(
-            "a convolution is unrolled where each output depends on one element only",
-            node=r.node,
-            field=f"hardware.implementation.{r.node}",
-            got=f"weight {list(weight)}, stride {list(g.stride)}, padding {list(g.before)}, {g.groups} groups",
-            expected="a kernel of 1, stride 1, no padding, one group",
-            remedy="ask for 'tree', 'chain', 'packed' or 'logic', or leave the choice to the cost",
-        )
-    images = {name: image(r.node, r.shapes[name], len(weight) - 2) for name in ("data_in_0", "data_out_0")}
-    return _params(r, {name: (n, h, w, c) for name, (n, c, h, w) in images.items()})
+def figures(r: Request, sizes: Mapping[str, int]) -> dict[str, int]:
+    """What the parameters of a module say of its additions.
 
+    Args:
+        r: The request.
+        sizes: Elements of the vectors that come and leave.
 
-def _build(r: Request) -> UnrolledParams:
-    return _params(r, r.shapes)
-
-
-def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams:
-    """The parameters for tensors of these shapes, the elements of a vector last."""
-    formats = r.arithmetic.formats
-    sizes = {name: (shapes[name] or (1,))[-1] for name in ("data_in_0", "data_out_0")}
+    Raises:
+        UnsupportedError: If other lanes are asked for, or there are too many constants.
+    """
     for name, size in sizes.items():
         if name in r.chosen and r.parallelism[name] != (size,):
             raise UnsupportedError(
@@ -444,13 +426,17 @@ def _params(r: Request, shapes: Mapping[str, tuple[int, ...]]) -> UnrolledParams
                 remedy=f"leave out hardware.parallelism.{r.node}.{name}, or fold the layer",
             )
     stages = Stages(layer_of(r.node, r.arithmetic, r.parameters, r.solver).graph, r.levels)
+    return {"solver": list(SOLVERS).index(r.solver), "levels": r.levels, **stages.figures}
+
+
+def _build(r: Request) -> UnrolledParams:
+    formats, shapes = r.arithmetic.formats, r.shapes
+    sizes = {name: (shapes[name] or (1,))[-1] for name in ("data_in_0", "data_out_0")}
     return UnrolledParams(
         data_in_0=port(shapes["data_in_0"], formats["data_in_0"], sizes["data_in_0"]),
         data_out_0=port(shapes["data_out_0"], formats["data_out_0"], sizes["data_out_0"]),
         cast=r.arithmetic.modes,
-        solver=list(SOLVERS).index(r.solver),
-        levels=r.levels,
-        **stages.figures,
+        **figures(r, sizes),
     )
 
 
@@ -459,7 +445,7 @@ def latency(p: UnrolledParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=p.stages))
 
 
-def check_unchanged(node: str, p: UnrolledParams, stages: Stages) -> None:
+def check_unchanged(node: str, p: Any, stages: Stages) -> None:
     """Refuse constants that are not those of the parameters.
 
     Raises:
@@ -477,7 +463,7 @@ def check_unchanged(node: str, p: UnrolledParams, stages: Stages) -> None:
 
 
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
-    layer = layer_of(node, _whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
+    layer = layer_of(node, whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
     stages = Stages(layer.graph, p.levels)
     check_unchanged(node, p, stages)
     order = range(p.data_in_0.size[0])
@@ -534,32 +520,21 @@ def _cases() -> tuple[Case, ...]:
     )
 
 
-def _hardware(layout: str, build: Callable[[Request], UnrolledParams]) -> Hardware:
-    return Hardware(
-        module="fixed_unrolled",
-        file=TEMPLATE,
-        params=UnrolledParams,
-        build=build,
-        latency=latency,
-        cases=_cases,
-        generated=_generated,
-        layout=layout,
-    )
-
-
 OPS = (
     OpDef(
         name="unrolled_linear",
         mase_type="module_related_func",
         parameters=("weight", "bias", "weight_shift"),
         golden=golden,
-        hardware=_hardware("rows", _build),
-    ),
-    OpDef(
-        name="unrolled_conv",
-        mase_type="module_related_func",
-        parameters=("weight", "bias", "weight_shift"),
-        golden=golden,
-        hardware=_hardware("channels_last", _build_conv),
+        hardware=Hardware(
+            module="fixed_unrolled",
+            file=TEMPLATE,
+            params=UnrolledParams,
+            build=_build,
+            latency=latency,
+            cases=_cases,
+            generated=_generated,
+            layout="rows",
+        ),
     ),
 )

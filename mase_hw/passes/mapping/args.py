@@ -90,8 +90,9 @@ class HardwareArgs(BaseModel):
         "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
         "(output lanes share multipliers as well), ``logic`` (multipliers made of look-up tables, on Xilinx some 45 "
         "for 8 x 8 bits); the bits and the interval are the same; ``unrolled`` (the weights become shared shifts and "
-        "additions, without multipliers: a whole vector per cycle); of a norm ``parallel``, ``shared`` (a block of "
-        "18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for ECP5) or "
+        "additions, without multipliers: a whole vector, or window, per cycle); of a norm ``parallel``, ``shared`` (a "
+        "block of 18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for "
+        "ECP5) or "
         "``in_turn`` (one such block for each lane, which has the squares, the root and the results in turn, so that "
         "a row enters when the one before has left)",
     )
