@@ -233,10 +233,9 @@ def _small(found: Mapping[str, Wanted], left: int) -> set[str]:
     }
     small: set[str] = set()
     for name in sorted(weights, key=lambda n: weights[n]):
-        if math.prod(found[name].request.shapes["weight"][2:]) > 1 or weights[name] > left:
-            continue
-        small.add(name)
-        left -= weights[name]
+        if weights[name] <= left:
+            small.add(name)
+            left -= weights[name]
     return small
 
 

@@ -56,6 +56,19 @@ def at_700() -> Fit:
     return chosen({"interval": 700, "device": "xc7a35t"}, front=True)
 
 
+def test_windows_become_additions_where_multipliers_are_few(tmp_path: Path) -> None:
+    """With multipliers of its own, the convolution of a pixel per cycle is beyond six blocks."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5))
+    x, target = torch.rand(4, 1, 8, 8), {"device": "xc7z020", "interval": 64, "dsp": 6}
+    with pytest.raises(ConfigError, match="no design within the budgets"):
+        mase_hw.compile(net, x[:1], out=tmp_path / "b", calibration=[x], target={**target, "unrolled": 0})
+    design = mase_hw.compile(net, x[:1], out=tmp_path / "b", calibration=[x], vectors=x, target=target)
+    assert "fixed_unrolled__0" in {entry["module"] for entry in design.manifest["instances"]}
+    found = design.simulate(engine="batch")
+    assert found.passed and found.interval == design.timing["interval"] <= 64
+
+
 def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) -> None:
     model, example = branches()
     target = {"interval": 700, "device": "xc7a35t"}
