@@ -190,14 +190,15 @@ def _unpacked(words: Tensor, bits: int, order: Iterable[int] = ()) -> Tensor:
         bits: Of an integer.
         order: Places of a word's integers among them; in succession if empty.
     """
-    stream = ((words.to(torch.int64).cpu().unsqueeze(-1) >> torch.arange(32)) & 1).flatten(1)
-    found = (stream.unflatten(1, (-1, bits)) << torch.arange(bits)).sum(-1)
+    rows = words.shape[0]
+    stream = (words.to(torch.int64).cpu().unsqueeze(-1) >> torch.arange(32)) & 1
+    found = (stream.reshape(rows, -1, bits) << torch.arange(bits)).sum(-1)
     places = list(order)
-    if not places:
-        return found
-    made = torch.empty_like(found).unflatten(1, (-1, len(places)))
-    made[..., torch.tensor(places)] = found.unflatten(1, (-1, len(places)))
-    return made.flatten(1)
+    if places:
+        apart = found.reshape(rows, -1, len(places))
+        found = torch.empty_like(apart)
+        found[..., torch.tensor(places)] = apart
+    return found.reshape(rows, -1)
 
 
 def _rounded(scales: Tensor, bits: int) -> Tensor:
