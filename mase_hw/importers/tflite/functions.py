@@ -188,7 +188,7 @@ def _sloped(x: ScaledFormat, want: ScaledFormat, negative: Callable[[int], int])
 
 
 IN_FLOAT: dict[str, Callable[[Floats], Floats]] = {
-    "NEG": np.negative, "SQUARE": np.square, "SQRT": np.sqrt, "FLOOR": np.floor, "CEIL": np.ceil, "ROUND": np.rint,
+    "NEG": np.negative, "SQUARE": np.square, "SQRT": np.sqrt, "FLOOR": np.floor,
 }  # fmt: skip
 """Operations without integers that float32 rounds correctly: one of a DEQUANTIZE, and a QUANTIZE of it, are a table."""
 

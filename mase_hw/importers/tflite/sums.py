@@ -96,7 +96,7 @@ def sloped(s: Step, positive: float, negative: float) -> Value:
         negative: The same of products with slopes.
     """
     x, want, weight = s.data(), format_of(s.out), format_of(s.info(1))
-    first, (node,) = _operands_alike(s, [x])
+    first, (node,) = _operands_alike(s, x, s.known(1, "the slope", "int8"))
     shape, zero = s.writer.shape(node), x.fmt.zero_point
     part, one = ScaledFormat.make(16, want.scale), Multipliers((1,), 0)
     above, below = dataclasses.replace(x.fmt, lows=(zero,)), dataclasses.replace(x.fmt, highs=(zero,))

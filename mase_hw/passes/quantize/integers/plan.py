@@ -198,7 +198,7 @@ class _Planner:
         return have if isinstance(have, ScaledFormat) and fits else None
 
     def taken(self, name: str, source: fx.Node, step: Fraction | None = None) -> ScaledFormat:
-        """The format of an input: as it is given if the bits fit, else from its range, with a step fitted to another."""
+        """The format of an input: as it is given if the bits fit, else from its range, its step fitted to another."""
         have = self.given(name, source)
         if have is not None:
             if self.at_zero and have.zero_point:
