@@ -1,11 +1,13 @@
 """Weight-only integers of GPTQ, AWQ and torchao: what their files pack, as exact weights of linear layers.
 
 All three have for every output and every group of inputs a scale and a zero point; a weight is ``(q - zero_point) *
-scale``. How the integers of ``b`` bits lie in words of 32 bits, ``n = 32 / b`` of them, the lowest bits first:
+scale``. How the integers of ``b`` bits lie in words of 32 bits, the lowest bits first:
 
-- GPTQ: ``qweight (inputs / n, outputs)``, a word has ``n`` inputs in succession; ``qzeros (groups, outputs / n)``, a
-  word has ``n`` outputs in succession and holds the zero point less 1 (format 2, ``gptq_v2``, the zero point itself);
-  ``scales (groups, outputs)``; ``g_idx (inputs,)``, the group of every input.
+- GPTQ: ``qweight (inputs * b / 32, outputs)``, the words of an output are one row of bits with the inputs in
+  succession, so that an integer of 3 bits may lie in two words; ``qzeros (groups, outputs * b / 32)``, likewise along
+  the outputs, of the zero point less 1 (format 2, ``gptq_v2``, of the zero point itself); ``scales (groups, outputs)``;
+  ``g_idx (inputs,)``, the group of every input. Where groups are no runs of inputs (``desc_act``), the layer becomes
+  one that takes its inputs group by group, behind a choice of all of them in that order.
 - AWQ: ``qweight (inputs, outputs / 8)`` and ``qzeros (groups, outputs / 8)`` of 4 bits, a word has the outputs 0, 2, 4,
   6, 1, 3, 5 and 7 of its eight; ``scales (groups, outputs)``.
 - torchao: ``qdata (outputs, inputs)``, ``scale`` and ``zero_point (outputs, groups)`` of the weight of a module, as its
@@ -42,8 +44,9 @@ def load_group_weights(
     leave the products exact in float32, which are 20 for integers of 4 bits with zero points.
 
     Args:
-        model: With an ``nn.Linear`` of every name; its weights, and biases that the file has, are replaced. Of
-            ``torchao`` the model itself has the tensors, and ordinary weights afterwards.
+        model: With an ``nn.Linear`` of every name; its weights, and biases that the file has, are replaced, and a layer
+            whose groups are no runs of inputs by an :class:`Ordered`. Of ``torchao`` the model itself has the tensors,
+            and ordinary weights afterwards.
         tensors: By the names of the file, ``NAME.qweight`` and so on, as ``safetensors`` gives them. Others than those
             of such layers do not matter here.
         layout: What wrote them.
@@ -54,10 +57,10 @@ def load_group_weights(
 
     Raises:
         ConfigError: A layer that is missing, tensors whose shapes do not fit it, bits that are not packed so, groups
-            that are no runs of inputs, or none to load.
+            of other sizes than one, or none to load.
     """
     found: Json = {}
-    for name, module, (codes, zeros, scales, group) in _layers(model, tensors or {}, layout):
+    for name, module, (codes, zeros, scales, group, order) in list(_layers(model, tensors or {}, layout)):
         integers = codes.to(torch.int64) - zeros.to(torch.int64).repeat_interleave(group, 1)[:, : codes.shape[1]]
         least, most = int(integers.min()), int(integers.max())
         width = max(2, (-least - 1).bit_length() + 1, most.bit_length() + 1)
@@ -65,6 +68,9 @@ def load_group_weights(
         scales = _rounded(scales.double(), _BITS_OF_FLOAT - (magnitude - 1).bit_length())
         weight = (integers * scales.repeat_interleave(group, 1)[:, : codes.shape[1]]).float()
         module.weight = nn.Parameter(weight, requires_grad=False)
+        if order is not None:
+            model.set_submodule(name, Ordered(module, order))
+            name = f"{name}.linear"
         node = re.sub(r"\W", "_", name)
         keys = {"name": "groups", "weight_width": width, "weight_block_size": group}
         found[f"_{node}" if node[0].isdigit() else node] = {"config": keys}
@@ -78,8 +84,29 @@ def load_group_weights(
     return {"overrides": found}
 
 
-_Groups = tuple[Tensor, Tensor, Tensor, int]
-"""Integers ``(outputs, inputs)``, zero points and scales ``(outputs, groups)``, inputs of a group."""
+class Ordered(nn.Module):
+    """A linear layer whose inputs come in another order.
+
+    Args:
+        linear: The layer.
+        order: For every input of it, its place in the data.
+    """
+
+    order: Tensor
+
+    def __init__(self, linear: nn.Linear, order: Tensor) -> None:
+        super().__init__()
+        self.linear = linear
+        self.register_buffer("order", order)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., inputs)`` -> ``(..., outputs)``."""
+        found: Tensor = self.linear(x.index_select(-1, self.order))
+        return found
+
+
+_Groups = tuple[Tensor, Tensor, Tensor, int, Tensor | None]
+"""Integers ``(outputs, inputs)``, zero points and scales ``(outputs, groups)``, inputs of a group, their order."""
 
 
 def _layers(model: nn.Module, tensors: Mapping[str, Tensor], layout: str) -> Iterable[tuple[str, nn.Linear, _Groups]]:
@@ -115,27 +142,32 @@ def _of_file(name: str, module: nn.Linear, tensors: Mapping[str, Tensor], layout
     held = packed.shape[1] if awq else packed.shape[0]
     bits = 32 * held // (outputs if awq else inputs)
     wanted = (inputs, outputs * bits // 32) if awq else (inputs * bits // 32, outputs)
-    if tuple(packed.shape) != wanted or bits not in ((4,) if awq else (2, 4, 8)):
-        what = "4" if awq else "2, 4 or 8"
+    if tuple(packed.shape) != wanted or bits not in ((4,) if awq else (2, 3, 4, 8)):
+        what = "4" if awq else "2, 3, 4 or 8"
         raise _wrong(name, f"qweight {list(packed.shape)}", f"{inputs} x {outputs} integers of {what} bits")
     groups = scales.shape[0]
     if tuple(scales.shape) != (groups, outputs) or tuple(packed_zeros.shape) != (groups, outputs * bits // 32):
         shapes = f"scales {list(scales.shape)}, qzeros {list(packed_zeros.shape)}"
         raise _wrong(name, shapes, f"{outputs} numbers of {groups} groups")
     group = -(-inputs // groups)
-    order = tensors.get(f"{name}.g_idx")
-    if order is not None and not torch.equal(order.long().cpu(), torch.arange(inputs) // group):
-        raise _wrong(
-            name,
-            "groups that are no runs of inputs (act-order)",
-            f"the inputs in groups of {group}, one after the other",
-            "quantise with desc_act=False, or with static_groups=True",
-        )
     if awq:
         codes, zeros = (_unpacked(t, bits, AWQ_ORDER) for t in (packed, packed_zeros))
-        return codes.T, zeros.T, scales.T, group
+        return codes.T, zeros.T, scales.T, group, None
     codes, zeros = _unpacked(packed.T, bits), _unpacked(packed_zeros, bits).T
-    return codes, zeros + (layout == "gptq"), scales.T, group
+    order = _order(name, tensors.get(f"{name}.g_idx"), group, inputs)
+    codes = codes if order is None else codes[:, order]
+    return codes, zeros + (layout == "gptq"), scales.T, group, order
+
+
+def _order(name: str, groups: Tensor | None, group: int, inputs: int) -> Tensor | None:
+    """The inputs group by group; None if they are so already."""
+    if groups is None:
+        return None
+    runs = torch.arange(inputs) // group
+    found, order = groups.long().cpu().sort(stable=True)
+    if found.shape != runs.shape or not torch.equal(found, runs):
+        raise _wrong(name, "g_idx with groups of other sizes", f"groups of {group} inputs, in any order")
+    return None if torch.equal(order, torch.arange(inputs)) else order
 
 
 def _of_torchao(name: str, given: Any) -> _Groups:
@@ -147,24 +179,26 @@ def _of_torchao(name: str, given: Any) -> _Groups:
     group = -(-codes.shape[1] // groups)
     if size != [1, group]:
         raise _wrong(name, f"blocks of {size}", f"[1, {group}], groups of inputs")
-    return codes, zero, scale, group
+    return codes, zero, scale, group, None
 
 
 def _unpacked(words: Tensor, bits: int, order: Iterable[int] = ()) -> Tensor:
-    """The integers of ``bits`` bits of words along the last dimension, from the lowest bits up.
+    """The integers of ``bits`` bits of words along the last dimension, one row of bits from the lowest up.
 
     Args:
         words: ``(rows, words)`` of 32 bits.
         bits: Of an integer.
         order: Places of a word's integers among them; in succession if empty.
     """
-    count = 32 // bits
-    shifts = torch.arange(count) * bits
-    found = (words.to(torch.int64).cpu().unsqueeze(-1) >> shifts) & ((1 << bits) - 1)
-    places = torch.tensor(list(order) or list(range(count)))
-    made = torch.empty_like(found)
-    made[..., places] = found
-    return made.flatten(1)
+    rows = words.shape[0]
+    stream = (words.to(torch.int64).cpu().unsqueeze(-1) >> torch.arange(32)) & 1
+    found = (stream.reshape(rows, -1, bits) << torch.arange(bits)).sum(-1)
+    places = list(order)
+    if places:
+        apart = found.reshape(rows, -1, len(places))
+        found = torch.empty_like(apart)
+        found[..., torch.tensor(places)] = apart
+    return found.reshape(rows, -1)
 
 
 def _rounded(scales: Tensor, bits: int) -> Tensor:

@@ -23,12 +23,28 @@ Integers = list[list[int]]
 
 def words(rows: Integers, bits: int, order: list[int]) -> Tensor:
     """Rows of integers in words of 32 bits: the integer of place ``order[k]`` lies ``k`` fields up."""
-    count = 32 // bits
-    packed = [
-        [sum(row[at + place] << (bits * k) for k, place in enumerate(order)) for at in range(0, len(row), count)]
-        for row in rows
-    ]
+    if bits == 3:
+        packed = [of_three(row) for row in rows]
+    else:
+        count = 32 // bits
+        packed = [
+            [sum(row[at + place] << (bits * k) for k, place in enumerate(order)) for at in range(0, len(row), count)]
+            for row in rows
+        ]
     return torch.from_numpy(np.array(packed, dtype=np.uint32).view(np.int32))
+
+
+def of_three(row: list[int]) -> list[int]:
+    """Three words for 32 integers, of which the 11th and the 22nd lie in two words each, as the tool's loop has it."""
+    found = []
+    for at in range(0, len(row), 32):
+        q = row[at : at + 32]
+        found += [
+            sum(q[k] << (3 * k) for k in range(10)) | (q[10] & 3) << 30,
+            q[10] >> 2 | sum(q[11 + k] << (3 * k + 1) for k in range(10)) | (q[21] & 1) << 31,
+            q[21] >> 1 | sum(q[22 + k] << (3 * k + 2) for k in range(10)),
+        ]
+    return found
 
 
 def turned(rows: Integers) -> Integers:
@@ -38,7 +54,9 @@ def turned(rows: Integers) -> Integers:
 class Packed:
     """A layer of random integers, zero points and half-precision scales, and its tensors in a file."""
 
-    def __init__(self, outputs: int, inputs: int, group: int, layout: str, bits: int = 4, seed: int = 0) -> None:
+    def __init__(
+        self, outputs: int, inputs: int, group: int, layout: str, bits: int = 4, seed: int = 0, mixed: bool = False
+    ) -> None:
         numbers, most, groups = random.Random(seed), (1 << bits) - 1, -(-inputs // group)
         self.codes = [[numbers.randint(0, most) for _ in range(inputs)] for _ in range(outputs)]
         self.zeros = [[numbers.randint(layout == "gptq", most) for _ in range(groups)] for _ in range(outputs)]
@@ -53,12 +71,15 @@ class Packed:
         else:
             weight = words(self.codes, bits, rule).T.contiguous()
         self.tensors = {"qweight": weight, "qzeros": words(turned(less), bits, rule), "scales": self.scales.T}
-        self.group = group
+        self.of = [i // group for i in range(inputs)]
+        if mixed:
+            numbers.shuffle(self.of)
+            self.tensors["g_idx"] = torch.tensor(self.of, dtype=torch.int32)
 
     def values(self) -> list[list[Fraction]]:
         scales = [[Fraction(float(s)) for s in row] for row in self.scales]
         return [
-            [(q - self.zeros[o][i // self.group]) * scales[o][i // self.group] for i, q in enumerate(row)]
+            [(q - self.zeros[o][self.of[i]]) * scales[o][self.of[i]] for i, q in enumerate(row)]
             for o, row in enumerate(self.codes)
         ]
 
@@ -83,9 +104,9 @@ def test_what_is_packed_is_found(layout: str, group: int, inputs: int) -> None:
         "name": "groups", "weight_width": 5, "weight_block_size": group}}}}  # fmt: skip
 
 
-@pytest.mark.parametrize("bits", [2, 8])
+@pytest.mark.parametrize("bits", [2, 3, 8])
 def test_other_widths_of_gptq(bits: int) -> None:
-    of, model = Packed(16, 64, 32, "gptq", bits, seed=bits), nn.Sequential(nn.Linear(64, 16))
+    of, model = Packed(32, 64, 32, "gptq", bits, seed=bits), nn.Sequential(nn.Linear(64, 32))
     rules = load_group_weights(model, named(**{"0": of}))
     assert [[Fraction(v) for v in row] for row in model[0].weight.tolist()] == of.values()
     assert rules["overrides"]["_0"]["config"]["weight_width"] == bits + 1
@@ -119,7 +140,8 @@ def test_scales_of_float32_leave_products_exact() -> None:
 @pytest.mark.parametrize(
     ("change", "layout", "what"),
     [
-        ({"0.g_idx": torch.arange(64).flip(0) // 32}, "gptq", "act-order"),
+        ({"0.g_idx": torch.arange(64) // 33}, "gptq", "other sizes"),
+        ({"0.g_idx": torch.arange(32) // 32}, "gptq", "other sizes"),
         ({"0.qweight": torch.zeros(7, 8, dtype=torch.int32)}, "gptq", "qweight"),
         ({"0.scales": torch.zeros(2, 9)}, "gptq", "scales"),
         ({"1.qweight": torch.zeros(8, 8)}, "gptq", "no linear layer"),
@@ -135,6 +157,22 @@ def test_what_does_not_fit_is_refused(change: dict[str, Tensor], layout: Any, wh
     del tensors["0.qzeros"]
     with pytest.raises(ConfigError):
         load_group_weights(nn.Sequential(nn.Linear(64, 8)), tensors, layout)
+
+
+def test_groups_that_are_no_runs_of_inputs(tmp_path: Path) -> None:
+    """The weights by input are those of the file, and every bit of the simulation is that of the graph."""
+    torch.manual_seed(3)
+    of, x = Packed(16, 64, 16, "gptq", seed=4, mixed=True), torch.randn(12, 64)
+    model = nn.Sequential(nn.Linear(64, 16), nn.ReLU())
+    rules = load_group_weights(model, named(**{"0": of}))
+    bias = model[0].linear.bias.detach().clone()
+    model[0].linear.bias.data.zero_()
+    by_input = model[0](torch.eye(64)).T.tolist()
+    assert [[Fraction(v) for v in row] for row in by_input] == of.values()
+    model[0].linear.bias.data.copy_(bias)
+    config = {"quantize": {**EIGHT, **rules}}
+    design = mase_hw.compile(model, x[:1], config, out=tmp_path / "net", calibration=[x], vectors=x)
+    assert design.simulate(engine="batch", stalls=0.4).passed
 
 
 @pytest.mark.parametrize("layout", ["gptq", "awq"])

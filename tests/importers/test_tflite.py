@@ -18,7 +18,7 @@ from tests.importers.tflite_mlperf import autoencoder, ds_cnn, mobilenet, resnet
 from tests.importers.tflite_networks import NETWORKS
 from tests.importers.tflite_random import drawn
 
-INT8 = {"curves", "slopes", "matrices", "transposed", "resized", "stored_matrices"}
+INT8 = {"curves", "slopes", "matrices", "transposed", "resized", "stored_matrices", "through_float"}
 """Networks of kernels that are for int8 only, or compute in float for uint8."""
 
 
@@ -39,7 +39,7 @@ def test_uint8(name: str) -> None:
 
 
 INT16 = ["strides", "depthwise", "dilated", "dense", "rows", "pools", "tensor_scales", "residual", "products",
-         "side_by_side", "averages", "means", "orders", "transposed", "in_blocks"]  # fmt: skip
+         "side_by_side", "averages", "means", "orders", "transposed", "in_blocks", "around"]  # fmt: skip
 """Networks whose kernels there are for data of 16 bits."""
 
 

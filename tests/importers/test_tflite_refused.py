@@ -107,6 +107,16 @@ def net(change: Callable[[File], Any] = lambda _: None) -> File:
     return f
 
 
+def negated() -> File:
+    """A dequantised result whose sign changes."""
+    f = net()
+    values, other = (f.tensor((1, 3), dtype=np.float32) for _ in range(2))
+    f.operation("DEQUANTIZE", [f.graph.outputs[0]], [values])
+    f.operation("NEG", [values], [other])
+    f.graph.outputs = [other]
+    return f
+
+
 def quantisation(tensor: int, **values: Any) -> Callable[[File], Any]:
     def change(f: File) -> None:
         for name, value in values.items():
@@ -227,6 +237,11 @@ BAD: dict[str, tuple[Callable[[], File], type[Exception], list[str]]] = {
     "a result of another size": (lambda: net(tensor(3, shape=[1, 5, 4, 6])), UnsupportedError, ["t3", "[1, 5, 4, 6]"]),
     "operands of two ranks": (of_other_ranks, UnsupportedError, ["t6", "[1, 4] and [1, 1, 4]", "repeat the smaller"]),
     "a state": (lambda: net(tensor(3, isVariable=True)), UnsupportedError, ["t3", "a state"]),
+    "weights of float16": (
+        lambda: net(lambda f: setattr(f.graph.tensors[1], "type", 1)), UnsupportedError,
+        ["t3", "weights of float16, which are for data in float", "TFLITE_BUILTINS_INT8"]),
+    "a function in float as a result": (
+        negated, UnsupportedError, ["t8", "computed in float", "TFLITE_BUILTINS_INT8"]),
     "a weight that is data": (
         lambda: net(lambda f: f.graph.operators[1].inputs.__setitem__(1, 3)), UnsupportedError,
         ["t6", "the weight depends on data"]),

@@ -409,6 +409,41 @@ def in_blocks() -> File:
     return f
 
 
+def around() -> File:
+    """Borders of other dimensions than rows and columns, and data that is repeated to a stored operand."""
+    f = File(28)
+    x, y = f.input(1, 6, 5, scale=0.03, zero=-9), f.input(1, 4, 1, scale=0.02, zero=7)
+    f.graph.tensors[y.index].name = "second"
+    results = []
+    for amounts in ([[0, 0], [3, 1], [0, 0]], [[0, 0], [0, 0], [2, 0]], [[0, 0], [1, 2], [0, 3]]):
+        size = tuple(n + sum(a) for n, a in zip(x.shape, amounts, strict=True))
+        results.append(f.result(size, x.scale, x.zero))
+        f.operation("PAD", [x.index, f.numbers(amounts)], [results[-1].index], schema.PadOptionsT(), 2)
+    stored = f.stored([9, -120, 44], 0.013, 5)
+    results += [f.binary("MUL", y, stored, 0.02), f.binary("SUB", stored, y, 0.03)]
+    results.append(f.binary("ADD", y, f.stored(f.random.integers(-128, 128, (1, 4, 6)), 0.017), 0.03))
+    f.output(*results)
+    return f
+
+
+def through_float() -> File:
+    """Functions of one value between a dequantisation and a quantisation."""
+    f = File(29)
+    x = f.input(1, 7, 5, scale=0.031, zero=-128)
+    results = []
+    for names in (["NEG"], ["SQUARE"], ["SQRT"], ["FLOOR", "NEG"], []):
+        index = f.tensor(x.shape, dtype=np.float32)
+        f.operation("DEQUANTIZE", [x.index], [index])
+        for name in names:
+            after = f.tensor(x.shape, dtype=np.float32)
+            f.operation(name, [index], [after])
+            index = after
+        results.append(f.result(x.shape, 0.0613))
+        f.operation("QUANTIZE", [index], [results[-1].index])
+    f.output(*results)
+    return f
+
+
 NETWORKS: dict[str, Callable[[], File]] = {
     make.__name__: make
     for make in (
@@ -439,6 +474,8 @@ NETWORKS: dict[str, Callable[[], File]] = {
         resized,
         stored_matrices,
         in_blocks,
+        around,
+        through_float,
     )
 }
 """Networks by name."""

@@ -270,6 +270,28 @@ def test_sums_of_8_bits_need_no_multipliers(width: int, affine: bool) -> None:
     assert all(factor & (factor - 1) == 0 for factor in factors) == (width >= 8)
 
 
+class Inputs(nn.Module):
+    """Sums of two inputs of the model, and of one with stored numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("stored", torch.tensor([0.3, -1.7, 2.9, 0.1]))
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x + 3 * y, x - self.stored
+
+
+def test_sums_of_inputs_and_of_stored_numbers_need_no_multipliers() -> None:
+    """Each has a range of its own; with steps of their own, both operands would be multiplied."""
+    data = (torch.rand(64, 4) * 2 - 1, torch.rand(64, 4) * 3 - 1.5)
+    graph, _ = quantised(seeded(Inputs), *data, config=integers(data_in_width=8, data_out_width=8))
+    sums = [module for module in modules(graph).values() if module.op.name in ("add", "sub")]
+    assert len(sums) == 2
+    for module in sums:
+        factors = module.arithmetic.attributes.get("multipliers", (1, 1))
+        assert all(factor & (factor - 1) == 0 for factor in factors)
+
+
 @pytest.mark.parametrize("zero", [0, -3, 100])
 def test_a_step_is_fitted_to_another(zero: int) -> None:
     """The smallest power of two that is no finer, over all of the range."""

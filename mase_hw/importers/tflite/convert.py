@@ -29,7 +29,7 @@ from mase_hw.importers.tflite import (
     windows,
 )
 from mase_hw.importers.tflite.source import Operator, Source
-from mase_hw.importers.tflite.step import Step, Value, format_of
+from mase_hw.importers.tflite.step import IN_FLOAT, Step, Value, format_of
 from mase_hw.nn import QuantizeInput
 
 RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
@@ -171,12 +171,17 @@ class _Conversion:
         of_floats = [i for i in op.inputs if i in self.floats and i not in self.values]
         if op.operation == "QUANTIZE" and of_floats:
             return self._enter(self.floats[first], op.outputs[0])
+        if (
+            first in self.values
+            and self.source.tensors[first].kind == "float32"
+            and not self.source.tensors[first].faults
+        ):
+            if op.operation == "QUANTIZE":
+                return functions.quantised_again(step)
+            if op.operation in functions.IN_FLOAT:
+                return functions.computed_in_float(step)
         if of_floats or any(self.source.tensors[i].kind == "float32" for i in op.inputs if i >= 0):
-            raise Refused(
-                "it computes in float",
-                "quantise the whole model to int8, or, of what comes behind its integers, name the last tensor of int8 "
-                "as a result: import_model(file, outputs=[name]) or FILE.tflite:name",
-            )
+            raise Refused("it computes in float", IN_FLOAT)
         if op.operation == "DEQUANTIZE":
             return step.data()
         rule = self.rules.get(op.operation)
@@ -199,5 +204,8 @@ class _Conversion:
         for index in self.source.outputs:
             value = self.values[index]
             self.writer.source = self.source.tensors[index].name
+            if value.function is not None:
+                self.problems.add(self.writer.source, "result", Refused("it is computed in float", IN_FLOAT))
+                self.problems.refuse()
             results.append(Step.ordered(self.writer, value, first=False))
         return self.writer.finished(results, [self.source.tensors[index].name for index in self.source.outputs])

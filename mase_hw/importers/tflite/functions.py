@@ -6,6 +6,7 @@ float32, so that the table does not depend on the mathematical library of a mach
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -186,8 +187,38 @@ def _sloped(x: ScaledFormat, want: ScaledFormat, negative: Callable[[int], int])
     return tuple(one(int(code) - x.zero_point) for code in codes(x))
 
 
-def _tabled(s: Step, op: str, want: ScaledFormat, table: Sequence[int]) -> Value:
-    x = s.data()
+IN_FLOAT: dict[str, Callable[[Floats], Floats]] = {
+    "NEG": np.negative, "SQUARE": np.square, "SQRT": np.sqrt, "FLOOR": np.floor,
+}  # fmt: skip
+"""Operations without integers that float32 rounds correctly: one of a DEQUANTIZE, and a QUANTIZE of it, are a table."""
+
+
+def computed_in_float(s: Step) -> Value:
+    """One of :data:`IN_FLOAT`, of what a ``DEQUANTIZE`` gave."""
+    x, function = s.values[s.op.inputs[0]], IN_FLOAT[s.op.operation]
+    before = x.function
+    both = function if before is None else lambda v: function(before(v))
+    return dataclasses.replace(x, function=both)
+
+
+def quantised_again(s: Step) -> Value:
+    """``QUANTIZE`` of what was computed in float: a table of the codes (``AffineQuantize``)."""
+    value, want = s.values[s.op.inputs[0]], format_of(s.out)
+    x = value.fmt
+    if max(x.width, want.width) > 8:
+        raise Refused(f"data of {max(x.width, want.width)} bits that goes through float", "quantise the model to int8")
+    values = (float(np.float32(x.scale)) * (codes(x).numpy() - x.zero_point)).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        found = values if value.function is None else value.function(values)
+        steps = found / np.float32(want.scale)
+    if not bool(np.isfinite(steps).all()):
+        raise Refused("a function of a negative number", "clamp its data before")
+    table = [max(-128, min(127, round_away(float(v)) + want.zero_point)) for v in np.clip(steps, -_BEYOND, _BEYOND)]
+    return _tabled(s, "table", want, table, value)
+
+
+def _tabled(s: Step, op: str, want: ScaledFormat, table: Sequence[int], x: Value | None = None) -> Value:
+    x = x or s.data()
     arithmetic = Arithmetic({"data_in_0": x.fmt, "data_out_0": want}, attributes={CODES: tuple(table)})
     node = s.put(Quantized(s.catalogue[op], arithmetic), [x.node], s.writer.shape(x.node))
     return s.result(node, want, first=x.first)

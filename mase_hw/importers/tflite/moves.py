@@ -68,23 +68,33 @@ def _requantised(s: Step, want: ScaledFormat, ratio: float) -> Value:
 
 
 def pad(s: Step) -> Value:
-    """``PAD``: what stands for 0 around the rows and columns of an image."""
+    """``PAD``: what stands for 0 around the rows and columns of an image, or before and after other dimensions."""
     x, amounts = s.data(), s.known(1, "the padding", "int32")
     _same_format(s, x)
-    if len(x.shape) != 4 or amounts.shape != (4, 2) or bool((amounts < 0).any() | amounts[[0, 3]].any()):
-        raise Refused(
-            f"a padding of {amounts.tolist()} of data {list(x.shape)}", "pad the rows and the columns of images only"
-        )
-    (top, bottom), (left, right) = amounts[1:3].tolist()
-    if top + bottom + left + right > MOST_SIDE:
-        raise Refused(f"a padding of {amounts.tolist()}")
-    _, height, width, channels = x.shape
-    module = Quantized(
-        s.catalogue["pad"],
-        Arithmetic({"data_in_0": x.fmt, "data_out_0": x.fmt}, attributes={"pad": (left, right, top, bottom)}),
-    )
-    shape = (1, channels, height + top + bottom, width + left + right)
-    return s.result(s.put(module, [s.channels_first(x)], shape), x.fmt, first=True)
+    dims = len(x.shape)
+    if amounts.shape != (dims, 2) or bool((amounts < 0).any() | amounts[0].any()) or int(amounts.sum()) > MOST_SIDE:
+        raise Refused(f"a padding of {amounts.tolist()} of data {list(x.shape)}", "the batch stays as it is")
+    if dims == 4 and not amounts[3].any():
+        (top, bottom), (left, right) = amounts[1:3].tolist()
+        _, height, width, channels = x.shape
+        shape = (1, channels, height + top + bottom, width + left + right)
+        node = s.put(_padding(s, x.fmt, (left, right, top, bottom)), [s.channels_first(x)], shape)
+        return s.result(node, x.fmt, first=True)
+    node, sizes = s.as_in_file(x), list(x.shape)
+    for axis, (before, after) in enumerate(amounts.tolist()):
+        if before or after:  # the columns of an image whose rows are what comes before, its channels what comes behind
+            rows, channels = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
+            image = s.writer.reshape(node, (1, rows, sizes[axis], channels))
+            sizes[axis] += before + after
+            given = s.writer.call(torch.permute, image, TO_FIRST)
+            module, shape = _padding(s, x.fmt, (before, after, 0, 0)), (1, channels, rows, sizes[axis])
+            padded = s.put(module, [given], shape, f"dimension_{axis}")
+            node = s.writer.reshape(s.writer.call(torch.permute, padded, TO_LAST), tuple(sizes))
+    return s.result(node, x.fmt, first=False)
+
+
+def _padding(s: Step, fmt: ScaledFormat, amounts: tuple[int, ...]) -> Quantized:
+    return Quantized(s.catalogue["pad"], Arithmetic({"data_in_0": fmt, "data_out_0": fmt}, attributes={"pad": amounts}))
 
 
 def mean(s: Step) -> Value:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,12 @@ from mase_hw.ops.requantize import requantization_by
 
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Images of the file, channels last, as images of PyTorch, channels first; and back. Both only rename."""
+IN_FLOAT = (
+    "convert the model with data of int8 (a representative dataset, TFLITE_BUILTINS_INT8), or, of what comes behind "
+    "its integers, name the last tensor of int8 as a result: import_model(file, outputs=[name]) or FILE.tflite:name; "
+    "a model in float is taken as ONNX or from torch, and quantised here"
+)
+"""What to do about data in float."""
 WIDTHS = {"int8": 8, "int16": 16}
 """Bits of data by its element type."""
 
@@ -33,6 +40,7 @@ class Value:
         shape: In the file.
         first: Whether ``node`` has the channels of an image first.
         other: The same in the other order, once it was asked for.
+        function: What was computed of it in float since a DEQUANTIZE; such a value is for a QUANTIZE alone.
     """
 
     node: fx.Node
@@ -40,6 +48,7 @@ class Value:
     shape: tuple[int, ...]
     first: bool = False
     other: fx.Node | None = field(default=None, repr=False)
+    function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None
 
 
 @dataclass
@@ -75,7 +84,9 @@ class Step:
         if info.faults:
             numbers = any("scale" in fault or "zero point" in fault for fault in info.faults)
             remedy = "a scale is finite and above zero, a zero point one of the integers: quantise the model again"
-            raise Refused(f"{info.name[:100]} has {', '.join(info.faults)}", remedy if numbers else None)
+            half = any("float16" in fault for fault in info.faults)
+            what = "weights of float16, which are for data in float" if half else ", ".join(info.faults)
+            raise Refused(f"{info.name[:100]} has {what}", IN_FLOAT if half else remedy if numbers else None)
         return info
 
     def data(self, index: int = 0) -> Value:

@@ -29,7 +29,7 @@ def added(*, subtract: bool) -> Callable[[Step], Value]:
 
     def rule(s: Step) -> Value:
         x, y, constant, reversed_ = _operands(s)
-        first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
+        first, nodes = _operands_alike(s, x, constant)
         want = s.out_format()
         codes = None if constant is None else _broadcast(constant, first)
         left = LEFT_SHIFT
@@ -52,7 +52,7 @@ def added(*, subtract: bool) -> Callable[[Step], Value]:
 def multiplied(s: Step) -> Value:
     """``MUL``: the exact product is rounded twice; the kernel computes the ratio of the scales in float32."""
     x, y, constant, _ = _operands(s)
-    first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
+    first, nodes = _operands_alike(s, x, constant)
     want = s.out_format()
     arithmetic = product_of(x.fmt, y, constant=constant is not None)
     parameters = {} if constant is None else {CONSTANT: dequantize(_broadcast(constant, first).double(), y)}
@@ -67,7 +67,7 @@ def multiplied(s: Step) -> Value:
 def squared_difference(s: Step) -> Value:
     """``SQUARED_DIFFERENCE``: both operands, shifted to the left by 7 bits, and the square are rounded twice each."""
     x, y, constant, reversed_ = _operands(s)
-    first, nodes = _operands_alike(s, [x] if constant is not None else [x, s.data(1)])
+    first, nodes = _operands_alike(s, x, constant)
     want, codes = format_of(s.out), None if constant is None else _broadcast(constant, first)
     both = 2 * max(x.fmt.scale, y.scale)
     made = RoundedSum(x.fmt, y, ScaledFormat.make(8, both), subtract=True, constant=codes, reversed=reversed_, left=7)
@@ -96,7 +96,7 @@ def sloped(s: Step, positive: float, negative: float) -> Value:
         negative: The same of products with slopes.
     """
     x, want, weight = s.data(), format_of(s.out), format_of(s.info(1))
-    first, (node,) = _operands_alike(s, [x])
+    first, (node,) = _operands_alike(s, x, s.known(1, "the slope", "int8"))
     shape, zero = s.writer.shape(node), x.fmt.zero_point
     part, one = ScaledFormat.make(16, want.scale), Multipliers((1,), 0)
     above, below = dataclasses.replace(x.fmt, lows=(zero,)), dataclasses.replace(x.fmt, highs=(zero,))
@@ -179,10 +179,15 @@ def _met(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(max(pair) for pair in zip(one, other, strict=True))
 
 
-def _operands_alike(s: Step, values: list[Value]) -> tuple[bool, list[fx.Node]]:
-    """As :func:`_alike`, and of one shape: what is smaller is repeated, as integers."""
+def _operands_alike(s: Step, x: Value, constant: Tensor | None) -> tuple[bool, list[fx.Node]]:
+    """As :func:`_alike`, and of one shape: smaller data is repeated, as integers, also to that of a stored operand."""
+    values = [x] if constant is not None else [x, s.data(1)]
     first, nodes = _alike(s, values)
-    shape = tuple(max(sizes) for sizes in zip(*map(s.writer.shape, nodes), strict=True))
+    shapes = [s.writer.shape(node) for node in nodes]
+    if constant is not None and constant.dim() <= len(x.shape):
+        held = _broadcast(constant, first).shape
+        shapes.append((1,) * (len(x.shape) - len(held)) + tuple(held))
+    shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
     found = [
         expanded(s, node, value.fmt, shape, part)
         for value, node, part in zip(values, nodes, ("one_expanded", "other_expanded"), strict=False)

@@ -177,7 +177,7 @@ class _Planner:
                     return steps_of(have)[0]
         return None
 
-    def aligned(self, fmt: ScaledFormat, step: Fraction | None) -> ScaledFormat:
+    def aligned(self, fmt: ScaledFormat, step: Fraction | None, name: str = "data_out_0") -> ScaledFormat:
         """A format of data, with a step that is a power of two of another one where bits are enough for that.
 
         Sums of such numbers need no multipliers, and what brings them to such a step is a shift.
@@ -185,23 +185,30 @@ class _Planner:
         if step is None or fmt.width < ALIGNED_BITS:
             return fmt
         found = aligned(fmt, step)
-        self.decisions["data_out_0"] = Decision(
-            found, f"{self.decisions['data_out_0'].reason}, its step a power of two of another in a sum"
-        )
+        reason = f"{self.decisions[name].reason}, its step a power of two of another in a sum"
+        self.decisions[name] = Decision(found, reason)
         return found
 
-    def taken(self, name: str, source: fx.Node) -> FixedFormat:
-        """The format of an input: as it is given if the bits fit, else from its range."""
+    def given(self, name: str, source: fx.Node) -> ScaledFormat | None:
+        """The format in which an input comes, if its bits fit."""
         have, width = self.around.formats.get(source.name), self.config.of(name)[0]
         have = None if have is None else as_scaled(have)
         width = None if passes_out(self.around.graph, self.around.args, self.node) else width
         fits = isinstance(have, ScaledFormat) and not have.per_channel and width in (None, have.width)
-        if fits and have is not None:
+        return have if isinstance(have, ScaledFormat) and fits else None
+
+    def taken(self, name: str, source: fx.Node, step: Fraction | None = None) -> ScaledFormat:
+        """The format of an input: as it is given if the bits fit, else from its range, its step fitted to another."""
+        have = self.given(name, source)
+        if have is not None:
             if self.at_zero and have.zero_point:
                 # Exactly the same numbers; the requantisation between them multiplies by 1.
-                return self.decided(name, have.centred, f"as {source.name} gives it, less the zero point")
-            return self.decided(name, have, f"as {source.name} gives it")
-        return self.observed(name)
+                have = have.centred
+                self.decided(name, have, f"as {source.name} gives it, less the zero point")
+            else:
+                self.decided(name, have, f"as {source.name} gives it")
+            return have
+        return self.aligned(self.observed(name), step, name)
 
     def clamp(self, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """An op that clamps is the requantisation of what it reads."""
@@ -237,7 +244,8 @@ class _Planner:
             reason = "as its input"
         else:
             fmt, reason = self.observed("data_out_0", self._out_width()), "as the result"
-        formats = {f"data_in_{i}": fmt for i in range(len(inputs))} | {"data_out_0": fmt}
+        formats: dict[str, FixedFormat] = {f"data_in_{i}": fmt for i in range(len(inputs))}
+        formats["data_out_0"] = fmt
         for name in formats:
             self.decisions.setdefault(name, Decision(fmt, reason))
         return ScaledPlan(op, self._arithmetic(formats, attributes), {}, self.decisions, fmt)
@@ -248,7 +256,7 @@ class _Planner:
     def sums(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """Exact sums, and the format of what follows them."""
         config, node = self.config, self.node
-        data = self._data(source)
+        data = self.taken("data_in_0", source)
         parameters = parameters_of(self.around.graph, node, op)
         weight = parameters["weight"]
         fmt, reason = of_weights(
@@ -275,11 +283,18 @@ class _Planner:
     def combination(self, op: OpDef, operands: Operands, attributes: Attributes) -> ScaledPlan:
         """An exact sum, difference or product of two operands, and the format of what follows it."""
         parameters: dict[str, Tensor] = {}
-        have = [self.taken(f"data_in_{i}", source) for i, source in enumerate(operands.inputs)]
+        named = [(f"data_in_{i}", source) for i, source in enumerate(operands.inputs)]
+        steps = [steps_of(fmt)[0] for fmt in (self.given(*each) for each in named) if fmt is not None]
+        have: list[FixedFormat] = []
+        for each in named:
+            have.append(self.taken(*each, steps[0] if steps and self.use.kind == "sum" else None))
+            steps.append(steps_of(have[-1])[0])
         stored = operands.constant is not None
         if operands.constant is not None:
             parameters[op.constant] = operands.constant
-            have.append(self._stored(op.constant, operands))
+            held = self._stored(op.constant, operands)
+            one = self.use.kind != "sum" or held.width < ALIGNED_BITS  # or one number, which is exact as it is
+            have.append(held if one else self.aligned(held, steps[0], op.constant))
         x, y = (fmt for fmt in have if isinstance(fmt, ScaledFormat))
         kept = _reader_clamps(self.around, self.node)
         result = None if kept else self.requantised(steps_of(x)[0] if self.use.kind == "sum" else None)
@@ -301,7 +316,7 @@ class _Planner:
     def total(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """Exact sums of numbers of one scale, and the format of what follows them."""
         assert self.use.count is not None  # the op adds
-        data = self._data(source)
+        data = self.taken("data_in_0", source)
         count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
         kept = _reader_clamps(self.around, self.node)
         exact = total_of(data, count)
@@ -319,7 +334,7 @@ class _Planner:
 
     def pieces(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """Linear pieces: a table over the codes of the data, or exact ones that a requantisation follows."""
-        data, result = self._data(source), self.observed("data_out_0", self._out_width())
+        data, result = self.taken("data_in_0", source), self.observed("data_out_0", self._out_width())
         made = in_pieces(self.around.graph.catalogue, op, attributes, data, result, self.config.rounding)
         for name, fmt in made[1].formats.items():
             if fmt != self.decisions[name].fmt:
@@ -331,13 +346,14 @@ class _Planner:
         """A sign, or a comparison with a number: whole numbers, which need no range."""
         fmt = steps_format(op)
         self.decided("data_out_0", fmt, "whole numbers")
-        arithmetic = self._arithmetic({"data_in_0": self._data(source), "data_out_0": fmt}, attributes)
+        formats: dict[str, FixedFormat] = {"data_in_0": self.taken("data_in_0", source), "data_out_0": fmt}
+        arithmetic = self._arithmetic(formats, attributes)
         return ScaledPlan(op, arithmetic, {}, self.decisions, fmt)
 
     def slopes(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """The data or its product with a slope, exact, and the format of what follows."""
         parameters = parameters_of(self.around.graph, self.node, op)
-        formats = slopes_of(self._data(source), parameters["weight"], self.width("weight"))
+        formats = slopes_of(self.taken("data_in_0", source), parameters["weight"], self.width("weight"))
         kept = _reader_clamps(self.around, self.node)
         result = formats["data_out_0"] if kept else self.observed("data_out_0", self._out_width())
         reasons = ("as its input, without a zero point", "as its largest slope needs", "exact, at the finer scale")
@@ -347,7 +363,7 @@ class _Planner:
 
     def shares(self, op: OpDef, inputs: list[fx.Node], attributes: Attributes) -> ScaledPlan:
         """Shares of 1, which need no range; a second input is a mask."""
-        data, width = self._data(inputs[0]), self._out_width()
+        data, width = self.taken("data_in_0", inputs[0]), self._out_width()
         fmt = shares_of(width, bool(self.config.of("data_out_0")[2]) and width > 1)
         self.decided("data_out_0", fmt, "shares of 1")
         masks = {f"data_in_{i}": self._mask(f"data_in_{i}", source) for i, source in enumerate(inputs) if i}
@@ -362,15 +378,10 @@ class _Planner:
             have = FixedFormat(1, 0, signed=False) if truth else self.observed(name)
         return self.decided(name, have.centred if isinstance(have, ScaledFormat) else have, "only whether it is 0")
 
-    def _data(self, source: fx.Node) -> ScaledFormat:
-        data = self.taken("data_in_0", source)
-        assert isinstance(data, ScaledFormat)  # as it is taken
-        return data
-
     def divided(self, op: OpDef, source: fx.Node, attributes: Attributes) -> ScaledPlan:
         """An average with another divisor, at the scale of its data but not within its range."""
         assert self.use.count is not None  # the op adds
-        data = self._data(source)
+        data = self.taken("data_in_0", source)
         count = self.use.count(tuple(self.around.graph.tensor(self.node, "data_in_0").shape), attributes)
         more = (count // int(attributes["divisor_override"] or 1)).bit_length()
         wide = ScaledFormat.make(data.width + more, data.scales, signed=data.signed)
