@@ -31,11 +31,14 @@ LAYERS = ("qkv", ATTENTION, f"{ATTENTION}_1", "out", "up", "down", "scores")
 PLANS: dict[str, dict[str, tuple[int, int]]] = {
     "turns": dict(zip(LAYERS, [(1, 8), (1, 3), (3, 1), (1, 3), (1, 10), (5, 2), (4, 1)], strict=True)),
     "alone": dict(zip(LAYERS, [(1, 6), (4, 1), (1, 4), (4, 1), (1, 8), (8, 1), (1, 7)], strict=True)),
+    "tables": dict(zip(LAYERS[1:], [(4, 1), (1, 4), (4, 1), (1, 11), (11, 1), (1, 9)], strict=True)),
     "chosen": {},
     "fast": dict.fromkeys(LAYERS, (4, 4)),
 }
-"""Lanes of inputs and outputs by node; ``turns`` and ``alone``, for sequences in turn and for one, have 48 multiplier
-blocks with those of norms and softmax."""
+"""Lanes of inputs and outputs by node; ``turns`` and ``alone``, for sequences in turn and for one, and ``tables``, for
+both, have 48 multiplier blocks with those of norms and softmax."""
+TABLE = 1 << 15
+"""Elements of a table of ``tables``: 16 of every letter at every place."""
 TARGET = {"dsp": 64, "interval": 120 * CONTEXT, "minimise": "latency", "unrolled": 0}
 """What those of ``chosen`` are to reach."""
 CONFIG: dict[str, Any] = {
@@ -48,15 +51,21 @@ def plan(name: str) -> dict[str, Any]:
     """The table ``hardware`` of a plan."""
     lanes = {node: {"data_in_0": i, "data_out_0": o} for node, (i, o) in PLANS[name].items()}
     most = 4 if name == "fast" else 1
-    norms, softmax = [f"norm{n}" for n in range(3)], "scaled_dot_product_attention"
+    tables = name == "tables"
+    norms, softmax = ["norm2"] if tables else [f"norm{n}" for n in range(3)], "scaled_dot_product_attention"
     rows = (*norms, softmax)
+    heads = (f"{ATTENTION}_narrow", f"{ATTENTION}_narrow_1", f"{ATTENTION}_1_narrow") if tables else ()
     overlapping = dict.fromkeys(("out", "down", "scores") if lanes else (), "inputs_first")
     return {
-        "parallelism": {**lanes, **{row: {"data_in_0": most} for row in rows}},
+        "parallelism": {
+            **lanes,
+            **{row: {"data_in_0": most} for row in rows},
+            **{head: {"data_out_0": WIDTH // HEADS} for head in heads},
+        },
         "max_parallelism": most if lanes else CONTEXT,
         "order": overlapping,
         "implementation": dict.fromkeys(norms if most == 1 and lanes else (), "in_turn"),
-        "fast_clock": True if name == "turns" else [softmax, "add", "add_1"],
+        "fast_clock": True if name in ("turns", "tables") else [softmax, "add", "add_1"],
         "adder_levels": {softmax: 3} if name == "alone" else {},
         "family": "ecp5",
     }
@@ -119,6 +128,7 @@ def main() -> int:
     for name in asked.plan or PLANS:
         config = {**CONFIG, "decode": {"context": CONTEXT, "slots": SLOTS}, "hardware": plan(name)}
         config |= {} if PLANS[name] else {"target": TARGET}
+        config |= {"token_tables": TABLE} if name == "tables" else {}
         data = [rows[:256, :-1]]
         design = mase_hw.compile(net, rows[:1, :-1], config, out=asked.out / name, calibration=data)
         found = design.generate([[0, n] for n in range(1, 13)], CONTEXT - 2)

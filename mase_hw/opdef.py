@@ -390,8 +390,8 @@ class OpDef:
         rounds: Of an op with ``default_out``: that may be coarser than its results, which leave the model with more.
         exact_out: Output format that the arithmetic fixes, whatever is configured: from the formats, the shape of
             ``data_in_0`` and the attributes, as of a place in a tensor; None if these leave it open.
-        places: Of an op whose input is a place in a table: how many there are, from the shapes of the parameters. The
-            input is an unsigned integer that can name each of them, whatever is observed.
+        places: Of an op whose input is a place in a table: how many there are, from the shapes of the parameters and
+            the attributes. The input is an unsigned integer that can name each of them, whatever is observed.
         non_negative: Of an op with ``default_out``: it gives 0 for negative numbers, so its result needs no sign.
         finest: Finest fraction width worth choosing for a tensor, from its name and the formats chosen so far; None for
             no limit. Keeps an automatic choice from widening exact sums for bits that cannot matter.
@@ -431,7 +431,7 @@ class OpDef:
     default_out: Callable[[Mapping[str, FixedFormat]], FixedFormat] | None = None
     rounds: bool = False
     exact_out: Callable[[Mapping[str, FixedFormat], Sequence[int], Attributes], FixedFormat | None] | None = None
-    places: Callable[[Mapping[str, tuple[int, ...]]], int] | None = None
+    places: Callable[[Mapping[str, tuple[int, ...]], Attributes], int] | None = None
     non_negative: bool = False
     finest: Callable[[str, Mapping[str, FixedFormat]], int | None] | None = None
     refused: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from mase_hw.emit.handoff.options import HandoffOptions
 from mase_hw.errors import ConfigError
@@ -62,6 +62,11 @@ class CompileConfig(BaseModel):
     decode: DecodeOptions = Field(
         default_factory=DecodeOptions,
         description="of a language model that generates: a frame is a sequence, token by token",
+    )
+    token_tables: NonNegativeInt = Field(
+        default=0,
+        description="elements of a table, at most, in the place of what depends on the id of a token and its position "
+        "alone: an embedding with norms and layers behind it, up to the first attention; 0: no such tables",
     )
     fold_batch_norm: bool = Field(
         default=True, description="fold batch normalisations into their neighbours before anything is observed"

@@ -153,7 +153,7 @@ class Exact:
 def places(module: Quantized) -> int | None:
     """Of a layer that reads a table: how many places it has."""
     shapes = {name: tuple(getattr(module, name).shape) for name in module.parameter_names}
-    return None if module.op.places is None else module.op.places(shapes)
+    return None if module.op.places is None else module.op.places(shapes, module.arithmetic.attributes)
 
 
 def _corner(shape: torch.Size) -> torch.Size:

@@ -38,6 +38,7 @@ from mase_hw.passes.lower.matrices import lower_products_transform_pass
 from mase_hw.passes.lower.movement import lower_movement_transform_pass
 from mase_hw.passes.lower.patterns import lower_patterns_transform_pass
 from mase_hw.passes.lower.streaming import lower_streaming_transform_pass
+from mase_hw.passes.lower.tabulate import tabulate_transform_pass
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.mapping.shared_blocks import unite_ranges
 from mase_hw.passes.mapping.unroll_frame import unroll_frame_transform_pass
@@ -80,6 +81,8 @@ def quantise_pipeline(
     observed = _observed(settings, calibration, dummy)
     keep, rounding = _rounding(settings, calibration)
     fold = [Step("fold_batch_norm", fold_batch_norm_transform_pass)] if settings.fold_batch_norm else []
+    most = settings.token_tables
+    tables = [Step("tabulate", tabulate_transform_pass, {"most": most}, "computing tables")] if most else []
     streaming = [Step("lower_streaming", lower_streaming_transform_pass)] if settings.streaming else []
     paths = [*settings.hardware.shared, *settings.target.shared]
     shared = [Step("unite_ranges", unite_ranges, paths)] if paths else []
@@ -97,6 +100,7 @@ def quantise_pipeline(
         Step("lower_movement", lower_movement_transform_pass),
         Step("lower_products", lower_products_transform_pass),
         Step("lower_rows", lower_rows_transform_pass),
+        *tables,
         *streaming,
         *_equalization(settings, observed["data"]),
         Step(CALIBRATE, calibrate_analysis_pass, observed, "observing value ranges"),

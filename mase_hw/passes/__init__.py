@@ -28,6 +28,7 @@ from mase_hw.passes.lower.matrices import lower_products_transform_pass
 from mase_hw.passes.lower.movement import lower_movement_transform_pass
 from mase_hw.passes.lower.patterns import lower_patterns_transform_pass
 from mase_hw.passes.lower.streaming import lower_streaming_transform_pass
+from mase_hw.passes.lower.tabulate import tabulate_transform_pass
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.mapping.unroll_frame import unroll_frame_transform_pass
 from mase_hw.passes.quantize.absorb_bias import absorb_bias_transform_pass
@@ -118,6 +119,7 @@ __all__ = [
     "round_weights_transform_pass",
     "simplify_graph_transform_pass",
     "smooth_quant_transform_pass",
+    "tabulate_transform_pass",
     "unroll_frame_transform_pass",
     "update_quantization_configs",
     "verify_analysis_pass",

@@ -44,6 +44,7 @@ PASS_NAMES = frozenset(
         "round_weights_transform_pass",
         "simplify_graph_transform_pass",
         "smooth_quant_transform_pass",
+        "tabulate_transform_pass",
         "unroll_frame_transform_pass",
         "update_quantization_configs",
         "verify_analysis_pass",

@@ -273,6 +273,25 @@ WRONG = {
     "a state of one beat is not waited for": Mutation(
         "linear_recurrence-one_beat", "ops/fixed_linear_recurrence.sv", (("|| !held_valid", "|| 1'b1"),)
     ),
+    "positions that go on with the next frame": Mutation(
+        "positioned-five", "ops/fixed_positioned.sv", (("(position == TokenW'(Tokens - 1)) ? '0 : ", ""),)
+    ),
+    "positions that count cycles": Mutation(
+        "positioned-five",
+        "ops/fixed_positioned.sv",
+        (("end else if (leaves) begin", "end else begin"),),
+        RANDOM,
+        kind=SimulationError,
+    ),
+    "the position below the id": Mutation(
+        "positioned-slots", "ops/fixed_positioned.sv", (("{position, id_q}", "{id_q, position}"),)
+    ),
+    "a slot that is kept for the next token": Mutation(
+        "positioned-slots",
+        "ops/fixed_positioned.sv",
+        (("leaves && HAS_SLOT != 0", "leaves && HAS_SLOT > 1"),),
+        kind=SimulationError,
+    ),
 }
 
 SLOW: dict[str, tuple[Mutation, Callable[[Item, SimResult], None], str]] = {

@@ -37,6 +37,7 @@ from mase_hw.passes import (
     quantize_transform_pass,
     simplify_graph_transform_pass,
     smooth_quant_transform_pass,
+    tabulate_transform_pass,
 )
 from mase_hw.passes.base import GraphPass
 from mase_hw.passes.names import PASS_NAMES
@@ -44,7 +45,7 @@ from mase_hw.passes.pipeline import Pipeline, Step
 from tests.unit.pipeline import EIGHT, annotated, inputs, seeded
 
 X = inputs(4, 6)
-OWN = {"lower_streaming": X.unsqueeze(0)}
+OWN = {"lower_streaming": X.unsqueeze(0), "tabulate": torch.arange(6)[None]}
 """Inputs of transforms that take no frames of vectors."""
 
 
@@ -130,6 +131,17 @@ class Gram(nn.Module):
         return x.t() @ x
 
 
+class Lettered(nn.Module):
+    """A norm of embedded letters, and what meets the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters, self.norm = nn.Embedding(7, 4), nn.RMSNorm(4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.cumsum(self.norm(self.letters(ids)), 1)
+
+
 TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Module]]] = {
     "fold_batch_norm": (fold_batch_norm_transform_pass, {}, Rich),
     "fold_constants": (fold_constants_transform_pass, {}, Rich),
@@ -151,6 +163,7 @@ TRANSFORMS: dict[str, tuple[GraphPass[Any], dict[str, Any], Callable[[], nn.Modu
     "equalize": (cross_layer_equalization_transform_pass, {}, lambda: NORM),
     "absorb_bias": (absorb_bias_transform_pass, {"data": [X]}, positive),
     "equalization": (equalization_transform_pass, {"data": [X], "cross_layer": True, "keep": "always"}, lambda: NORM),
+    "tabulate": (tabulate_transform_pass, {"most": 1 << 10}, Lettered),
     "smooth_quant": (smooth_quant_transform_pass, {"data": [X]}, lambda: NORM),
 }
 
@@ -163,7 +176,7 @@ def state(graph: MaseGraph) -> list[Any]:
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_nothing_done_leaves_the_record_of_the_calibration(name: str) -> None:
     transform, args, _ = TRANSFORMS[name]
-    x = OWN.get(name, X)
+    x = X if name == "tabulate" else OWN.get(name, X)
     graph, _ = calibrate_analysis_pass(annotated(seeded(Lone).eval(), x), {"data": [x]})
     before, done = state(graph), graph.completed
     graph, info = transform(graph, args)

@@ -380,7 +380,8 @@ class Planner:
     ) -> tuple[FixedFormat, str]:
         width, frac, signed = config.of(name)
         if op.places is not None:
-            count = op.places({n: tuple(value.shape) for n, value in parameters_of(self.graph, node, op).items()})
+            shapes = {n: tuple(value.shape) for n, value in parameters_of(self.graph, node, op).items()}
+            count = op.places(shapes, self.graph.meta_of(node).common.args.attributes)
             name = (entry_of(self.graph, source) or [source])[-1].name
             self.places[name] = min(count, self.places.get(name, count))
             return format_of_places(count), f"{count} places"

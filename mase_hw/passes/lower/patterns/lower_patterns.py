@@ -327,12 +327,12 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
                 lowered[node.name] = name
                 before = list(node.all_input_nodes)
                 expand(graph, node, body.module, body.sources)
-                _prune(graph, before)
+                prune(graph, before)
                 break
     return edit.finished(graph, lowered)
 
 
-def _prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
+def prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
     """Take out what nobody reads any more, and what only that read."""
     while nodes:
         node = nodes.pop()
