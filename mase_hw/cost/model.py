@@ -178,11 +178,13 @@ def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: st
 
 
 def _made(p: Parameters, fitted: str) -> Resources:
-    """A module that is made for its constants; what a bit of a result takes is that of three layers mapped."""
+    """A module that is made for its constants; what a bit of a result takes is that of some mapped by Yosys."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
     # Carries alone take look-up tables where these are part of the chain.
     sums, cast = (p["ADDER_BITS"], 2) if fitted == "xc7" else (p["CARRY_BITS"], 5)
-    return Resources(sums + cast * results, p["REGISTER_BITS"] + results)
+    # Of a whole network the casts are in the expression, and most of them are of few bits.
+    chosen = p["CHOSEN_BITS"] * (1 if fitted == "xc7" else 2) if "CHOSEN_BITS" in p else cast * results
+    return Resources(sums + chosen, p["REGISTER_BITS"] + results)
 
 
 @functools.cache
