@@ -51,13 +51,13 @@ class Interactions(nn.Module):
     def __init__(self, count: int, features: int = 3, width: int = 8) -> None:
         super().__init__()
         pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
-        self.to, self.since = [i for i, _ in pairs], [j for _, j in pairs]
+        self.receivers, self.senders = [i for i, _ in pairs], [j for _, j in pairs]
         self.count, self.width = count, width
         self.pair, self.own = nn.Linear(2 * features, width), nn.Linear(features + width, width)
         self.all = nn.Linear(width, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        said = torch.relu(self.pair(torch.cat([x[:, self.to], x[:, self.since]], -1)))
+        said = torch.relu(self.pair(torch.cat([x[:, self.receivers], x[:, self.senders]], -1)))
         heard = said.reshape(-1, self.count, self.count - 1, self.width).sum(2)
         result: Tensor = self.all(torch.relu(self.own(torch.cat([x, heard], -1))).mean(1))
         return result
@@ -68,6 +68,7 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...], int]]:
     torch.manual_seed(0)
     layers = [nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()]
     convolutions = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+    found: dict[str, tuple[nn.Module, tuple[int, ...], int]]
     found = {f"set{n}": (DeepSet(), (n, 3), 4) for n in (8, 16, 32)}
     found |= {f"pairs{n}": (Interactions(n), (n, 3), 4) for n in (8, 16, 32)}
     return found | {

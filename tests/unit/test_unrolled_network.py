@@ -20,6 +20,7 @@ from mase_hw.ops.unrolled import _lowering
 from mase_hw.ops.unrolled._lowering import network_of
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
+from mase_hw.ops.unrolled._solver import plan
 
 WIDE = "s40.0"
 """A result that loses nothing, so that it can be computed with integers alone."""
@@ -304,6 +305,6 @@ def test_a_value_in_several_columns_is_one() -> None:
     wanted = frames.reshape(len(frames), -1)[:, order] @ weight.T
     assert computed(program, frames) == wanted.reshape(len(frames), -1).tolist()
     graph = network_of(program).graph
-    alone = _lowering.plan(weight.tolist(), [0] * 4, [(-8, 7)] * 6).graph
+    alone = plan(weight.tolist(), [0] * 4, [(-8, 7)] * 6).graph
     additions = sum(value.a >= 0 for value in graph.values)
     assert additions < 0.8 * 20 * sum(value.a >= 0 for value in alone.values)
