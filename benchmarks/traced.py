@@ -1,20 +1,23 @@
-"""A program of ``throughput.py`` in alkaid: the same integers and casts, traced and written as Verilog.
+"""A program of ``throughput.py`` in alkaid or da4ml: the same integers and casts, traced and written as Verilog.
 
-    OTHER/bin/python benchmarks/traced.py PROGRAM.json FOLDER CUTOFF
+    OTHER/bin/python benchmarks/traced.py alkaid PROGRAM.json FOLDER CUTOFF
 
-This file runs where alkaid is, and without this package.
+This file runs where these are, and without this package.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alkaid.codegen.rtl.rtl_model import RTLModel  # type: ignore[import-not-found]
-from alkaid.trace import FVArray, trace  # type: ignore[import-not-found]
+
+TOOL = sys.argv[1] if len(sys.argv) > 1 else "alkaid"
+ARRAY = getattr(importlib.import_module(f"{TOOL}.trace"), {"alkaid": "FVArray", "da4ml": "FixedVariableArray"}[TOOL])
+"""What an array of numbers is there."""
 
 
 def scaled(values: Any, frac: int) -> Any:
@@ -40,9 +43,9 @@ def convolution(x: Any, weight: Any, pad: tuple[int, int]) -> Any:
                 if 0 <= down < height and 0 <= along < width:
                     window.append(x[0, place[0], down, along])
                     kept.append(weight[:, place[0], place[1], place[2]])
-            rows.append(np.asarray(FVArray(np.array(window), x.solver_options) @ np.array(kept)))
+            rows.append(np.asarray(ARRAY(np.array(window), x.solver_options) @ np.array(kept)))
     found = np.array(rows).reshape(height + 2 * pad[0] - weight.shape[2] + 1, -1, len(weight)).transpose(2, 0, 1)
-    return FVArray(found[None], x.solver_options)
+    return ARRAY(found[None], x.solver_options)
 
 
 def result(step: dict[str, Any], given: list[Any]) -> Any:
@@ -50,7 +53,9 @@ def result(step: dict[str, Any], given: list[Any]) -> Any:
     x, formats, op = given[0], step["formats"], step["op"]
     parameters = {n: scaled(v, formats[n][1]) for n, v in step["parameters"].items()}
     if op == "order":
-        return x.reshape(-1)[np.array(step["order"])].reshape(step["shape"])
+        fmt = formats.get("data_out_0")
+        parts = [np.asarray(cast(each, fmt) if fmt else each).reshape(-1) for each in given]
+        return ARRAY(np.concatenate(parts)[np.array(step["order"])].reshape(step["shape"]), x.solver_options)
     if op == "linear":
         found = x @ parameters["weight"].T
         return cast(found + parameters["bias"] if "bias" in parameters else found, formats["data_out_0"])
@@ -67,25 +72,34 @@ def result(step: dict[str, Any], given: list[Any]) -> Any:
         down, along = step["shape"][2:]
         parts = x.reshape(1, x.shape[1], down, size, along, size)
         return cast(np.amax(np.amax(parts, axis=5), axis=3), formats["data_out_0"])
-    if op in ("mean", "mean_over"):
-        (dim,) = step["attributes"]["dim"]
-        return cast(np.sum(x, axis=dim) * (1.0 / x.shape[dim]), formats["data_out_0"])
+    if op in ("sum", "mean", "mean_over"):
+        dim = step["attributes"]["dim"]
+        dim = dim if isinstance(dim, int) else dim[0]
+        found = np.sum(x, axis=dim)
+        return cast(found if op == "sum" else found * (1.0 / x.shape[dim]), formats["data_out_0"])
     raise SystemExit(f"no {op} here")
 
 
 def main() -> None:
     """Trace a program, cut it into stages, and write it."""
-    program = json.loads(Path(sys.argv[1]).read_text())
+    _, _, source, folder, cutoff = sys.argv
+    program = json.loads(Path(source).read_text())
     width, frac, signed = program["format"]
     k, i, f = (np.full(program["shape"], n) for n in (int(signed), width - frac - int(signed), frac))
-    x = FVArray.from_kif(k, i, f)
+    x = ARRAY.from_kif(k, i, f)
     found = [x]
     for step in program["steps"]:
         found.append(result(step, [found[at] for at in step["inputs"]]))
-    logic = trace(x, found[-1])
-    model = RTLModel(logic, sys.argv[2], "net", latency_cutoff=float(sys.argv[3]))
+    written = importlib.import_module(f"{TOOL}.codegen.rtl.rtl_model").RTLModel
+    if TOOL == "alkaid":
+        logic = importlib.import_module("alkaid.trace").trace(x, found[-1])
+        model = written(logic, folder, "net", latency_cutoff=float(cutoff))
+    else:
+        logic = importlib.import_module("da4ml.trace").comb_trace(x, found[-1])
+        model = written(logic, "net", folder, latency_cutoff=float(cutoff))
     model.write()
-    print(f"{model.latency} cycles, {model.reg_bits} bits of registers, cost {logic.cost}")
+    stages = getattr(model, "latency", None) or len(model._pipe.solutions)
+    print(f"{stages} cycles, cost {logic.cost}")
 
 
 if __name__ == "__main__":

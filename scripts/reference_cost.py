@@ -12,6 +12,9 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.cost.devices import DEVICES, DSP_KINDS
 from mase_hw.cost.model import STRUCTURES
 
+MADE = ("fixed_unrolled", "fixed_unrolled_conv", "fixed_frame")
+"""Modules that name their additions and their bits, which are what they cost."""
+
 
 @functools.cache
 def _script() -> ModuleType:
@@ -28,8 +31,7 @@ def _script() -> ModuleType:
 def not_estimated() -> str:
     """The RTL modules of the package's ops whose structure no cost model repeats."""
     modules = {op.hardware.module for op in default_catalogue() if op.hardware is not None} - set(STRUCTURES)
-    # An unrolled module names its adders and their bits, which are what it costs.
-    named = sorted(name for name in modules if name.startswith("fixed_") and not name.startswith("fixed_unrolled"))
+    named = sorted(name for name in modules if name.startswith("fixed_") and name not in MADE)
     return "\n".join(f"- `{name}`" for name in named)
 
 

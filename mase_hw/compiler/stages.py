@@ -246,7 +246,8 @@ def _unrolled(settings: CompileConfig) -> list[Step]:
             got=f"{settings.hardware.unroll}, with a table {other}",
             remedy=f"leave {other} out, or hardware.unroll",
         )
-    how = {"levels": settings.hardware.unroll_levels, "beats": settings.hardware.unroll_beats}
+    asked = settings.hardware
+    how = {"levels": asked.unroll_levels, "beats": asked.unroll_beats, "mhz": asked.unroll_mhz, "family": asked.family}
     return [Step("unroll", unroll_frame_transform_pass, how, "unrolling the network")]
 
 

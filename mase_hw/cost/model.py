@@ -193,11 +193,14 @@ def _sum(terms: Terms, units: Mapping[str, Mapping[str, float]]) -> Resources:
 
 
 def _made(p: Parameters, family: str) -> Resources:
-    """A module that is made for its constants; what a bit of a result takes is that of three layers mapped."""
+    """A module that is made for its constants; what a bit of a result takes is that of some mapped by Yosys."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
+    xilinx = FITTED[family] == "xc7"
     # Carries alone take look-up tables where these are part of the chain.
-    sums, cast = (p["ADDER_BITS"], 2) if FITTED[family] == "xc7" else (p["CARRY_BITS"], 5)
-    made = Resources(sums + cast * results, p["REGISTER_BITS"] + results)
+    sums, cast = (p["ADDER_BITS"], 2) if xilinx else (p["CARRY_BITS"], 5)
+    # Of a whole network the casts are in the expression, and most of them are of few bits.
+    chosen = p["CHOSEN_BITS"] * (1 if xilinx else 2) if "CHOSEN_BITS" in p else cast * results
+    made = Resources(sums + chosen, p["REGISTER_BITS"] + results)
     if not p.get("LINE_BUFFER_DEPTH", 0):
         return made
     terms = Terms(family)

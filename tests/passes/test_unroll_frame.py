@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import ConfigError, MaseHwError, UnsupportedError
+from mase_hw.nn import Quantized
+from mase_hw.ops.unrolled._delays import DELAYS, delay_of
+from mase_hw.ops.unrolled._network import Program
+from mase_hw.ops.unrolled._placed import stages_of
 
 QUANTIZE = {"default": {"config": {"data_in_width": 4, "weight_width": 4, "bias_width": 6, "data_out_width": 6}}}
 
@@ -53,12 +58,25 @@ def compiled(out: Path, net: nn.Module, shape: tuple[int, ...], **hardware: Any)
     return mase_hw.compile(net.eval(), data[:1], config, out=out, calibration=[data], vectors=data)
 
 
-@pytest.mark.parametrize(("kind", "shape", "levels"), [(Residual, (1, 5, 5), 4), (Interactions, (4, 2), 2)])
-def test_a_frame_in_every_cycle(kind: type[nn.Module], shape: tuple[int, ...], levels: int, tmp_path: Path) -> None:
+CLOCK = {"unroll_mhz": 60.0, "family": "ecp5"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "how"),
+    [
+        (Residual, (1, 5, 5), {"unroll_levels": 4}),
+        (Interactions, (4, 2), {"unroll_levels": 2}),
+        (Interactions, (4, 2), CLOCK),
+    ],
+    ids=["residual", "interactions", "clock"],
+)
+def test_a_frame_in_every_cycle(
+    kind: type[nn.Module], shape: tuple[int, ...], how: dict[str, Any], tmp_path: Path
+) -> None:
     """Bits, stalls and cycles; the same numbers as the folded design, which another arithmetic of hardware gives."""
     torch.manual_seed(0)
     net = kind()
-    design = compiled(tmp_path / "b", net, shape, unroll="frame", unroll_levels=levels)
+    design = compiled(tmp_path / "b", net, shape, unroll="frame", **how)
     manifest = design.manifest
     assert [entry["module"] for entry in manifest["instances"]] == ["fixed_frame_frame"]
     assert manifest["timing"]["interval"] == 1 and not manifest["memories"] and not manifest["fifos"]
@@ -70,6 +88,47 @@ def test_a_frame_in_every_cycle(kind: type[nn.Module], shape: tuple[int, ...], l
     folded = compiled(tmp_path / "folded", net, shape)
     frames = torch.rand(40, *shape, generator=torch.Generator().manual_seed(2)) * 4 - 2
     assert torch.equal(design.graph.model(frames), folded.graph.model(frames))
+
+
+def program_of(design: mase_hw.Design) -> Program:
+    """The program that the one node of a design is of."""
+    assert design.graph is not None  # it was compiled here
+    (module,) = (module for module in design.graph.model.modules() if isinstance(module, Quantized))
+    program: Program = module.arithmetic.attributes["program"]
+    return program
+
+
+@pytest.mark.parametrize(
+    ("net", "shape", "beats"), [(Residual(), (1, 5, 5), 1), (nn.Conv1d(2, 3, 5, padding=2), (2, 8), 4)]
+)
+def test_every_stage_fits_in_a_cycle(net: nn.Module, shape: tuple[int, ...], beats: int, tmp_path: Path) -> None:
+    """Along every path of a stage the delays add up to less than a cycle; a slower clock takes fewer stages."""
+    torch.manual_seed(0)
+    design = compiled(tmp_path / "b", net, shape, unroll="frame", unroll_beats=beats, **CLOCK)
+    counts = []
+    for mhz in (20.0, 60.0, 100.0):
+        stages = stages_of(dataclasses.replace(program_of(design), mhz=mhz))
+        delays, there = DELAYS["ecp5"], dict[int, int]()
+        for number in stages.numbers:
+            stage = stages.of(number)
+            before = [o for o in stages.operands(number) if stages.graph.moves(o)]
+            assert all(stages.of(operand) <= stages.needed(number, operand) for operand in before)
+            inside = [there[o] for o in before if stages.of(o) == stages.needed(number, o)]
+            there[number] = max(inside, default=0) + delay_of(stages.network, delays, number)
+            if not stages.network.behind(number):
+                assert there[number] <= 1e6 / mhz - delays.register, (mhz, number, stage)
+        counts.append(stages.count)
+        assert 1 <= stages.levels <= 40
+    assert counts == sorted(counts) and counts[0] < counts[-1]
+
+
+def test_clocks_that_are_refused(tmp_path: Path) -> None:
+    """One step that takes longer than a cycle, and a family of which no delays are known."""
+    for how, said in (({**CLOCK, "unroll_mhz": 900.0}, "longer than a cycle"), ({"unroll_mhz": 50.0}, "not known")):
+        with pytest.raises(UnsupportedError, match=said) as caught:
+            compiled(tmp_path / "b", Residual(), (1, 5, 5), unroll="frame", **how)
+        assert caught.value.field == "hardware.unroll_mhz"
+    assert not (tmp_path / "b").exists()
 
 
 class Two(nn.Module):

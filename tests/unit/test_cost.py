@@ -70,13 +70,33 @@ def test_what_has_a_structure_has_constants_and_the_page_names_what_has_none() -
     without = {
         name
         for name in modules - set(STRUCTURES)
-        if name.startswith("fixed_") and not name.startswith("fixed_unrolled")
+        if name.startswith("fixed_") and name not in ("fixed_unrolled", "fixed_unrolled_conv", "fixed_frame")
     }
     page = (Path(__file__).parents[2] / "docs" / "area.md").read_text(encoding="utf-8")
     section = page.split("## What is not estimated")[1].split("\n## ")[0]
     assert set(re.findall(r"`(fixed_\w+)`", section)) == without
     for module in without:
         assert cost_of(module, {}, "ecp5", multipliers=2) == Resources(dsp=2, not_estimated=(module,))
+
+
+@pytest.mark.parametrize(
+    ("family", "bits", "results", "lut", "ff"),
+    [
+        ("ecp5", (5016, 6480, 688, 1143), 80, 8010, 1212),
+        ("xc7", (31042, 38985, 2512, 18093), 80, 33813, 18095),
+        ("xc7", (2811, 4495, 1504, 2319), 64, 3969, 2331),
+    ],
+    ids=["16_16_16_5", "16_64_32_32_5", "deep_set"],
+)
+def test_a_network_as_one_expression_is_estimated(
+    family: str, bits: tuple[int, ...], results: int, lut: int, ff: int
+) -> None:
+    """Beside what Yosys 0.23 made of ``benchmarks/throughput.py`` and ``clocks.py``: within a tenth."""
+    names = ("ADDER_BITS", "CARRY_BITS", "CHOSEN_BITS", "REGISTER_BITS")
+    shape = {"DATA_OUT_0_PARALLELISM_DIM_0": results, "DATA_OUT_0_PRECISION_0": 1}
+    found = cost_of("fixed_frame", {**dict(zip(names, bits, strict=True)), **shape}, family)
+    assert not found.not_estimated
+    assert found.lut == pytest.approx(lut, rel=0.1) and found.ff == pytest.approx(ff, rel=0.1)
 
 
 def test_a_family_without_a_model_is_refused_with_the_reason() -> None:

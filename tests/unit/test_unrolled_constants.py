@@ -9,7 +9,7 @@ import pytest
 
 from mase_hw.formats import FixedFormat
 from mase_hw.ops.unrolled._graph import Graph
-from mase_hw.ops.unrolled._solver import digits, solve
+from mase_hw.ops.unrolled._solver import digits, plan, solve
 from mase_hw.ops.unrolled.unrolled import Stages
 
 
@@ -148,3 +148,15 @@ def test_a_bit_that_passes_has_one_register() -> None:
     assert [graph.values[n].width for n, _ in stages.kept()] == [4, 7, 8]
     assert stages.register_bits == 4 + (7 - 2) + 4
     assert [graph.source(2, bit) for bit in range(7)] == [(0, 0), (0, 1), *((2, bit) for bit in range(2, 7))]
+
+
+def test_sums_that_are_earlier_are_worth_some_bits() -> None:
+    """Where what a sum keeps in each level counts, a plan has fewer levels, and the same products."""
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-32, 32, (32, 8)).tolist()
+    ends = [(-32, 31)] * 8
+    least, earlier = plan(matrix, [0] * 32, ends), plan(matrix, [0] * 32, ends, kept=1 / 6)
+    assert earlier.graph.levels < least.graph.levels
+    assert least.graph.adder_bits <= earlier.graph.adder_bits <= 1.05 * least.graph.adder_bits
+    x = rng.integers(-32, 32, 8).tolist()
+    assert earlier.graph.evaluate(x) == (np.array(matrix) @ np.array(x)).tolist()

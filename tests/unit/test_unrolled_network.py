@@ -20,6 +20,7 @@ from mase_hw.ops.unrolled import _lowering
 from mase_hw.ops.unrolled._lowering import network_of
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
+from mase_hw.ops.unrolled._solver import plan
 
 WIDE = "s40.0"
 """A result that loses nothing, so that it can be computed with integers alone."""
@@ -287,3 +288,23 @@ def test_elements_that_drop_bits(fmt: FixedFormat, reader: str) -> None:
         whole = Program((1, 1, 6), fmt, (step("linear", f"{name} s4.1 s40.2", (1, 1, 3), weight=weight),), 2)
         bits = [sum(n.graph.values[v].width for v in n.live()) for n in (network_of(program), network_of(whole))]
         assert bits[0] < bits[1]
+
+
+def test_a_value_in_several_columns_is_one() -> None:
+    """Sums over pairs share what they have of one value: the bits are the same, the additions fewer."""
+    inputs, matrix = np.array([7, 3, 7, 5, 3]), np.array([[1, 2, 3, 4, 5], [0, 1, -1, 0, -1]])
+    numbers, summed = _lowering._merged(inputs, matrix)
+    assert numbers.tolist() == [7, 3, 5] and summed.tolist() == [[4, 7, 4], [-1, 0, 0]]
+    pairs = [(i, j) for i in range(5) for j in range(5) if i != j]
+    order = torch.tensor([[3 * i + k for i in pair for k in range(3)] for pair in pairs])
+    weight = integers(4, 6)
+    joined = Step("pairs", None, Arithmetic({}), {}, (0,), (1, 20, 6), order.reshape(1, 20, 6))
+    steps = (joined, step("linear", f"s4.0 s4.0 {WIDE}", (1, 20, 4), 1, weight=weight.float()))
+    program = Program((1, 5, 3), FixedFormat(4, 0), steps, 3)
+    frames = corners((5, 3), program.fmt)
+    wanted = frames.reshape(len(frames), -1)[:, order] @ weight.T
+    assert computed(program, frames) == wanted.reshape(len(frames), -1).tolist()
+    graph = network_of(program).graph
+    alone = plan(weight.tolist(), [0] * 4, [(-8, 7)] * 6).graph
+    additions = sum(value.a >= 0 for value in graph.values)
+    assert additions < 0.8 * 20 * sum(value.a >= 0 for value in alone.values)

@@ -48,6 +48,9 @@ MOST_DIGITS = 200_000
 """Most non-zero digits of the weights that one layer has at all positions together."""
 MOST_CODES = 1 << 10
 """Most input codes of a table."""
+_KEPT = 1 / 6
+"""Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
+two beside it."""
 _WIDE = 60
 """Bits of a result that loses nothing."""
 _ROW = 1 << 16
@@ -133,7 +136,7 @@ class _Lowering:
     ) -> Elements:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
         if self.network.beats == 1:
-            inputs, matrix = self._counted(inputs, matrix)
+            inputs, matrix = self._counted(*_merged(inputs, matrix))
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
@@ -555,7 +558,18 @@ def _plan(
     ends: tuple[tuple[int, int], ...],
     columns: tuple[tuple[int, int], ...] | None,
 ) -> Plan:
-    return plan(matrix, [0] * len(matrix), ends, columns)
+    return plan(matrix, [0] * len(matrix), ends, columns, _KEPT)
+
+
+def _merged(inputs: Elements, matrix: npt.NDArray[np.int64]) -> tuple[Elements, npt.NDArray[np.int64]]:
+    """With one column for every value: where many rows take it, as of pairs, what they share is found over them all."""
+    numbers, first, place = np.unique(inputs, return_index=True, return_inverse=True)
+    if len(numbers) == len(inputs):
+        return inputs, matrix
+    order = np.argsort(np.argsort(first))
+    summed = np.zeros((len(matrix), len(numbers)), dtype=matrix.dtype)
+    np.add.at(summed.T, order[place], matrix.T)
+    return inputs[np.sort(first)], summed
 
 
 def _apart(matrix: npt.NDArray[np.int64]) -> list[list[int]]:

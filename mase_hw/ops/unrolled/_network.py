@@ -74,6 +74,8 @@ class Program:
         beats: Those of a frame; a beat has some positions along ``axis``.
         axis: 1, and tensors are streamed as they lie in memory; or 2, and their dimension 1 comes last.
         streamed: The golden takes and gives elements in the order of the streams, as a case of the catalogue does.
+        mhz: The clock for which registers are placed in place of ``levels``; None for none.
+        family: Of FPGAs, whose delays these are.
     """
 
     shape: tuple[int, ...]
@@ -83,6 +85,8 @@ class Program:
     beats: int = 1
     axis: int = 1
     streamed: bool = False
+    mhz: float | None = None
+    family: str = ""
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
         """The order in which a tensor is streamed."""

@@ -1,8 +1,9 @@
 """Where the registers of a network are: every value has a place between its operands and its readers.
 
-A stage has room for so many additions one after the other. At first every value is computed as early as can be; then
-each moves to where fewer bits have to be kept, over the whole network and not layer by layer, until nothing is saved
-any more. It is retiming (Leiserson and Saxe, 1991) by descent, one value after the other.
+A stage has room for so many additions one after the other, or for so many picoseconds of a clock. At first every value
+is computed as early as can be; then each moves to where fewer bits have to be kept, over the whole network and not
+layer by layer, until nothing is saved any more. It is retiming (Leiserson and Saxe, 1991) by descent, one value after
+the other.
 
 Where a frame comes in several beats, a value of the beat before is what the register behind a stage still holds when
 the next beat is in that stage. A value of the beat behind is seen one stage further on, past the register of its own
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Accumulated, Network, Program
+from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Program
 from mase_hw.ops.unrolled.unrolled import Stages
 
 _ROUNDS = 8
@@ -70,6 +72,14 @@ class NetworkStages(Stages):
         return self.of(number) - int(self.network.behind(number))
 
     @property
+    def figures(self) -> dict[str, int]:
+        """Those of any graph, and the bits that are no sums: of casts, maxima, choices and tables."""
+        made = self.network.made
+        wires = (n for n in self.live if n in made and self.network.delay(n) == 0 and not isinstance(made[n], Positive))
+        chosen = {n for n in self.live if n in made} - {*wires}
+        return {**super().figures, "chosen_bits": sum(self.graph.values[n].width for n in chosen)}
+
+    @property
     def register_bits(self) -> int:
         """Flip-flops of the registers but those of the result, of sums over beats as well."""
         sums = (n for n in self.live if isinstance(self.network.made.get(n), Accumulated))
@@ -95,25 +105,66 @@ def stages_of(program: Program) -> NetworkStages:
                 remedy="ask for registers between additions, or for a frame per beat",
             )
         return NetworkStages(network.graph, 0, network, tuple(numbers), dict.fromkeys(numbers, 0), 1)
-    places = _Places(network, levels)
+    places = _Places(network, levels, network.delay) if program.mhz is None else _for_clock(program, network)
     places.improve()
     found = {number: places.stage(number) for number in numbers}
+    if program.mhz is not None:
+        levels = _longest(network, numbers, found)
     return NetworkStages(network.graph, levels, network, tuple(numbers), found, places.count, places.waits)
 
 
+def _for_clock(program: Program, network: Network) -> _Places:
+    """Places in picoseconds.
+
+    Raises:
+        UnsupportedError: If delays of the family are not known, or one step takes longer than a cycle.
+    """
+    delays, mhz = DELAYS.get(program.family), program.mhz
+    assert mhz is not None
+    if delays is None:
+        raise UnsupportedError(
+            "how long additions take is not known of this family",
+            field="hardware.unroll_mhz",
+            got=f"family {program.family!r}",
+            expected=f"hardware.family of: {', '.join(DELAYS)}",
+            remedy="set hardware.family, or say in hardware.unroll_levels how many additions are between two registers",
+        )
+    each = {number: delay_of(network, delays, number) for number in network.live()}
+    room, most = int(1e6 / mhz) - delays.register, max(each.values(), default=0)
+    if most > room:
+        raise UnsupportedError(
+            "one addition, cast or table by itself takes longer than a cycle of this clock",
+            field="hardware.unroll_mhz",
+            got=f"{mhz:g} MHz",
+            expected=f"at most {1e6 / (most + delays.register):.0f} MHz",
+            remedy="ask for a slower clock, or give weights and data fewer bits",
+        )
+    return _Places(network, max(room, 1), each.__getitem__)
+
+
+def _longest(network: Network, numbers: Sequence[int], stage_of: Mapping[int, int]) -> int:
+    """The most additions one after the other that are in one stage, at least 1."""
+    depth: dict[int, int] = {}
+    for number in numbers:
+        inside = (depth[o] for o in network.operands(number) if o in depth and stage_of[o] == stage_of[number])
+        depth[number] = max(inside, default=0) + network.delay(number)
+    return max(*depth.values(), 1)
+
+
 class _Places:
-    """The additions after which every value is there, counted from the input.
+    """The additions, or picoseconds, after which every value is there, counted from the input.
 
     Args:
         network: The network.
-        levels: Additions between two registers.
+        levels: Additions, or picoseconds, between two registers.
+        delay: Those from the operands of a value to it.
     """
 
-    def __init__(self, network: Network, levels: int) -> None:
+    def __init__(self, network: Network, levels: int, delay: Callable[[int], int]) -> None:
         self.network, self.levels, self.values = network, levels, network.graph.values
         self.numbers = network.live()
         self.operands = {n: tuple(o for o in network.operands(n) if self._moves(o)) for n in self.numbers}
-        self.delay = {n: network.delay(n) for n in self.numbers}
+        self.delay = {n: delay(n) for n in self.numbers}
         self.readers: dict[int, list[int]] = {n: [] for n in self.numbers}
         for number, operands in self.operands.items():
             for operand in operands:
@@ -164,7 +215,9 @@ class _Places:
             inside = places[0] - wait * self.levels
             return (wait + 1) * self.levels + max(inside, _BEGIN)
         delay = self.delay[number]
-        return max(math.floor(place) + delay if delay else place for place in places)
+        place = max(math.floor(place) + delay if delay else place for place in places)
+        # What does not fit behind its operands any more begins with the next stage.
+        return max(place, self._stage(place) * self.levels + delay)
 
     def improve(self) -> None:
         """Move values until none can move by itself and save bits."""
@@ -204,7 +257,9 @@ class _Places:
             return {stage: stage * self.levels + _BEGIN for stage in range(begin, min(end, self.count - 1) + 1)}
         # Within a stage the earliest place leaves most room to the readers, the latest to nothing that is kept.
         end = max(self._stage(latest), begin)
-        return {stage: max(first, stage * self.levels + 1) for stage in range(begin, end + 1)} | {begin: first}
+        shortest = max(self.delay[number], 1)
+        later = {stage: stage * self.levels + shortest for stage in range(begin + 1, end + 1)}
+        return {stage: place for stage, place in later.items() if place <= latest} | {begin: first}
 
     def _move(self, number: int) -> bool:
         """Put a value where the fewest bits are kept; whether it was elsewhere."""

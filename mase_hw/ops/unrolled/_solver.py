@@ -277,6 +277,7 @@ def plan(
     constants: Sequence[int],
     inputs: Sequence[tuple[int, int]],
     columns: Columns | None = None,
+    kept: float = 0,
 ) -> Plan:
     """What computes ``matrix @ x + constants``: of a few attempts the one of the fewest adder bits.
 
@@ -286,15 +287,22 @@ def plan(
         inputs: Range of every input.
         columns: What each column multiplies, where a window slides: then what is shared is shared between positions as
             well. By default the inputs, in order.
+        kept: Adder bits that a bit of a sum counts for, for every addition that the sums are later.
     """
+
+    def cost(found: Plan) -> tuple[float, int]:
+        values, sums = found.graph.values, [term[0][0] for term in found.sums if term is not None]
+        levels = max((values[number].level for number in sums), default=0)
+        return found.graph.adder_bits + kept * levels * sum(values[number].width for number in sums), levels
+
     size = sum(len(digits(w)) for row in matrix for w in row)
     named = [(number, 0) for number in range(len(inputs))] if columns is None else columns
     attempts = (
         _attempt(matrix, constants, inputs, named, depth, score)
-        for depth in (_DEPTHS if size <= _SMALL else _DEPTHS[:1])
+        for depth in (_DEPTHS if size <= _SMALL else (0,) if kept else _DEPTHS[:1])
         for score in (_SCORES if size <= _SMALL else _SCORES[:1])
     )
-    return min(attempts, key=lambda found: (found.graph.adder_bits, found.graph.levels))
+    return min(attempts, key=cost)
 
 
 def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Sequence[tuple[int, int]]) -> Graph:

@@ -194,10 +194,12 @@ Waits = tuple[int, int, int, int, int, int, int, int]
 class FrameParams(UnrolledParams, frozen=True):
     """Parameters of a network; the module is made for these and takes no others.
 
-    ``first`` is the beat of a frame with which the first beat of the result is complete, and ``step`` how many later
-    the next one is. A beat waits for the one behind it in the register behind stage ``waits``; -1 for none.
+    ``chosen_bits`` are the bits of values that are no sums. ``first`` is the beat of a frame with which the first beat
+    of the result is complete, and ``step`` how many later the next one is. A beat waits for the one behind it in the
+    register behind stage ``waits``; -1 for none.
     """
 
+    chosen_bits: int
     first: int
     step: int
     waits: Waits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.hardware.external import ExternalMemory
@@ -122,6 +122,12 @@ class HardwareArgs(BaseModel):
         default=3,
         description="of such a network: additions between two registers, wherever layers meet; 0 for a register at "
         "the output only",
+    )
+    unroll_mhz: PositiveFloat | None = Field(
+        default=None,
+        examples=[100.0],
+        description="of such a network: clock for which registers are placed over all of it, by the delays of "
+        "``family`` (``ecp5``) for additions, casts and tables of each width; in place of ``unroll_levels``",
     )
     unroll_beats: PositiveInt = Field(
         default=1,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, fx
 
 from mase_hw.errors import UnsupportedError
@@ -39,6 +39,11 @@ class UnrollArgs(PassArgs):
         description="beats of a frame: each has as many rows of an image, or positions of a sequence; registers keep "
         "what windows need of the beat before, and a beat waits where they reach into the one behind",
     )
+    mhz: PositiveFloat | None = Field(
+        default=None,
+        description="clock for which registers are placed by delays of the family, in place of ``levels``",
+    )
+    family: str = Field(default="", description="family of FPGAs whose delays are taken")
 
 
 @graph_pass("unroll_frame_transform_pass", args=UnrollArgs, needs=("quantize_transform_pass",))
@@ -75,7 +80,7 @@ def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[Mas
     assert fmt is not None and out is not None  # both ends of a quantised graph have formats
     kept = tuple(steps[: numbers[result]])
     axis = _axis(tuple(given.shape), kept, args.beats)
-    program = Program(tuple(given.shape), fmt, kept, args.levels, args.beats, axis)
+    program = Program(tuple(given.shape), fmt, kept, args.levels, args.beats, axis, mhz=args.mhz, family=args.family)
     inside = [node for node in numbers if node is not entry]
     whole = Arithmetic({"data_in_0": fmt, "data_out_0": out}, attributes=attributes_of({"program": program}))
     _replace(graph, entry, result, whole, FRAME if axis == 1 else CHANNELS_LAST)
