@@ -115,11 +115,22 @@ def error(net: nn.Module, x: Tensor, config: dict[str, Any]) -> float:
 @pytest.mark.parametrize("affine", [False, True], ids=["symmetric", "affine"])
 @pytest.mark.parametrize("name", list(NETS))
 def test_as_accurate_as_fixed_point(name: str, affine: bool) -> None:
-    """With the same bits. Recurrences are not always: over eight seeds a GRU had 0.7 to 1.6 times the error."""
+    """With the same bits."""
     net, x = of(name)
     fixed = error(net, x, EIGHT)
     config = integers(data_affine=affine, weight_granularity="channel")
-    assert error(net, x, config) < (1.25 if name == "gru" else 1.0) * fixed and fixed < 0.1
+    assert error(net, x, config) < fixed < 0.1
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_recurrences_of_any_weights(kind: Any) -> None:
+    """The part of the input reaches the gates with the bits of its exact sums, as in fixed point."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        net = Layers(lambda layer, x: layer(x)[0], kind(SIZE, 5, batch_first=True)).eval()
+        x = torch.randn(64, 5, SIZE, generator=torch.Generator().manual_seed(seed))
+        # A hundredth or so is what CPUs that sum in another order may make of a ratio.
+        assert error(net, x, integers(weight_granularity="channel")) < 1.02 * error(net, x, EIGHT)
 
 
 @pytest.mark.slow

@@ -149,16 +149,21 @@ class _Planner:
         self.decided(name, fmt, reason)
         return fmt
 
-    def requantised(self, step: Fraction | None = None) -> FixedFormat:
+    def requantised(self, step: Fraction | None = None, exact: FixedFormat | None = None) -> FixedFormat:
         """The format behind exact numbers: in fixed point where all that reads them keeps a state in that.
 
         Args:
             step: Of the numbers of a sum, to which that of its result is fitted.
+            exact: Format of exact sums. What adds to them before it rounds gets as many bits of them in fixed point.
         """
         graph, width = self.around.graph, self._out_width()
         readers = [graph.op_of(user) for user in self.node.users]
         if not readers or any(op is None or op.inner is None for op in readers):
             return self.aligned(self.observed("data_out_0", width), self._added_to() or step)
+        if exact is not None and all(op is not None and "data_in_0" in op.exact_inputs for op in readers):
+            fraction, exponent = math.frexp(float(max(steps_of(exact))))
+            fmt = FixedFormat(exact.width, (fraction == 0.5) - exponent, exact.signed)
+            return self.decided("data_out_0", fmt, "in fixed point, as wide as the exact sums are")
         statistics = self.around.statistics(self.node, "data_out_0")
         made = fixed_from_statistics(self.node.name, "data_out_0", self.config, width, statistics)
         self.decisions["data_out_0"] = made
@@ -276,7 +281,7 @@ class _Planner:
             self.decided("bias", formats["bias"], "at the scale of the products, as wide as its integers are")
         kept = _reader_clamps(self.around, node)
         self.at_zero = False  # of the data, not of the result
-        result = formats["data_out_0"] if kept else self.requantised()
+        result = formats["data_out_0"] if kept else self.requantised(exact=formats["data_out_0"])
         self.decided("data_out_0", formats["data_out_0"], "exact, at the scale of the products")
         return ScaledPlan(op, self._arithmetic(formats, attributes), parameters, self.decisions, result)
 
