@@ -17,9 +17,8 @@ from mase_hw.ops.positioned import positioned
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.fold_constants import compute
-from mase_hw.passes.lower.layers.call import call_of, expand
+from mase_hw.passes.lower.layers.call import call_of, expand, stored_tensor
 from mase_hw.passes.lower.patterns.lower_patterns import ELEMENTS, KNOWN, prune
-from mase_hw.passes.quantize.operands import stored
 
 BY_TOKEN = ELEMENTS | KNOWN.keys() | {"linear", "layer_norm", "rms_norm"}
 """Ops of a token's own elements: element by element, or along the last dimension."""
@@ -58,12 +57,12 @@ class _Table(nn.Module):
     def __init__(self, values: Tensor) -> None:
         super().__init__()
         self.shape = tuple(values.shape[1:])
-        self.table = nn.Embedding.from_pretrained(values.flatten(1))
+        self.table = nn.Embedding(len(values), values[0].numel(), _weight=values.flatten(1), _freeze=True)
 
     def forward(self, numbers: Tensor) -> Tensor:
         """``(1, tokens)`` -> ``(1, tokens, *shape)``."""
         found: Tensor = self.table(numbers)
-        return found if len(self.shape) == 1 else found.unflatten(2, self.shape)
+        return found if len(self.shape) == 1 else torch.unflatten(found, 2, self.shape)
 
 
 class _PlacedTable(_Table):
@@ -178,7 +177,7 @@ def _by_token(graph: MaseGraph, node: fx.Node, found: dict[fx.Node, _Tokens]) ->
                 return None
             placed |= found[other].placed
             continue
-        constant = stored(graph, other, [])
+        constant = stored_tensor(graph, other)
         if constant is None:
             return None
         along = constant.dim() - (len(shape) - 1)  # the dimension of the tokens
@@ -204,7 +203,7 @@ def _values(
         values: dict[fx.Node, Tensor] = {ids: frame[None]}
         for node in needed:
             for source in node.all_input_nodes:
-                constant = None if source in values else stored(graph, source, [])
+                constant = None if source in values else stored_tensor(graph, source)
                 if constant is not None:
                     values[source] = constant
             values[node] = compute(graph, node, values)
