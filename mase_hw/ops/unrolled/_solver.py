@@ -13,6 +13,9 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from mase_hw.ops.unrolled._graph import Graph, Term
 
 _SMALL = 6144
@@ -317,3 +320,33 @@ def solve(matrix: Sequence[Sequence[int]], constants: Sequence[int], inputs: Seq
         A graph whose outputs are the sums.
     """
     return plan(matrix, constants, inputs).graph
+
+
+def merged(
+    inputs: npt.NDArray[np.int64], matrix: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """With one column for every value: where many rows take it, as of pairs, what they share is found over them all."""
+    numbers, first, place = np.unique(inputs, return_index=True, return_inverse=True)
+    if len(numbers) == len(inputs):
+        return inputs, matrix
+    order = np.argsort(np.argsort(first))
+    summed = np.zeros((len(matrix), len(numbers)), dtype=matrix.dtype)
+    np.add.at(summed.T, order[place], matrix.T)
+    return inputs[np.sort(first)], summed
+
+
+def apart(matrix: npt.NDArray[np.int64]) -> list[list[int]]:
+    """Rows that share a column, directly or through others, together; those without any are left out."""
+    group_of_column: dict[int, int] = {}
+    groups: dict[int, list[int]] = {}
+    for row, weights in enumerate(matrix):
+        columns = [int(column) for column in np.flatnonzero(weights)]
+        met = sorted({group_of_column[column] for column in columns if column in group_of_column})
+        joined = [row]
+        for group in met:
+            joined = groups.pop(group) + joined if group != row else joined
+        if columns:
+            groups[row] = joined
+            changed = {column for column, group in group_of_column.items() if group in met}
+            group_of_column |= dict.fromkeys((*changed, *columns), row)
+    return [sorted(rows) for rows in groups.values()]
