@@ -148,8 +148,8 @@ def parameter_load(t: Terms, p: Parameters) -> None:
     """A ``parameter_load``: the digest of its words, and what is done with an image."""
     left = bits_of(p["WORDS"] + 3)
     t.logic("any", 1)
-    # With a register slice in front, which has what a word equals beside it.
-    t.count(ff=4 * BUS + 23 + left - (1 if p["BANKS"] == 2 else 0))
+    # With a register slice in front, which has what a word equals beside it, and a bit for each state.
+    t.count(ff=4 * BUS + 41 + left - (1 if p["BANKS"] == 2 else 0))
     t.logic("left", left)
 
 
@@ -160,5 +160,5 @@ def frame_gate(t: Terms, p: Parameters) -> None:
     for side in ("IN", "OUT"):
         for number in range(p[f"{side}PUTS"]):
             counter(t, "beats", p[f"{side}_BEATS"] >> 32 * number & 0xFFFFFFFF)
-            t.count(ff=COUNTED + (1 if side == "IN" else 0))
+            t.count(ff=COUNTED + 1)
             t.logic("inside", COUNTED)
