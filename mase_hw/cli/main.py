@@ -44,6 +44,7 @@ COMMANDS = (
     "env",
     "regress",
     "synth",
+    "power",
     "weights",
     "system",
     "soc",

@@ -32,7 +32,7 @@ from mase_hw.passes.explanation import explain
 from mase_hw.passes.quantize.calibration.observers import KEPT
 from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 from mase_hw.report.limits import limits
-from mase_hw.report.proof import buffers, not_checked, simulations, syntheses
+from mase_hw.report.proof import buffers, energies, not_checked, simulations, syntheses
 from mase_hw.report.stages import agrees, rebuilt, stages, timeline_of
 from mase_hw.report.tokens import token_costs
 
@@ -149,6 +149,7 @@ def facts(
             "memories": _memories(manifest, mapped),
             "filled": filled(manifest.memories, manifest.fifos),
         },
+        "energy": energies(work, manifest.digest),
         "buffers": buffers(played, manifest.fifos),
         "simulations": played,
         "evaluations": [dict(each) for each in evaluated],

@@ -127,6 +127,7 @@ def _shown(entry: Json) -> Json:
 
 TEMPLATES = Path(__file__).parent / "templates"
 RESOURCES = ("lut", "ff", "dsp", "bram")
+ENERGY_KINDS = ("nets", "clock", "products", "memory")
 SLOWEST = 4
 
 
@@ -170,6 +171,7 @@ def page(facts: Facts, against: Facts | None = None) -> str:
         histograms=[(k.capitalize(), values[k], _markup(histograms(values[k], k))) for k in kinds] if values else [],
         most=MOST_HISTOGRAMS,
         resources=RESOURCES,
+        energy_kinds=ENERGY_KINDS,
         mapped=_mapped,
         shown=shown,
         counted=counted,

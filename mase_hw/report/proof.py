@@ -35,6 +35,19 @@ def syntheses(work: Path, top: str, estimated: Mapping[str, int]) -> list[Json]:
     return found
 
 
+def energies(work: Path, digest: str) -> list[Json]:
+    """What ``mase-hw power`` left behind of this very bundle, by target."""
+    found = []
+    for path in sorted((work / SYNTHESIS).glob("*/power.json")):
+        try:
+            report = parse_json(path.read_text(encoding="utf-8"))
+            if report["digest"] == digest and isinstance(report["rows"], list) and report["basis"]:
+                found.append(dict(report))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
 def buffers(played: Sequence[Json], fifos: Sequence[Fifo]) -> list[Json]:
     """Every buffer with its depth and the highest level that any simulation saw; None where none looked."""
     seen: dict[str, Json] = {}

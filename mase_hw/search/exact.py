@@ -13,6 +13,7 @@ from mase_hw.compiler.config import CompileConfig
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
+from mase_hw.errors import ToolError
 from mase_hw.host.disk import write_whole
 from mase_hw.host.documents import Json
 from mase_hw.model_spec import ModelSpec
@@ -36,7 +37,8 @@ class Exact:
         interval: Cycles per frame, measured.
         beats: Beats that were compared, every bit.
         differs: What is not as the trial said, or not bit for bit; empty if everything is.
-        synthesised: Counts of the mapped netlist by resource; empty if it was not asked for.
+        synthesised: Counts of the mapped netlist by resource, and its relative energy of a frame (``mase-hw power``)
+            where its cells have models; empty if it was not asked for.
     """
 
     digest: str
@@ -129,6 +131,13 @@ def _judged(design: Design, point: Point, data: Iterable[Any], criterion: Criter
 
 
 def _synthesised(design: Design, target: str) -> Json:
+    from mase_hw.synth.power import MODELS, measure
     from mase_hw.synth.synthesise import synthesise
 
-    return {"target": target, **synthesise(design, target).to_json()["total"]}
+    counts = synthesise(design, target).to_json()["total"]
+    try:
+        return {"target": target, **counts, "energy": round(measure(design, target).total)}
+    except ToolError as problem:
+        if problem.field != MODELS:
+            raise
+        return {"target": target, **counts}

@@ -31,6 +31,8 @@ RESULT_FILES = (
     "sim.log",
     "dump.fst",
     "coverage.dat",
+    "activity.saif",
+    "initial.saif",
     "diagnosis.json",
     FAILURE,
     *SAVE_FILES,

@@ -118,14 +118,9 @@ def replay(
         SimulationError: There is no complete verdict.
         ToolError: A cell has no model.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "cells.v"
-    library.write_text("`timescale 1ps / 1ps\n" + cell_models(files, cells), encoding="utf-8")
-    sources = (library, netlist)
-    streams = tuple(design.streams.values())
-    dut = Dut(design.record.top, sources, streams=streams, foreign=tuple(FOREIGN))
+    dut = netlist_dut(design, netlist, files, cells, folder)
     tell("building the simulator of the netlist")
-    played = Played.of(*_vectors(design), design.streams)
+    played = Played.of(*vectors_of(design), design.streams)
     built = batch.build(dut, folder / "build", cache_dir=cache, cycles=DEFAULTS.cycles(design.timing, played.frames))
     beats, cycles = 0, 0
     for name, stalls in (("full", Stalls.none()), ("stalls", Stalls.random(STALLS, STALLS))):
@@ -138,7 +133,20 @@ def replay(
     return {"beats": beats, "cycles": cycles, "mismatches": 0, "text": text}
 
 
-def _vectors(design: Design) -> Sides:
+def netlist_dut(design: Design, netlist: Path, files: Sequence[Path], cells: set[str], folder: Path) -> Dut:
+    """What is simulated: the models of the cells, written to ``folder``, and the netlist.
+
+    Raises:
+        ToolError: A cell has no model.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "cells.v"
+    library.write_text("`timescale 1ps / 1ps\n" + cell_models(files, cells), encoding="utf-8")
+    streams = tuple(design.streams.values())
+    return Dut(design.record.top, (library, netlist), streams=streams, foreign=tuple(FOREIGN))
+
+
+def vectors_of(design: Design) -> Sides:
     """The bundle's own vectors.
 
     Raises:
@@ -146,7 +154,7 @@ def _vectors(design: Design) -> Sides:
     """
     if design.record.vectors is None:
         raise ConfigError(
-            "the bundle has no vectors, so the netlist cannot be checked",
+            "the bundle has no vectors, so its netlist cannot be simulated",
             node=str(design.path),
             remedy="compile it with vectors, or synthesise without replay",
         )

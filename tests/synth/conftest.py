@@ -17,13 +17,16 @@ from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
 
 
-def compiled(net: nn.Module, shape: tuple[int, ...], out: Path, **hardware: object) -> mase_hw.Design:
+def compiled(
+    net: nn.Module, shape: tuple[int, ...], out: Path, *, vectors: torch.Tensor | None = None, **hardware: object
+) -> mase_hw.Design:
     """A bundle of a network with random parameters and some vectors."""
     torch.manual_seed(1)
     for parameter in net.parameters():
         nn.init.uniform_(parameter, -1.0, 1.0)
     data = torch.rand(32, *shape) * 2 - 1
-    return mase_hw.compile(net.eval(), data[:1], {"hardware": hardware}, out=out, calibration=[data], vectors=data[:16])
+    played = data[:16] if vectors is None else vectors
+    return mase_hw.compile(net.eval(), data[:1], {"hardware": hardware}, out=out, calibration=[data], vectors=played)
 
 
 def manifest(top: str, *instances: Instance) -> Manifest:

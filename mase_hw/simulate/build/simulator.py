@@ -66,6 +66,7 @@ class Flavour:
             headers that it and ``generated`` include.
         unit_bytes: C++ that is compiled as one unit: headers are parsed once a unit, but units compile in parallel.
         coverage: Whether the simulator counts lines, branches and toggles.
+        trace: What a simulator with waves writes: ``fst``, or ``saif``, which are the counts of changes alone.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Flavour:
     bench: tuple[Path, ...] = ()
     unit_bytes: int = 400_000
     coverage: bool = False
+    trace: str = "fst"
 
 
 def public_ports(dut: Dut) -> str:
@@ -257,7 +259,7 @@ def _build(dut: Dut, build_dir: Path, library: Runtime, flavour: Flavour, waves:
             header = submit(library.header)
             fixed = [submit(library.object, Path(source)) for source in listing["global"]]
             if copies.bench:
-                fixed.append(submit(library.driver, copies.bench, _macros(waves, flavour.coverage)))
+                fixed.append(submit(library.driver, copies.bench, _macros(waves, flavour)))
             command, shared = [*tools.compiler, *flags], header.result()
             compiled = [submit(_compile, command, shared, unit, tools) for unit in units]
             objects = []
@@ -299,7 +301,7 @@ def _verilate(
     rules.write_text(f"`verilator_config\n{flavour.rules(dut)}", encoding="utf-8")
     command = [*tools.verilate, *(flag for flag in FLAGS if not dut.foreign or flag != "-Wall"), *flavour.flags]
     command += ["--top-module", dut.top, "--prefix", "Vtop", "-Mdir", "."]
-    command += ["--trace-fst"] if waves else []
+    command += [f"--trace-{flavour.trace}"] if waves else []
     command += [f"-G{name}={literal(value)}" for name, value in dut.parameters.items()]
     widths = model / "port_widths.sv"
     widths.write_text(port_widths(dut), encoding="utf-8")
@@ -372,7 +374,7 @@ def _units(
             groups.append([])
             size = file.stat().st_size
         groups[-1].append(file)
-    macros = _macros(waves, flavour.coverage)
+    macros = _macros(waves, flavour)
     units = []
     for index, group in enumerate(group for group in groups if group):
         unit = model / f"unit_{index}.cpp"
@@ -384,10 +386,10 @@ def _units(
     return units
 
 
-def _macros(waves: bool, coverage: bool) -> str:
+def _macros(waves: bool, flavour: Flavour) -> str:
     """What Verilator's own makefile would say of a model, as lines of C++."""
-    said = {"TRACE": waves, "TRACE_FST": waves, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
-    said["COVERAGE"] = coverage
+    said = {"TRACE": waves, "TRACE_FST": 0, "TRACE_VCD": 0, "TRACE_SAIF": 0, "SC": 0, "TIMING": 0}
+    said |= {f"TRACE_{flavour.trace.upper()}": waves, "COVERAGE": flavour.coverage}
     return "".join(f"#define VM_{name} {int(value)}\n" for name, value in said.items())
 
 

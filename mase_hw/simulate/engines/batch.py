@@ -115,13 +115,15 @@ def build(
     options: SimulationOptions = DEFAULTS,
     *,
     probes: Probes = NO_PROBES,
+    models: Path | None = None,
     **place: Unpack[Place],
 ) -> Built:
     """Build the model, a glue file, and the C++ driver of ``sim/batch``.
 
     Arguments as of :func:`mase_hw.simulate.engines.cocotb.build`; coverage and threads are those of the options.
     Nothing is public and there is no VPI, so Verilator may optimise everything but the ports. ``probes`` are exposed to
-    the driver, which then records their handshakes.
+    the driver, which then records their handshakes. Instead of waves a simulator with ``models``, the file with the
+    models of a netlist's cells, writes how often each net outside of that file changes (:data:`ACTIVITY`).
 
     Raises:
         ConfigError: If there is less than one thread.
@@ -140,26 +142,29 @@ def build(
         # Said of no line of a source: a design with too little to do for all threads, which computes the same.
         lines += ['lint_off -rule UNOPTTHREADS -file "*"'] if threads > 1 else []
         # The monitors and connectors of a simulation are no part of the design.
+        lines += [f'tracing_off -file "*/{models.name}"'] if models else []
         lines += [f'coverage_off -file "*/{name}.sv"' for name in ADDED] if coverage else []
         return "".join(f"{line}\n" for line in lines)
 
     home = sim_root() / "batch"
+    trace = "saif" if models else "fst"
     flavour = Flavour(
-        "batch",
+        "activity" if models else "batch",
         "-O2",  # this engine is for long runs
         main=lambda tools: (),
         bench=(home / "testbench.cpp", *sorted(home.glob("*.h")), sim_root() / "end_with_parent.h"),
         flags=(*(COVERAGE_FLAGS if coverage else ()), *(("--threads", str(threads)) if threads > 1 else ())),
         rules=rules,
-        generated=(("glue.cpp", _glue(dut, probes, threads)),),
+        generated=(("glue.cpp", _glue(dut, probes, threads, trace)),),
         unit_bytes=800_000,
         coverage=coverage,
+        trace=trace,
     )
-    waves = bool(options.waves)
+    waves = bool(options.waves or models)
     return simulators.build(dut, build_dir, waves=waves, flavour=flavour, **place)
 
 
-def _glue(dut: Dut, probes: Probes, threads: int) -> str:
+def _glue(dut: Dut, probes: Probes, threads: int, trace: str) -> str:
     """The only C++ that depends on the design: where its ports, and the probed nets, lie."""
 
     def entry(place: str, stream: Stream) -> str:
@@ -174,14 +179,14 @@ def _glue(dut: Dut, probes: Probes, threads: int) -> str:
 #include "Vtop___024root.h"
 #include "model.h"
 #if VM_TRACE
-#include "verilated_fst_c.h"
+#include "verilated_{trace}_c.h"
 #endif
 
 namespace batch {{
 namespace {{
 Vtop *top;
 #if VM_TRACE
-VerilatedFstC *waves;
+Verilated{trace.capitalize()}C *waves;
 #endif
 }}  // namespace
 
@@ -199,14 +204,7 @@ Model open_model(VerilatedContext *context) {{
 {fifos}  }}}};
 }}
 void eval_model() {{ top->eval(); }}
-#if VM_TRACE
-void trace_model(const char *file) {{
-  waves = new VerilatedFstC;
-  top->trace(waves, 99);
-  waves->open(file);
-}}
-void dump_model(unsigned long long time) {{ waves->dump(static_cast<uint64_t>(time)); }}
-#else
+{_WAVES if trace == "fst" else _CHANGES}#else
 void trace_model(const char *) {{}}
 #endif
 void close_model() {{
@@ -216,6 +214,40 @@ void close_model() {{
 #endif
 }}
 }}  // namespace batch
+"""
+
+
+_WAVES = """\
+#if VM_TRACE
+void trace_model(const char *file) {
+  waves = new VerilatedFstC;
+  top->trace(waves, 99);
+  waves->open(file);
+}
+void dump_model(unsigned long long time) { waves->dump(static_cast<uint64_t>(time)); }
+"""
+ACTIVITY, INITIAL = "activity.saif", "initial.saif"
+"""How often each net changed in a window, and the same of a window of no time: Verilator begins with zeros, so that
+each net that is 1 in the beginning counts as one that has changed."""
+_CHANGES = f"""\
+#if VM_TRACE
+void trace_model(const char *) {{
+  waves = new VerilatedSaifC;
+  top->trace(waves, 99);
+}}
+void dump_model(unsigned long long time) {{
+  // A window begins and ends with a falling edge, so that it holds whole cycles.
+  if (!waves->isOpen()) {{
+    if (top->clk) return;
+    VerilatedSaifC initial;  // one writes all nets only once
+    top->trace(&initial, 99);
+    initial.open("{INITIAL}");
+    initial.dump(static_cast<uint64_t>(time));
+    initial.close();
+    waves->open("{ACTIVITY}");
+  }}
+  waves->dump(static_cast<uint64_t>(time));
+}}
 """
 
 
