@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import mase_hw
 from mase_hw.compiler.config import load_config
@@ -66,6 +67,27 @@ def test_loaded_beside_parameters_in_memory(tmp_path: Path, tiny: str) -> None:
         other.fc.bias.mul_(-0.5)
     sets = [weights_of(design, model, EXAMPLE, config) for model in (seeded(Pair), other)]
     assert sets[0].outside == sets[1].outside and sets[0].image != sets[1].image
+    swapped(design, sets, tmp_path / "bench", tiny)
+
+
+class Recurrent(nn.Module):
+    """A GRU, whose cell reads its weights once a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.fc = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.fc(self.gru(x)[0])
+        return result
+
+
+@pytest.mark.parametrize("place", [{"parameter_banks": 2}, {"parameters": "external"}], ids=["ram", "external"])
+def test_a_recurrent_layer(place: dict[str, Any], tmp_path: Path, tiny: str) -> None:
+    """All its parameters are loaded; outside are those of the layers, and those of the cell stay in ROM."""
+    example = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(0))
+    design, sets = loaded(seeded(Recurrent), example, in_ram({"vectors": {"frames": 8}}, **place), tmp_path / "bundle")
+    assert design.simulate(engine="batch", waves=False).passed
     swapped(design, sets, tmp_path / "bench", tiny)
 
 
