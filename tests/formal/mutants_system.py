@@ -175,7 +175,10 @@ SYSTEM: dict[str, Mutant] = {
     "requests_open_too_many": of(Proof(REQUESTS), "p_open", "&& open_q != OpenW'(OUTSTANDING);", ";", 12),
     "requests_go_on_in_a_halt": of(Proof(REQUESTS), "p_halt", "!halt && (left_q", "(left_q"),
     "requests_are_idle_early": of(Proof(REQUESTS), "p_idle", "left_q == '0 && open_q == '0;", "left_q == '0;"),
-    "requests_hide_an_error": of(Proof(REQUESTS), "p_error", "rvalid && rresp[1];", "rvalid && rlast && rresp[1];"),
+    "requests_hide_an_error": of(
+        Proof(REQUESTS), "p_error", "= (rvalid && rresp[1]) ||", "= (rvalid && rlast && rresp[1]) ||"
+    ),
+    "requests_forget_an_error": of(Proof(REQUESTS), "p_error", "(start && error_q)", "1'b0"),
     "writers_let_go_of_an_address": of(
         Proof(WRITERS), "p_aw_stays", "assign awvalid    = (", "assign awvalid = !bvalid && (", 14
     ),

@@ -77,12 +77,15 @@ static void faults(void)
 
     model_fault(MODEL_READ_ERROR, buffers.parameters + MASE_BUS_BYTES);
     expect("an error where parameters lie", selftest(), 1);
-    /* Several frames: of one alone the word may be read ahead, before it begins. */
-    expect("is seen",
-           mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, MASE_VECTORS),
+    /* Its word may have been read ahead, before the job begins. */
+    expect("is seen", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
            MASE_OK);
     expect("by the job", mase_wait(&device, SOON), MASE_BUS_READ);
     model_fault(MODEL_NONE, NULL);
+    expect("as the next", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
+           MASE_OK);
+    expect("may use such a word", mase_wait(&device, SOON), MASE_BUS_READ);
+    expect("a reset forgets them", mase_reset(&device, SOON), MASE_OK);
     expect("right again", selftest(), 0);
 }
 

@@ -183,7 +183,8 @@ module stream_repack_proof #(
     if (Piece > 1) begin : g_pieces
       assign first = int'(out_pos_q) * Piece / InUnits;
       always_comb begin
-        inv_piece : assert (!armed || int'(dut.g_split.at_q) == int'(out_pos_q) % (InUnits / Piece));
+        inv_piece :
+        assert (!armed || int'(dut.g_split.at_q) == int'(out_pos_q) % (InUnits / Piece));
       end
       if (InUnits - InTail >= Piece) begin : g_short
         logic signed [31:0] left;

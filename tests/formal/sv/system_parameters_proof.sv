@@ -23,6 +23,7 @@ module system_parameters_proof #(
     input logic        clk,
     input logic        rst,
     input logic        halt,
+    input logic        start,
     input logic        asks,
     input logic [31:0] read_address,
     input logic [15:0] read_words,
@@ -64,6 +65,7 @@ module system_parameters_proof #(
   logic [     15:0] length;
   logic             taken;
   logic             ends;
+  logic             error_q;  // a word since the reset
 
   assign read_valid = asks && read_words != '0;
   assign rvalid     = open_q != '0 && answers && !rst;
@@ -78,10 +80,12 @@ module system_parameters_proof #(
     araddr_q <= araddr;
     arlen_q  <= arlen;
     if (rst) begin
-      left_q <= '0;
-      open_q <= '0;
+      left_q  <= '0;
+      open_q  <= '0;
+      error_q <= 1'b0;
     end else begin
-      open_q <= open_q + 3'(taken) - 3'(rvalid && rready && rlast);
+      error_q <= error_q || (rvalid && rresp[1]);
+      open_q  <= open_q + 3'(taken) - 3'(rvalid && rready && rlast);
       if (read_valid && read_ready) begin
         next_q <= read_address;
         left_q <= read_words;
@@ -105,13 +109,16 @@ module system_parameters_proof #(
     p_open : assert (!check || int'(open_q) <= Outstanding);
     p_halt : assert (!check || !halt || !read_ready);
     p_idle : assert (!check || idle == (left_q == '0 && open_q == '0));
-    p_error : assert (!check || (data_valid == rvalid && error == (rvalid && rresp[1]) && rready));
+    p_error :
+    assert (!check || (data_valid == rvalid && rready &&
+                       error == ((rvalid && rresp[1]) || (start && error_q))));
   end
 
   // ---- Invariants.
   always_comb begin
     inv_left : assert (!armed || (dut.left_q == left_q && (left_q == '0 || dut.word_q == next_q)));
     inv_open : assert (!armed || 3'(dut.open_q) == open_q);
+    inv_error : assert (!armed || dut.error_q == error_q);
     inv_waits : assert (!armed || !waits_q || (arvalid && araddr == araddr_q && arlen == arlen_q));
   end
 
