@@ -64,6 +64,8 @@ def plan(name: str) -> dict[str, Any]:
         },
         "max_parallelism": most if lanes else CONTEXT,
         "order": overlapping,
+        # Of these products `ready` would go back through the tables to the id.
+        "fifo_depth": dict.fromkeys((f"{ATTENTION}.data_in_1", f"{ATTENTION}_1.data_in_1") if tables else (), 2),
         "implementation": dict.fromkeys(norms if most == 1 and lanes else (), "in_turn"),
         "fast_clock": True if name in ("turns", "tables") else [softmax, "add", "add_1"],
         "adder_levels": {softmax: 3} if name == "alone" else {},
