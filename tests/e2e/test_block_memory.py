@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from benchmarks.attention_schedule import memories
-from mase_hw.synth.synthesise import _Run
+from mase_hw.synth.synthesise import Run
 from mase_hw.synth.targets import find_target
 
 TOKENS, WIDTH, HEADS = 64, 8, 2
@@ -85,7 +85,7 @@ def test_fifos_and_matrices(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_memory(kind: str, tmp_path: Path) -> None:
     """All memories of the elaborated RTL, whatever they are for."""
-    run = _Run(compiled(kind, tmp_path / "design"), find_target("xc7"), tmp_path / "work", lambda _: None)
+    run = Run(compiled(kind, tmp_path / "design"), find_target("xc7"), tmp_path / "work", lambda _: None)
     run.work.mkdir()
     written = [memory for memory in run.elaborate().memories if memory.writable]
     assert len(written) > 4 and max(memory.bits for memory in written) < SCORES / 3

@@ -221,6 +221,7 @@ ELSEWHERE = {
     "test_named_functions.py": "|".join(named.ORACLE),
     "test_pieces.py": r"prelu|relu6|hardtanh|leaky_relu|threshold|(?:hard|soft)shrink|hardsigmoid|sign|\w\w_number",
     "test_embedding.py": r"embedding",
+    "test_positioned.py": r"positioned",
     "test_functions.py": r"\w*sigmoid|tanh\w*|\w*elu|silu|mish|hardswish|softplus|softsign|reciprocal|r?sqrt|log2?|"
     r"exp2?|erf|pow|sin|cos|inverse_power",
     "test_recurrence.py": r"(linear_)?recurrence",
