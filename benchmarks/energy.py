@@ -13,13 +13,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import digits_cnn
+import digits_mlp
+
 import mase_hw
 from mase_hw.synth.power import measure
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "examples"))
-import digits_cnn  # noqa: E402
-import digits_mlp  # noqa: E402
 
 FRAMES = 16
 ONE_LANE = {name: {"data_in_0": 1, "data_out_0": 1} for name in ("conv1", "conv2", "fc")}

@@ -28,6 +28,8 @@ MACROS = "macros.sv.j2"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|\w+\s*(?:\[[^\]]*\]\s*)?\()", re.MULTILINE)
 """Also what only looks like an instance: the names that count are those of modules."""
+_EXTENDS = re.compile(r'\{% extends "([^"]+)" %\}')
+"""A template whose blocks another one fills in, and whose instances are that one's as well."""
 _OWN_LINE = re.compile(r"^( +)\{\{ (.+?) \}\}", re.MULTILINE | re.DOTALL)
 """An expression that begins a line of a template: all its lines are indented like the first."""
 
@@ -203,6 +205,8 @@ def with_dependences(files: Iterable[str], external: Callable[[str], Path | None
 def _instances(text: str) -> tuple[str, ...]:
     modules = library_modules()
     found = _INSTANCE.findall(_COMMENT.sub("", text))
+    for extended in _EXTENDS.findall(text):
+        found += _INSTANCE.findall(_COMMENT.sub("", source(rtl_root() / extended)))
     return tuple(dict.fromkeys(modules[name] for name in found if name in modules))
 
 

@@ -29,7 +29,7 @@ from mase_hw.importers.tflite import (
     windows,
 )
 from mase_hw.importers.tflite.source import Operator, Source
-from mase_hw.importers.tflite.step import IN_FLOAT, Step, Value, format_of
+from mase_hw.importers.tflite.step import NO_FLOAT, Step, Value, format_of
 from mase_hw.nn import QuantizeInput
 
 RULES: dict[str, Callable[[Step], Value | list[Value]]] = {
@@ -181,7 +181,7 @@ class _Conversion:
             if op.operation in functions.IN_FLOAT:
                 return functions.computed_in_float(step)
         if of_floats or any(self.source.tensors[i].kind == "float32" for i in op.inputs if i >= 0):
-            raise Refused("it computes in float", IN_FLOAT)
+            raise Refused("it computes in float", NO_FLOAT)
         if op.operation == "DEQUANTIZE":
             return step.data()
         rule = self.rules.get(op.operation)
@@ -205,7 +205,7 @@ class _Conversion:
             value = self.values[index]
             self.writer.source = self.source.tensors[index].name
             if value.function is not None:
-                self.problems.add(self.writer.source, "result", Refused("it is computed in float", IN_FLOAT))
+                self.problems.add(self.writer.source, "result", Refused("it is computed in float", NO_FLOAT))
                 self.problems.refuse()
             results.append(Step.ordered(self.writer, value, first=False))
         return self.writer.finished(results, [self.source.tensors[index].name for index in self.source.outputs])

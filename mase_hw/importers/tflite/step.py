@@ -20,7 +20,7 @@ from mase_hw.ops.requantize import requantization_by
 
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Images of the file, channels last, as images of PyTorch, channels first; and back. Both only rename."""
-IN_FLOAT = (
+NO_FLOAT = (
     "convert the model with data of int8 (a representative dataset, TFLITE_BUILTINS_INT8), or, of what comes behind "
     "its integers, name the last tensor of int8 as a result: import_model(file, outputs=[name]) or FILE.tflite:name; "
     "a model in float is taken as ONNX or from torch, and quantised here"
@@ -86,7 +86,7 @@ class Step:
             remedy = "a scale is finite and above zero, a zero point one of the integers: quantise the model again"
             half = any("float16" in fault for fault in info.faults)
             what = "weights of float16, which are for data in float" if half else ", ".join(info.faults)
-            raise Refused(f"{info.name[:100]} has {what}", IN_FLOAT if half else remedy if numbers else None)
+            raise Refused(f"{info.name[:100]} has {what}", NO_FLOAT if half else remedy if numbers else None)
         return info
 
     def data(self, index: int = 0) -> Value:

@@ -40,8 +40,6 @@ from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
 
 OF_WINDOWS = "ops/fixed_unrolled_conv.sv.j2"
-PIPELINE = ("lib/pipeline_control.sv", "lib/fixed_cast_unit.sv")
-"""What the template of a layer instantiates, which that of windows extends."""
 
 
 class UnrolledConvParams(Params, frozen=True):
@@ -207,7 +205,6 @@ OPS = (
             cases=_cases,
             generated=_generated,
             layout="channels_last",
-            dependence_files=PIPELINE,
         ),
     ),
 )
