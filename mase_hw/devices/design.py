@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, UnsupportedError
 from mase_hw.hardware.library import content
+from mase_hw.host.disk import staged
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import INPUT_ORDERS
@@ -149,9 +148,7 @@ def compile_devices(
     data = [Reference(graph).named(batch) for batch in batches or [example_inputs]]
     divided = MaseGraph(joined(graph.model, list(parts.values())), share_weights=True, catalogue=graph.catalogue)
     first, *seen = (reaching(divided, list(parts.values()), batch) for batch in (example, *data))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
+    with staged(place) as staging:
         designs: dict[int, Design] = {}
         orders: dict[str, Layout] = {}
         for number, part in parts.items():
@@ -172,14 +169,6 @@ def compile_devices(
                     orders[port.tensor] = stream.layout or Layout.row_major(stream.tensor_shape)
         record, whole = _whole(graph, designs, parts, settings, example, vectors, staging)
         record.write(staging)
-        old = place.with_name(f"{staging.name}.old")
-        if place.exists():
-            place.rename(old)
-        staging.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     made = {number: Design(place / parts[number].name, each.graph) for number, each in designs.items()}
     found = DevicesDesign(place, record, made, Design(place / WHOLE, whole))
     for line in found.report().splitlines():

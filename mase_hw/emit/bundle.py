@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from mase_hw.errors import EmitError
 from mase_hw.hardware.manifest import Manifest, typed
+from mase_hw.host.disk import staged
 from mase_hw.host.documents import Json, parse_json
 
 FORMAT_VERSION = 1
@@ -104,23 +104,15 @@ class Bundle:
 
     def _write(self, folder: Path) -> None:
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name:.40}.", dir=folder.parent))
+            with staged(folder) as temporary:
+                for path in self:
+                    target = temporary / path
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(self._files[path])
+                (temporary / MANIFEST).write_text(self.manifest_text())
+                _keep_others(folder, temporary)
         except OSError as error:
             raise _cannot_write(folder, error) from error
-        try:
-            temporary.chmod(0o755)
-            for path in self:
-                target = temporary / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(self._files[path])
-            (temporary / MANIFEST).write_text(self.manifest_text())
-            _keep_others(folder, temporary)
-            _swap(temporary, folder)
-        except OSError as error:
-            raise _cannot_write(folder, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _keep_others(folder: Path, new: Path) -> None:
@@ -143,24 +135,6 @@ def _keep_others(folder: Path, new: Path) -> None:
             ) from error
         except OSError:  # no links here
             shutil.copy2(folder / name, target, follow_symlinks=False)
-
-
-def _swap(new: Path, folder: Path) -> None:
-    """Put ``new`` where ``folder`` is; the old one is gone only once the new one stands."""
-    if not folder.exists():
-        os.rename(new, folder)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name:.40}.old.", dir=folder.parent))
-    try:
-        os.rename(folder, aside / "bundle")
-        os.rename(new, folder)
-    except BaseException:  # an interrupt, too, must not cost the old bundle
-        if (aside / "bundle").exists() and not folder.exists():
-            os.rename(aside / "bundle", folder)
-        raise
-    finally:
-        if folder.exists():
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def check_target(folder: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from mase_hw.errors import EmitError, MaseHwError
@@ -73,6 +74,41 @@ def write_whole(file: Path, content: str) -> None:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which replaces ``folder`` if nothing fails, and is removed if something does.
+
+    Raises:
+        OSError: If it cannot be made or renamed; then what was there stays.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name:.40}.", dir=folder.parent))
+    try:
+        new.chmod(0o755)
+        yield new
+        _swap(new, folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _swap(new: Path, folder: Path) -> None:
+    """Put ``new`` where ``folder`` is; the old one is gone only once the new one stands."""
+    if not folder.exists():
+        os.rename(new, folder)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name:.40}.old.", dir=folder.parent))
+    try:
+        os.rename(folder, aside / "old")
+        os.rename(new, folder)
+    except BaseException:  # an interrupt, too, must not cost what was there
+        if (aside / "old").exists() and not folder.exists():
+            os.rename(aside / "old", folder)
+        raise
+    finally:
+        if folder.exists():
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def emptied(folder: Path) -> None:

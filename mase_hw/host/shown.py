@@ -6,9 +6,10 @@ import html
 import io
 import time
 from abc import ABC, abstractmethod
-from pathlib import PosixPath
+from pathlib import Path, PosixPath
 from typing import Any
 
+import jinja2
 from rich.console import Console
 
 _REFRESH = 0.2
@@ -41,6 +42,18 @@ class Page(PosixPath):
     def _repr_html_(self) -> str:
         text = html.escape(self.read_text(encoding="utf-8"))
         return f'<iframe srcdoc="{text}" style="width:100%;height:{_HEIGHT}px;border:0"></iframe>'
+
+
+def rendered(template: Path, **values: Any) -> str:
+    """An HTML page of a template and its values, all of which it must find."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template.parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template.name).render(**values)
 
 
 class NotebookProgress:

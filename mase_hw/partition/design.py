@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from mase_hw.compiler.quantised_graph import name_inputs, traced
 from mase_hw.design.design import Design, Progress
 from mase_hw.design.simulation import Simulation
 from mase_hw.errors import EmitError
+from mase_hw.host.disk import staged
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.surroundings import ordinary
@@ -171,10 +170,8 @@ def compile_partitioned(
     batches = [example] if calibration is None else [name_inputs(graph, batch) for batch in calibration]
     parts: list[Part] = divided.meta[PARTS]
     first, *seen_by = (reaching(divided, parts, batch) for batch in (example, *batches))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     graphs: dict[str, MaseGraph | None] = {}
-    try:
+    with staged(place) as staging:
         for part in parts:
             if part.where != HARDWARE:
                 continue
@@ -185,14 +182,6 @@ def compile_partitioned(
             )
             graphs[part.name] = design.graph
         (staging / FILE).write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-        old = place.with_name(f"{staging.name}.old")
-        if place.exists():
-            place.rename(old)
-        staging.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     return PartitionedDesign(place, divided, {name: Design(place / name, g) for name, g in graphs.items()}, info)
 
 

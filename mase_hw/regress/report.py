@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import jinja2
-
 from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.documents import Json, parse_json
+from mase_hw.host.shown import rendered
 from mase_hw.regress.job import Result, write_json
 
 FIGURES = ("fill", "interval", "cycles", "multipliers", "memory_bits")
@@ -265,11 +264,8 @@ def junit(report: Report) -> str:
 
 def html(report: Report) -> str:
     """One page without any other file."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
     known: dict[tuple[str, str], str] = {(d.job, d.figure): d.verdict for d in report.differences}
-    return environment.get_template("regress.html.j2").render(report=report, figures=FIGURES, known=known)
+    return rendered(_TEMPLATES / "regress.html.j2", report=report, figures=FIGURES, known=known)
 
 
 def table(report: Report) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup, escape
 
 from mase_hw.cost.devices import missing
@@ -25,7 +24,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.hardware.manifest import typed
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.documents import Json
-from mase_hw.host.shown import Page
+from mase_hw.host.shown import Page, rendered
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.draw.cards import KINDS
 from mase_hw.report.charts import MOST_HISTOGRAMS, histograms, need_matplotlib, noise, timeline
@@ -141,18 +140,12 @@ def page(facts: Facts, against: Facts | None = None) -> str:
     Raises:
         ConfigError: If matplotlib is not installed.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
     picture, picture_css = _picture(facts["picture"])
     stages, values = facts["stages"] or [], facts["quantisation"]
     summary = values["summary"] if values else None
     kinds = ("weights", "activations")
-    return environment.get_template("report.html.j2").render(
+    return rendered(
+        TEMPLATES / "report.html.j2",
         facts=facts,
         verdict=_verdict(facts),
         failures=[{**each, "how": how(each)} for each in facts["simulations"] if not each["passed"]],

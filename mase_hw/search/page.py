@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
 import mase_hw.report
 from mase_hw.host.disk import not_written, write_whole
 from mase_hw.host.documents import Json
-from mase_hw.host.shown import Page
+from mase_hw.host.shown import Page, rendered
 from mase_hw.search.front import Found
 
 TEMPLATES = Path(mase_hw.report.__file__).parent / "templates"
@@ -26,20 +25,14 @@ def page(found: Found, exact: Sequence[Json], name: str) -> str:
         exact: What points of the front are as hardware, of :meth:`mase_hw.search.exact.Exact.to_json`.
         name: What was searched.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
     front = {point.digest for point in found.front}
     made = {each["digest"]: each for each in exact}
     points = [
         {**point.to_json(), "front": point.digest in front, "exact": made.get(point.digest)} for point in found.points
     ]
     document = {"criterion": found.criterion, "against": found.against, "points": points}
-    return environment.get_template("search.html.j2").render(
+    return rendered(
+        TEMPLATES / "search.html.j2",
         name=name,
         found=found,
         exact=exact,

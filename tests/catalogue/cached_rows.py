@@ -51,6 +51,8 @@ SIZES = {
     "wide": Sizes(13, 3, 1, 4, 32, (20, 2, 2), (10, 3, 4)),
     # Blocks of one row.
     "single": Sizes(5, 4, 1, 1, 32, (8, 4, 1), (8, 4, 1)),
+    # Blocks of a number of rows that is no power of two.
+    "odd": Sizes(11, 6, 1, 3, 32, (8, 2, 1), (8, 2, 3)),
 }
 
 

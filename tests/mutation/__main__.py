@@ -18,6 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("files", nargs="*", help="files to judge, below the repository; all if none is named")
     run.add_argument("--changed", action="store_true", help="only files that changed since they were judged")
     run.add_argument("--alive", action="store_true", help="only mutants that survived when they were last judged")
+    run.add_argument("--keep", action="store_true", help="judge nothing: write what an interrupted run has decided")
     run.add_argument("--jobs", type=int, default=1, help="processes")
     run.add_argument("--seed", type=int, default=campaign.SEED, help="of the choice of mutants")
     run.add_argument("--score", type=Path, default=campaign.ROOT / score.KEPT, help="the file to keep the score in")
@@ -44,9 +45,11 @@ def main(argv: list[str] | None = None) -> int:
             stale = score.changed_since(score.read(arguments.score), campaign.place, names)
             files = [campaign.place(name) for name in stale if name in names]
         say = lambda text: print(f"==> {text}", flush=True)  # noqa: E731
-        campaign.update(
-            files, arguments.score, arguments.work.resolve(), arguments.jobs, say, arguments.seed, arguments.alive
-        )
+        work = arguments.work.resolve()
+        if arguments.keep:
+            campaign.keep(files, arguments.score, work, say, arguments.seed)
+        else:
+            campaign.update(files, arguments.score, work, arguments.jobs, say, arguments.seed, arguments.alive)
     return check(arguments.score if arguments.command == "run" else campaign.ROOT / score.KEPT)
 
 

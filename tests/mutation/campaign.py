@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mase_hw.host.resources import PACKAGE
@@ -10,7 +10,7 @@ from tests.rtl import LIBRARY
 
 from . import golden_campaign, rtl_campaign, score
 from .golden_reach import GOLDEN
-from .ledger import Outcome
+from .ledger import Ledger, Outcome
 from .mutant import Mutant, sample
 
 ROOT = PACKAGE.parent
@@ -64,6 +64,56 @@ def judge(mutants: Sequence[Mutant], work: Path, jobs: int, say: Callable[[str],
     return found
 
 
+def decided(mutants: Sequence[Mutant], work: Path) -> dict[str, Outcome]:
+    """What an interrupted campaign has decided: mutants that died, and those that outlived all their trials."""
+    found: dict[str, Outcome] = {}
+    python = Ledger(work / "golden.jsonl", golden_campaign.key_of_everything()).final(["tests"])
+    designs = rtl_campaign.trials()
+    reach = rtl_campaign.Reach(designs)
+    ledger = Ledger(work / "rtl.jsonl", rtl_campaign.key_of_everything())
+    final = ledger.final([rtl_campaign.GUARDS, *(trial.id for trial in designs)])
+    for m in mutants:
+        outcome = python.get(m.id) if m.file.endswith(".py") else final.get(m.id)
+        if outcome is None:
+            continue
+        last = m.file.endswith(".py") or m.edit.guard or outcome.verdict != "survived"
+        if last or all(ledger.tried(m.id, trial) for trial in reach.trials(m)):
+            found[m.id] = outcome
+    return found
+
+
+def keep(files: Sequence[Path], kept: Path, work: Path, say: Callable[[str], None], seed: int = SEED) -> score.Score:
+    """Write what an interrupted campaign has decided into the score: files of which every chosen mutant is decided.
+
+    Args:
+        files: Which it was to judge.
+        kept: The score, which has other files as they were.
+        work: Its scratch.
+        say: Told what is done.
+        seed: Of the choice.
+    """
+    result = score.read(kept)
+    mutants = {path: chosen(path, seed) for path in files}
+    outcomes = decided([m for some in mutants.values() for m in some], work)
+    whole = {path: some for path, some in mutants.items() if all(m.id in outcomes for m in some)}
+    say(f"{len(whole)} of {len(files)} files are decided: {len(outcomes)} of {sum(map(len, mutants.values()))} mutants")
+    return _written(result, whole, outcomes, kept, seed)
+
+
+def _written(
+    result: score.Score, mutants: Mapping[Path, Sequence[Mutant]], outcomes: dict[str, Outcome], kept: Path, seed: int
+) -> score.Score:
+    """The score with these files, in its file."""
+    names = {name(path) for path in sources()}
+    result = {file: part for file, part in result.items() if file in names}
+    for path, some in mutants.items():
+        entries = score.entries(some, outcomes, path.read_text(encoding="utf-8"))
+        result[name(path)] = (score.digest_of(path), entries)
+    result = score.with_reasons(result, score.read_reasons(ROOT / score.REASONS))
+    score.write(result, kept, seed)
+    return result
+
+
 def update(
     files: Sequence[Path],
     kept: Path,
@@ -94,15 +144,7 @@ def update(
             if (outcome := known.get(m.file, {}).get(m.id)) and outcome.verdict != "survived":
                 believed[m.id] = outcome
     outcomes = believed | judge([m for m in asked if m.id not in believed], work, jobs, say)
-    names = {name(path) for path in sources()}
-    result = {file: part for file, part in result.items() if file in names}
-    for path, some in mutants.items():
-        file = name(path)
-        text = path.read_text(encoding="utf-8")
-        result[file] = (score.digest_of(path), score.entries(some, outcomes, text))
-    result = score.with_reasons(result, score.read_reasons(ROOT / score.REASONS))
-    score.write(result, kept, seed)
-    return result
+    return _written(result, mutants, outcomes, kept, seed)
 
 
 def explain(kept: Path, seed: int = SEED) -> None:

@@ -5,8 +5,6 @@
 // The model knows where the input and the output stand: the index in the vector, at
 // the output the pass, and how many vectors the output is behind. It follows one
 // beat, chosen by the solver, from its acceptance to its last delivery.
-//   p_valid_stays  an offered beat is offered until it is taken
-//   p_data_stays   and its data do not change meanwhile
 //   p_made         no beat is offered that was not accepted since the last reset
 //   p_kept         the beat that is due is offered from the second cycle after its
 //                  acceptance; in every later pass at once
@@ -74,7 +72,6 @@ module replay_buffer_proof #(
   endfunction
 
   // ---- Model.
-  logic                armed;
   logic                in_fire;
   logic                out_fire;
   logic                ends;  // the output ends the last pass of a vector
@@ -82,8 +79,6 @@ module replay_buffer_proof #(
   place_t              out_q;
   place_t              out_d;
   logic                due_q;  // the beat that is due was there a cycle ago
-  logic                stalled_q;
-  logic   [ WIDTH-1:0] stalled_data_q;
   logic                follow_q;
   logic   [ WIDTH-1:0] beat_q;
   logic   [IndexW-1:0] beat_index_q;
@@ -93,13 +88,6 @@ module replay_buffer_proof #(
   assign out_fire = out_valid && out_ready;
   assign out_d    = out_fire ? advance(out_q) : out_q;
   assign ends     = out_fire && out_q.index == IndexLast && out_q.pass == PassLast;
-
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed          <= armed || rst;
-    stalled_q      <= !rst && out_valid && !out_ready;
-    stalled_data_q <= out_data;
-  end
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -135,10 +123,8 @@ module replay_buffer_proof #(
                 ((out_q.pass == PassLast) ? int'(out_q.index) + int'(out_valid) : 0);
 
   // ---- Properties.
-  logic check;
   logic accepted;  // the beat that is due was accepted
   logic turn;  // it is the followed one
-  assign check = armed && !rst;
   assign accepted = out_q.gap != '0 || out_q.index < in_index_q;
   assign turn = follow_q && beat_gap_q == '0 && out_q.index == beat_index_q;
 
@@ -147,9 +133,12 @@ module replay_buffer_proof #(
       p_wires : assert (out_data == in_data && out_valid == in_valid && in_ready == out_ready);
     end
   end else begin : g_replay
+    logic armed;
+    logic check;
+    logic stalled;
+    stream_rules #(.WIDTH(WIDTH)) rules (.*);
+
     always_comb begin
-      p_valid_stays : assert (!check || !stalled_q || out_valid);
-      p_data_stays : assert (!check || !stalled_q || !out_valid || out_data == stalled_data_q);
       p_made : assert (!check || !out_valid || accepted);
       p_kept : assert (!check || !due_q || out_valid);
       p_order : assert (!check || !turn || !out_valid || out_data == beat_q);
@@ -217,7 +206,7 @@ module replay_buffer_proof #(
     always_comb begin
       c_full : cover (check && held == DEPTH && !in_ready);
       c_again : cover (check && turn && out_q.pass == PassLast && out_fire);
-      c_next : cover (check && turn && out_fire && (DEPTH == LEN || out_q.base != '0) && stalled_q);
+      c_next : cover (check && turn && out_fire && (DEPTH == LEN || out_q.base != '0) && stalled);
       c_reset : cover (armed && rst && follow_q && out_q.pass != '0);
     end
   end

@@ -59,8 +59,8 @@ module row_fifo_proof #(
   logic [        CountW-1:0] level_q;  // beats
   logic [        CountW-1:0] whole_q;  // rows whose last beat is inside
   logic [        CountW-1:0] noted_q;  // of these, that have a note
-  logic                      stalled_q;
-  logic [WIDTH+NOTE_WIDTH:0] stalled_beat_q;
+  logic                      stalled;
+  logic                      check;
   logic                      follow_q;
   logic [        CountW-1:0] ahead_q;  // beats
   logic [        CountW-1:0] rows_q;  // rows that end among these
@@ -74,12 +74,12 @@ module row_fifo_proof #(
   assign out_fire    = out_valid && out_ready;
   assign last_leaves = out_fire && int'(out_pos_q) == LEN - 1;
 
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed          <= armed || rst;
-    stalled_q      <= !rst && out_valid && !out_ready;
-    stalled_beat_q <= {out_last, out_note, out_data};
-  end
+  stream_rules #(
+      .WIDTH(WIDTH + NOTE_WIDTH + 1)
+  ) rules (
+      .out_data({out_last, out_note, out_data}),
+      .*
+  );
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -123,15 +123,10 @@ module row_fifo_proof #(
   end
 
   // ---- Properties.
-  logic check;
   logic turn;
-  assign check = armed && !rst;
-  assign turn  = follow_q && ahead_q == '0;
+  assign turn = follow_q && ahead_q == '0;
 
   always_comb begin
-    p_valid_stays : assert (!check || !stalled_q || out_valid);
-    p_data_stays :
-    assert (!check || !stalled_q || !out_valid || {out_last, out_note, out_data} == stalled_beat_q);
     p_made : assert (!check || !out_valid || (level_q != '0 && noted_q != '0));
     p_kept : assert (!check || level_q == '0 || noted_q == '0 || out_valid);
     p_order :
@@ -185,7 +180,7 @@ module row_fifo_proof #(
 
   always_comb begin
     c_full : cover (check && int'(level_q) == DEPTH && !in_ready);
-    c_leave : cover (check && turn && out_fire && stalled_q && out_last);
+    c_leave : cover (check && turn && out_fire && stalled && out_last);
     c_note : cover (check && note_valid && follow_q && noted_q == rows_q);
     c_reset : cover (armed && rst && follow_q && told_q);
   end

@@ -2,14 +2,10 @@
 //
 // stream_link_proof: stream_link passes beats on unchanged, in order, and its words always find a place.
 //
-// The model counts the beats inside and follows one of them, chosen by the solver.
-//   p_valid_stays  an offered beat is offered until it is taken
-//   p_data_stays   and its data do not change meanwhile
-//   p_made         no beat is offered that was not accepted
-//   p_order        the followed beat leaves in its turn, with its data: none is lost or doubled
-//   p_place        a word that arrives finds a place
-//   p_moves        while beats are inside, one is offered, or something moves
-//   p_room         an empty link accepts a beat
+// The model is that of stream_follow; a beat that is inside may be on its way.
+//   p_place  a word that arrives finds a place
+//   p_moves  while beats are inside, one is offered, or something moves
+//   p_room   an empty link accepts a beat
 module stream_link_proof #(
     parameter int WIDTH   = 2,
     parameter int WORD    = 1,
@@ -43,43 +39,20 @@ module stream_link_proof #(
       .*
   );
 
-  // ---- Model.
   logic                        armed;
-  logic                        in_fire;
-  logic                        out_fire;
-  logic [LevelW-1:0]           level_q;
-  logic                        stalled_q;
-  logic [ WIDTH-1:0]           stalled_data_q;
-  logic                        follow_q;
-  logic [LevelW-1:0]           ahead_q;
-  logic [ Words-1:0][WORD-1:0] beat_q;
+  logic [LevelW-1:0]           level;
+  logic                        follow;
+  logic [LevelW-1:0]           ahead;
+  logic [ WIDTH-1:0]           beat;
+  logic [ Words-1:0][WORD-1:0] beat_words;
 
-  assign in_fire  = in_valid && in_ready;
-  assign out_fire = out_valid && out_ready;
-
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed          <= armed || rst;
-    stalled_q      <= !rst && out_valid && !out_ready;
-    stalled_data_q <= out_data;
-  end
-
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      level_q  <= '0;
-      follow_q <= 1'b0;
-    end else begin
-      level_q <= level_q + LevelW'(in_fire) - LevelW'(out_fire);
-      if (follow_q) begin
-        follow_q <= !(out_fire && ahead_q == '0);
-        ahead_q  <= ahead_q - LevelW'(out_fire);
-      end else if (in_fire && pick) begin
-        follow_q <= 1'b1;
-        ahead_q  <= level_q - LevelW'(out_fire);
-        beat_q   <= (Words * WORD)'(in_data);
-      end
-    end
-  end
+  stream_follow #(
+      .WIDTH   (WIDTH),
+      .CAPACITY(Most)
+  ) model (
+      .*
+  );
+  assign beat_words = (Words * WORD)'(beat);
 
   // ---- What is inside, by place: the words in order, those that arrive first lowest.
   localparam int Line = (LATENCY > 0) ? LATENCY : 1;
@@ -156,14 +129,9 @@ module stream_link_proof #(
   assign check = armed && !rst;
 
   always_comb begin
-    p_valid_stays : assert (!check || !stalled_q || out_valid);
-    p_data_stays : assert (!check || !stalled_q || !out_valid || out_data == stalled_data_q);
-    p_made : assert (!check || !out_valid || level_q != '0);
-    p_order :
-    assert (!check || !follow_q || ahead_q != '0 || !out_valid || out_data == WIDTH'(beat_q));
     p_place : assert (!check || !dut.u_receive.word_valid || dut.u_receive.word_ready);
-    p_moves : assert (!check || level_q == '0 || out_valid || moving);
-    p_room : assert (!check || level_q != '0 || in_ready);
+    p_moves : assert (!check || level == '0 || out_valid || moving);
+    p_room : assert (!check || level != '0 || in_ready);
   end
 
   // ---- Invariants. Of the followed beat every word is where its number says.
@@ -173,29 +141,27 @@ module stream_link_proof #(
     found = 1'b1;
     at    = 0;
     for (int w = 0; w < Words; w++) begin
-      at = int'(ahead_q) * Words + w - pos;
+      at = int'(ahead) * Words + w - pos;
       if (at < 0) begin
-        found = found && kept[Words-1-pos+w] == beat_q[w];
+        found = found && kept[Words-1-pos+w] == beat_words[w];
       end else begin
-        found = found && at < 2 * Most && words[at] == beat_q[w];
+        found = found && at < 2 * Most && words[at] == beat_words[w];
       end
     end
   end
 
   always_comb begin
-    inv_level : assert (!armed || total == int'(level_q) * Words - pos);
+    inv_level : assert (!armed || total == int'(level) * Words - pos);
     inv_parts : assert (!armed || (left <= Words && count <= CREDITS && pos >= 0 && pos < Words));
     inv_credits : assert (!armed || int'(dut.u_send.credits_q) + far + back == CREDITS);
     inv_pointers :
     assert (!armed || (first < CREDITS &&
                        int'(dut.u_receive.u_fifo.wr_ptr_q) == (first + count) % CREDITS));
-    inv_followed : assert (!armed || !follow_q || (ahead_q < level_q && found));
+    inv_followed : assert (!armed || !follow || found);
   end
 
   always_comb begin
     c_full : cover (check && count == CREDITS);
-    c_leave : cover (check && follow_q && ahead_q == '0 && out_fire && stalled_q);
-    c_reset : cover (armed && rst && follow_q);
   end
 
 endmodule

@@ -4,8 +4,6 @@
 //
 // The model counts elements and the beats of both rows. It follows one element: the
 // solver chooses the beat and the lane.
-//   p_valid_stays  an offered beat is offered until it is taken
-//   p_data_stays   and its data do not change meanwhile
 //   p_made         no beat is offered unless all its elements were accepted
 //   p_kept         a beat whose elements are inside is offered
 //   p_order        the followed element leaves in its turn and lane, unchanged
@@ -67,8 +65,8 @@ module stream_repack_proof #(
   logic                            follow_q;
   logic [   LevelW-1:0]            ahead_q;
   logic [    WIDTH-1:0]            element_q;
-  logic                            stalled_q;
-  logic [OUT_LANES-1:0][WIDTH-1:0] stalled_data_q;
+  logic                            stalled;
+  logic                            check;
 
   assign in_fire  = in_valid && in_ready;
   assign out_fire = out_valid && out_ready;
@@ -78,12 +76,7 @@ module stream_repack_proof #(
   assign need     = LevelW'(out_last ? OUT_SIZE - (OutBeats - 1) * OUT_LANES : OUT_LANES);
   assign rest     = level_q - (out_fire ? need : '0);
 
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed          <= armed || rst;
-    stalled_q      <= !rst && out_valid && !out_ready;
-    stalled_data_q <= out_data;
-  end
+  stream_rules #(.WIDTH(OUT_LANES * WIDTH)) rules (.*);
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -113,9 +106,6 @@ module stream_repack_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
-
   logic pad_zero;
   always_comb begin
     pad_zero = 1'b1;
@@ -127,8 +117,6 @@ module stream_repack_proof #(
   end
 
   always_comb begin
-    p_valid_stays : assert (!check || !stalled_q || out_valid);
-    p_data_stays : assert (!check || !stalled_q || !out_valid || out_data == stalled_data_q);
     p_made : assert (!check || !out_valid || level_q >= need);
     p_kept : assert (!check || out_valid || level_q < need);
     p_order :
@@ -309,9 +297,9 @@ module stream_repack_proof #(
 
   always_comb begin
     c_full : cover (check && !in_ready);
-    c_leave : cover (check && follow_q && out_fire && stalled_q && ahead_q < need);
+    c_leave : cover (check && follow_q && out_fire && stalled && ahead_q < need);
     c_in_row : cover (check && in_fire && in_last && follow_q);
-    c_out_row : cover (check && out_fire && out_last && stalled_q && level_q > need);
+    c_out_row : cover (check && out_fire && out_last && stalled && level_q > need);
     c_reset : cover (armed && rst && follow_q);
   end
 

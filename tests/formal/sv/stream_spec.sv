@@ -2,18 +2,8 @@
 //
 // stream_spec: what a stage must do that passes beats on unchanged.
 //
-// A model beside the stage counts the beats inside it and follows one of them: in
-// a cycle that the solver is free to choose (`pick`), the beat that is accepted is
-// remembered with the number of beats ahead of it. The choice being free, what
-// holds for the followed beat holds for every beat.
-//
-// Nothing is assumed about resets: before the first one the stage holds anything
-// and nothing is checked; later ones come whenever the solver likes.
-//   p_valid_stays  an offered beat is offered until it is taken
-//   p_data_stays   and its data do not change meanwhile
-//   p_made         no beat is offered that was not accepted since the last reset
-//   p_kept         a beat that is inside is offered: none is lost, none waits
-//   p_order        the followed beat leaves in its turn, with its data
+// It passes on what it accepts, in order (stream_follow), and
+//   p_kept  a beat that is inside is offered: none is lost, none waits
 module stream_spec #(
     parameter int WIDTH    = 1,
     parameter int CAPACITY = 1,
@@ -36,64 +26,24 @@ module stream_spec #(
     output logic [ WIDTH-1:0] beat
 );
 
-  logic in_fire;
-  logic out_fire;
+  stream_follow #(
+      .WIDTH   (WIDTH),
+      .CAPACITY(CAPACITY)
+  ) model (
+      .*
+  );
 
-  assign in_fire  = in_valid && in_ready;
-  assign out_fire = out_valid && out_ready;
-
-  // ---- Model.
-  logic             stalled_q;
-  logic [WIDTH-1:0] stalled_data_q;
-
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed          <= armed || rst;
-    stalled_q      <= !rst && out_valid && !out_ready;
-    stalled_data_q <= out_data;
-  end
-
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      level  <= '0;
-      follow <= 1'b0;
-    end else begin
-      level <= level + LevelW'(in_fire) - LevelW'(out_fire);
-      if (follow) begin
-        follow <= !(out_fire && ahead == '0);
-        ahead  <= ahead - LevelW'(out_fire);
-      end else if (in_fire && pick) begin
-        follow <= 1'b1;
-        ahead  <= level - LevelW'(out_fire);
-        beat   <= in_data;
-      end
-    end
-  end
-
-  // ---- Properties.
   logic check;
   assign check = armed && !rst;
 
   always_comb begin
-    p_valid_stays : assert (!check || !stalled_q || out_valid);
-    p_data_stays : assert (!check || !stalled_q || !out_valid || out_data == stalled_data_q);
-    p_made : assert (!check || !out_valid || level != '0);
     p_kept : assert (!check || out_valid || level == '0);
-    p_order : assert (!check || !follow || ahead != '0 || !out_valid || out_data == beat);
-  end
-
-  // ---- Invariants of the model.
-  always_comb begin
-    inv_level : assert (!armed || int'(level) <= CAPACITY);
-    inv_ahead : assert (!armed || !follow || ahead < level);
   end
 
   // ---- What must be possible, lest the properties hold of nothing.
   always_comb begin
     c_full : cover (check && int'(level) == CAPACITY);
     c_last : cover (check && follow && int'(ahead) == CAPACITY - 1);
-    c_leave : cover (check && follow && ahead == '0 && out_fire && stalled_q);
-    c_reset : cover (armed && rst && follow);
   end
 
 endmodule

@@ -3,17 +3,16 @@
 // system_parameters_proof: system_parameters cuts requests into bursts that keep the rules of AXI4.
 //
 // Requests of any size come when they like; the memory takes bursts and ends them when it likes.
-//   p_ar_stays   a burst is offered until it is taken
-//   p_ar_stable  and does not change meanwhile
-//   p_page       no burst crosses 4 KiB
-//   p_length     none is longer than BURST
-//   p_words      bursts are the words of the request, one after the other, and no others
-//   p_kept       while words are left and the memory may be asked, it is
-//   p_whole      a request is taken when the one before has been asked for, and no later
-//   p_open       no more than OUTSTANDING are open
-//   p_halt       a halt takes no request
-//   p_idle       `idle` says that nothing is left, and nothing open
-//   p_error      an error is reported, and the word is passed on all the same
+// The rules of the address are in axi_read_rules.
+//   p_page    no burst crosses 4 KiB
+//   p_length  none is longer than BURST
+//   p_words   bursts are the words of the request, one after the other, and no others
+//   p_kept    while words are left and the memory may be asked, it is
+//   p_whole   a request is taken when the one before has been asked for, and no later
+//   p_open    no more than OUTSTANDING are open
+//   p_halt    a halt takes no request
+//   p_idle    `idle` says that nothing is left, and nothing open
+//   p_error   an error is reported, and the word is passed on all the same
 module system_parameters_proof #(
     parameter int BURST = 3,
 
@@ -56,9 +55,7 @@ module system_parameters_proof #(
   // ---- Model.
   logic             armed;
   logic             check;
-  logic             waits_q;
-  logic [AddrW-1:0] araddr_q;
-  logic [      7:0] arlen_q;
+  logic             waits;
   logic [     31:0] next_q;  // word that has to be asked for next
   logic [     15:0] left_q;
   logic [      2:0] open_q;
@@ -75,10 +72,7 @@ module system_parameters_proof #(
 
   initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed    <= armed || rst;
-    waits_q  <= !rst && arvalid && !arready;
-    araddr_q <= araddr;
-    arlen_q  <= arlen;
+    armed <= armed || rst;
     if (rst) begin
       left_q  <= '0;
       open_q  <= '0;
@@ -97,10 +91,9 @@ module system_parameters_proof #(
   end
   assign check = armed && !rst;
 
+  axi_read_rules #(.ADDR_WIDTH(AddrW)) rules (.*);
+
   always_comb begin
-    p_ar_stays : assert (!check || !waits_q || arvalid);
-    p_ar_stable :
-    assert (!check || !waits_q || !arvalid || (araddr == araddr_q && arlen == arlen_q));
     p_page : assert (!check || !arvalid || 32'(araddr[11:2]) + 32'(arlen) < 32'd1024);
     p_length : assert (!check || !arvalid || int'(length) <= BURST);
     p_words : assert (!check || !arvalid || (araddr == {next_q, 2'b00} && length <= left_q));
@@ -119,7 +112,8 @@ module system_parameters_proof #(
     inv_left : assert (!armed || (dut.left_q == left_q && (left_q == '0 || dut.word_q == next_q)));
     inv_open : assert (!armed || 3'(dut.open_q) == open_q);
     inv_error : assert (!armed || dut.error_q == error_q);
-    inv_waits : assert (!armed || !waits_q || (arvalid && araddr == araddr_q && arlen == arlen_q));
+    inv_waits :
+    assert (!armed || !waits || (arvalid && {araddr, arlen} == {rules.araddr_q, rules.arlen_q}));
   end
 
   always_comb begin

@@ -4,18 +4,11 @@
 //
 // The writers are models that do as system_dma_write_proof says: the data of a burst is
 // offered from the cycle of its address on, without a pause, and a second address may be
-// offered before it has ended. The memory takes addresses and data when it likes, and
-// answers a burst when it has all of it.
-//   p_aw_stays, p_w_stays    an address, or a beat, is offered until it is taken
-//   p_aw_stable, p_w_stable  and does not change meanwhile
-//   p_wlast                  WLAST is on the last beat of a burst, in the order of the
-//                            addresses, and on no other
-//   p_owned                  no beat is offered that belongs to no burst
-//   p_made                   what is offered is a writer's
-//   p_together               the bus takes it when that writer's is taken, and no other one's
-//   p_kept                   while the bus is free, a writer that waits has it in the next cycle
-//   p_once                   an acknowledge is taken by one writer, and by no other
-//   p_answered               and at once
+// offered before it has ended. The memory and the rules of AXI4 are in axi_write_memory.
+//   p_made      what is offered is a writer's
+//   p_together  the bus takes it when that writer's is taken, and no other one's
+//   p_kept      while the bus is free, a writer that waits has it in the next cycle
+//   p_once      an acknowledge is taken by one writer, and by no other
 module system_share_write_proof #(
     localparam int AddrW       = 2,
     localparam int DataW       = 2,
@@ -126,60 +119,24 @@ module system_share_write_proof #(
     end
   end
 
-  // ---- The memory, as in system_dma_write_proof.
+  logic       aw_waits;
+  logic [2:0] whole;  // bursts that have come with all their beats and were not answered
   logic [1:0] owed;  // bursts with beats to come
   logic [8:0] head;
   logic [8:0] second;
-  logic       offered_q;  // the address was offered before
-  logic       fresh;
-  logic       moves;
-  logic       finishes;
-  logic [2:0] whole;  // bursts that have come with all their beats and were not answered
-  logic [8:0] now_head;
-  logic [8:0] now_second;
-  logic [1:0] now_owed;
+  logic       asked_q;
+  logic       check;
 
-  assign fresh      = awvalid && !offered_q;
-  assign moves      = wvalid && wready;
-  assign now_owed   = owed + 2'(fresh);
-  assign now_head   = (fresh && owed == '0) ? 9'(awlen) + 9'd1 : head;
-  assign now_second = (fresh && owed == 2'd1) ? 9'(awlen) + 9'd1 : second;
-  assign finishes   = moves && now_head == 9'd1;
-  assign bvalid     = answers && open != '0 && whole != '0;
+  axi_write_memory #(
+      .ADDR_WIDTH(AddrW),
+      .DATA_WIDTH(DataW)
+  ) memory (
+      .opened(open != '0),
+      .*
+  );
 
   always_ff @(posedge clk) begin
-    if (rst) begin
-      owed      <= '0;
-      head      <= '0;
-      second    <= '0;
-      offered_q <= 1'b0;
-      whole     <= '0;
-    end else begin
-      owed      <= now_owed - 2'(finishes);
-      head      <= finishes ? now_second : now_head - 9'(moves);
-      second    <= finishes ? '0 : now_second;
-      offered_q <= awvalid && !awready;
-      whole     <= whole + 3'(finishes) - 3'(bvalid && bready);
-    end
-  end
-
-  logic             aw_waits_q;
-  logic             w_waits_q;
-  logic             asked_q;
-  logic [AddrW-1:0] awaddr_q;
-  logic [      7:0] awlen_q;
-  logic [DataW-1:0] wdata_q;
-  logic             wlast_q;
-  logic             check;
-
-  always_ff @(posedge clk) begin
-    aw_waits_q <= !rst && awvalid && !awready;
-    w_waits_q  <= !rst && wvalid && !wready;
-    asked_q    <= !rst && !awvalid && !wvalid && ch_awvalid != '0;
-    awaddr_q   <= awaddr;
-    awlen_q    <= awlen;
-    wdata_q    <= wdata;
-    wlast_q    <= wlast;
+    asked_q <= !rst && !awvalid && !wvalid && ch_awvalid != '0;
   end
   assign check = armed && !rst;
 
@@ -187,15 +144,8 @@ module system_share_write_proof #(
   assign moved = ch_wvalid & ch_wready;
 
   always_comb begin
-    p_aw_stays : assert (!check || !aw_waits_q || awvalid);
-    p_aw_stable :
-    assert (!check || !aw_waits_q || !awvalid || (awaddr == awaddr_q && awlen == awlen_q));
-    p_w_stays : assert (!check || !w_waits_q || wvalid);
-    p_w_stable : assert (!check || !w_waits_q || !wvalid || (wdata == wdata_q && wlast == wlast_q));
-    p_wlast : assert (!check || !wvalid || wlast == (now_head == 9'd1));
-    p_owned : assert (!check || !wvalid || now_owed != '0);
     p_together :
-    assert (!check || ((taken != '0) == (awvalid && awready) && (moved != '0) == moves));
+    assert (!check || ((taken != '0) == (awvalid && awready) && (moved != '0) == (wvalid && wready)));
     p_made :
     assert (!check || ((taken == '0 || ($onehot(
         taken
@@ -205,7 +155,6 @@ module system_share_write_proof #(
     ) && {wlast, wdata} == (moved[0] ? {ch_wlast[0], ch_wdata[0]} : {ch_wlast[1], ch_wdata[1]})))));
     p_kept : assert (!check || !asked_q || awvalid);
     p_once : assert (!check || ($onehot0(ch_bvalid) && (answered != '0) == (bvalid && bready)));
-    p_answered : assert (!check || !bvalid || bready);
   end
 
   // ---- Invariants: a writer without the bus has begun nothing, that of the other one is what the memory waits for.
@@ -216,7 +165,7 @@ module system_share_write_proof #(
   for (genvar i = 0; i < 2; i++) begin : g_state
     assign apart[i] = next[i] == '0 &&
         (ch_awvalid[i] ? left[i] == 3'(ch_awaddr[i]) + 3'd1 : left[i] == '0);
-    assign begun[i] = 9'(left[i]) == now_head && 9'(next[i]) == now_second;
+    assign begun[i] = 9'(left[i]) == head && 9'(next[i]) == second;
     assign shape[i] = (left[i] != '0 || next[i] == '0) &&
         (next[i] == '0 || !ch_awvalid[i] || next[i] == 3'(ch_awaddr[i]) + 3'd1);
   end
@@ -225,18 +174,14 @@ module system_share_write_proof #(
     inv_owner : assert (!armed || $onehot0(dut.owner_q));
     inv_apart : assert (!armed || ((dut.owner_q | apart) == '1));
     inv_begun :
-    assert (!armed || ((~dut.owner_q | begun) == '1 && (dut.owner_q != '0 || now_owed == '0)));
+    assert (!armed || ((~dut.owner_q | begun) == '1 && (dut.owner_q != '0 || owed == '0)));
     inv_shape : assert (!armed || shape == '1);
-    inv_waits : assert (!armed || !offered_q || awvalid);
-    inv_beats :
-    assert (!armed || (32'(now_owed) == 32'(now_head != '0) + 32'(now_second != '0) &&
-        (now_head != '0 || now_second == '0)));
     inv_bursts :
-    assert (!armed || 32'(open[0]) + 32'(open[1]) + 32'(awvalid) == 32'(whole) + 32'(now_owed));
+    assert (!armed || 32'(open[0]) + 32'(open[1]) + 32'(awvalid) == 32'(whole) + 32'(owed));
   end
 
   always_comb begin
-    c_second : cover (check && now_owed == 2'd2 && dut.owner_q[1]);
+    c_second : cover (check && owed == 2'd2 && dut.owner_q[1]);
   end
 
 endmodule
