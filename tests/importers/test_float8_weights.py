@@ -105,6 +105,7 @@ def test_convolutions(tmp_path: Path) -> None:
         ({"0.weight": torch.zeros(4, 6)}, "no weights of 8-bit floats"),
         ({"0.weight_scale_inv": torch.ones(2, 3)}, "one scale, or one for each of 4 outputs"),
         ({"0.weight_scale": torch.tensor(0.0)}, "positive numbers"),
+        ({"0.weight_scale": torch.tensor(255, dtype=torch.uint8).view(torch.float8_e8m0fnu)}, "positive numbers"),
         ({"9.weight": torch.zeros(4, 6).to(torch.float8_e5m2)}, "no linear layer or convolution"),
     ],
 )
