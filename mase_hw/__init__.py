@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mase_hw.devices import compile_devices, load_devices
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.host.shown import NotebookProgress
-    from mase_hw.importers import from_trees, import_model, load_group_weights
+    from mase_hw.importers import from_trees, import_model, load_float8_weights, load_group_weights
     from mase_hw.ir import MaseGraph, custom_op
     from mase_hw.partition import compile_partitioned
     from mase_hw.preflight.check import check
@@ -44,6 +44,7 @@ __all__ = [
     "import_model",
     "load_design",
     "load_devices",
+    "load_float8_weights",
     "load_group_weights",
 ]
 
@@ -64,6 +65,7 @@ _HOMES = {
     "custom_op": "mase_hw.ir",
     "from_trees": "mase_hw.importers",
     "import_model": "mase_hw.importers",
+    "load_float8_weights": "mase_hw.importers",
     "load_group_weights": "mase_hw.importers",
     "load_design": "mase_hw.design.design",
     "load_devices": "mase_hw.devices",

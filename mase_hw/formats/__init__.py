@@ -8,7 +8,7 @@ also be *binary* or *ternary* (:mod:`mase_hw.formats.signs`), or have an exponen
 (:mod:`mase_hw.formats.blocks`) or a factor by group (:mod:`mase_hw.formats.groups`).
 """
 
-from mase_hw.formats.blocks import MINIFLOATS, SPAN, BlockFormat, integers
+from mase_hw.formats.blocks import SPAN, BlockFormat
 from mase_hw.formats.fixed import (
     MAX_FRAC,
     MAX_WIDTH,
@@ -18,13 +18,17 @@ from mase_hw.formats.fixed import (
     format_of_places,
 )
 from mase_hw.formats.groups import FACTOR_BITS, GroupFormat
+from mase_hw.formats.minifloats import DENORM, IEEE, LOG, MINIFLOATS, Minifloat, integers, minifloat
 from mase_hw.formats.multipliers import MULTIPLIER_BITS, Multipliers, enough_bits, multipliers, quantize_multiplier
 from mase_hw.formats.scaled import ScaledFormat, as_scaled, steps_of, sum_format
 from mase_hw.formats.signs import SignFormat, of_code, read_format
 from mase_hw.formats.taken import ScaledUse, any_scaled, refuse_others, refuse_scaled
 
 __all__ = [
+    "DENORM",
     "FACTOR_BITS",
+    "IEEE",
+    "LOG",
     "MAX_FRAC",
     "MAX_WIDTH",
     "MINIFLOATS",
@@ -33,6 +37,7 @@ __all__ = [
     "BlockFormat",
     "FixedFormat",
     "GroupFormat",
+    "Minifloat",
     "Multipliers",
     "Overflow",
     "Rounding",
@@ -44,6 +49,7 @@ __all__ = [
     "enough_bits",
     "format_of_places",
     "integers",
+    "minifloat",
     "multipliers",
     "of_code",
     "quantize_multiplier",

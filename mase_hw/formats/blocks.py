@@ -10,52 +10,16 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from mase_hw.errors import FormatError
 from mase_hw.formats.fixed import FixedFormat
+from mase_hw.formats.minifloats import MINIFLOATS, Minifloat, integers, minifloat
 
 SPAN = 15
 """How far the exponents of a tensor lie apart at most; every accumulator grows by as many bits."""
-
-
-class Minifloat(NamedTuple):
-    """A floating-point number without infinity, section 5.3 of the specification.
-
-    Args:
-        bits: Of a number.
-        digits: Of a significand, the leading one included.
-        top: How many powers of two its largest exponent lies above its last subnormal bit.
-        emax: Its largest exponent.
-        largest: The largest magnitude, in units of that bit.
-    """
-
-    bits: int
-    digits: int
-    top: int
-    emax: int
-    largest: int
-
-
-def _minifloat(e: int, m: int) -> Minifloat:
-    """``e`` bits of exponent with the bias ``2**(e - 1) - 1``, ``m`` bits of mantissa; all codes are numbers.
-
-    As the specification has them, ``e5m2`` has no number with its largest exponent field, and the last code of
-    ``e4m3`` is none.
-    """
-    above = (1 << e) - 2 - ((e, m) == (5, 2))  # the subnormal numbers have the exponent of the first normal ones
-    significand = (2 << m) - 1 - ((e, m) == (4, 3))
-    return Minifloat(1 + e + m, m + 1, above + m, above + 2 - (1 << (e - 1)), significand << above)
-
-
-MINIFLOATS = {f"e{e}m{m}": _minifloat(e, m) for e in range(2, 6) for m in range(1, 8) if e < 5 or m < 3}
-"""Minifloats, by exponent and mantissa bits: ``e5m2`` and ``e4m3`` of MXFP8, ``e3m2`` and ``e2m3`` of MXFP6, ``e2m1``
-of MXFP4, and what else has magnitudes of at most 32 bits."""
-
-
-def integers(width: int) -> Minifloat:
-    """Symmetric integers of ``width`` bits, as what has a single exponent."""
-    return Minifloat(width, 0, width - 2, 0, (1 << (width - 1)) - 1)
+WIDEST = 33
+"""Most bits of a mantissa."""
 
 
 def _fail(problem: str, field: str, got: Any, expected: str) -> FormatError:
@@ -74,14 +38,15 @@ class BlockFormat(FixedFormat):
     hardware multiplies by them as by any other.
 
     Args:
-        width: Bits of a mantissa, 2 to 33. With an ``element`` what its largest number needs.
+        width: Bits of a mantissa, 2 to 33. With an ``element`` what its largest number needs; of an element with a rule
+            also fewer, which leaves out the largest exponents.
         frac_width: Of the block with the smallest exponent, whose shift is 0.
         signed: True.
         block: Numbers of a block; the last one of a row may have fewer. At least 1.
         exponent_width: Bits of a shared exponent, 2 to 8. The exponents ``1 - 2**(exponent_width - 1)`` to
             ``2**(exponent_width - 1) - 1`` exist, as those of E8M0; the code of NaN is not used. 0 for minifloats
             without a shared exponent.
-        element: A key of :data:`MINIFLOATS`; empty for integers.
+        element: A name that :func:`~mase_hw.formats.minifloats.minifloat` knows; empty for integers.
 
     Raises:
         FormatError: A number out of range.
@@ -93,11 +58,14 @@ class BlockFormat(FixedFormat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.element and self.element not in MINIFLOATS:
+        one = minifloat(self.element)
+        if self.element and one is None:
             raise _fail("the element", "element", self.element, " | ".join(MINIFLOATS))
-        widest = MINIFLOATS[self.element].top + 2 if self.element else 33
-        if not (widest if self.element else 2) <= self.width <= widest or not self.signed:
-            raise _fail("the mantissa", "width", self.width, f"{'' if self.element else '2 to '}{widest} bits, signed")
+        widest = min(WIDEST, one.top + 2) if one else WIDEST
+        least = 2 if one is None else one.digits + 1 if one.rule else widest
+        if not least <= self.width <= widest or not self.signed:
+            bits = f"{widest}" if least == widest else f"{least} to {widest}"
+            raise _fail("the mantissa", "width", self.width, f"{bits} bits, signed")
         if isinstance(self.block, bool) or not isinstance(self.block, int) or self.block < 1:
             raise _fail("the block", "block_size", self.block, "1 number or more")
         if self.exponent_width not in range(2, 9) and (self.exponent_width or not self.element):
@@ -111,12 +79,23 @@ class BlockFormat(FixedFormat):
     @property
     def max_mantissa(self) -> int:
         """The largest mantissa, or the largest number of the element in units of its last bit."""
-        return MINIFLOATS[self.element].largest if self.element else (1 << (self.width - 1)) - 1
+        one = self.number
+        return one.largest >> (one.top + 2 - self.width)
+
+    @property
+    def number(self) -> Minifloat:
+        """What an element is."""
+        return minifloat(self.element) or integers(self.width)
 
     @property
     def digits(self) -> int:
         """Those of a significand, where the elements are minifloats."""
-        return MINIFLOATS[self.element].digits if self.element else 0
+        return self.number.digits
+
+    @property
+    def element_rule(self) -> str:
+        """How elements are rounded; see :class:`~mase_hw.formats.minifloats.Minifloat`."""
+        return self.number.rule
 
     @property
     def mantissas(self) -> FixedFormat:
@@ -137,10 +116,10 @@ class BlockFormat(FixedFormat):
                 remedy="block floating point has no NaN and no infinity here",
             )
         if not self.exponent_width:
-            return MINIFLOATS[self.element].emax
+            return self.number.emax
         if peak == 0.0:
             return None
-        last, below = (1 << (self.exponent_width - 1)) - 1, MINIFLOATS[self.element].emax if self.element else 0
+        last, below = (1 << (self.exponent_width - 1)) - 1, self.number.emax
         return max(-last, min(last, math.frexp(peak)[1] - 1 - below)) + below
 
     @classmethod
@@ -156,11 +135,14 @@ class BlockFormat(FixedFormat):
             FormatError: A magnitude that is not finite, or an argument out of range.
         """
         fmt = cls(width, 0, True, block, exponent_width, element)
-        exponents = [fmt.exponent(peak) for peak in peaks]
+        return fmt.spaced([fmt.exponent(peak) for peak in peaks])
+
+    def spaced(self, exponents: Sequence[int | None]) -> tuple[BlockFormat, tuple[int, ...]]:
+        """The same for blocks with these exponents; None of one that is all 0."""
         there = [e for e in exponents if e is not None] or [0]
         lowest = max(min(there), max(there) - SPAN)
         shifts = tuple(0 if e is None else max(e - lowest, 0) for e in exponents)
-        return dataclasses.replace(fmt, frac_width=width - 2 - lowest), shifts
+        return dataclasses.replace(self, frac_width=self.width - 2 - lowest), shifts
 
     def blocks(self, count: int) -> tuple[slice, ...]:
         """The blocks of a row of so many numbers."""
@@ -182,5 +164,5 @@ class BlockFormat(FixedFormat):
     def __str__(self) -> str:
         if self.kind == "minifloat":
             return f"minifloat {self.element}"
-        named = f"mxfp{MINIFLOATS[self.element].bits} {self.element}" if self.element else f"mxint{self.width}"
+        named = f"mxfp{self.number.bits} {self.element}" if self.element else f"mxint{self.width}"
         return f"{named} in blocks of {self.block}, 2^{-self.frac_width} up"

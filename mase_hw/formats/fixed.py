@@ -144,6 +144,11 @@ class FixedFormat:
         """Bits of a mantissa from its first one on, of which the others are 0; 0 if any mantissa occurs."""
         return 0
 
+    @property
+    def element_rule(self) -> str:
+        """How mantissas with ``digits`` are rounded, if not to the nearest one."""
+        return ""
+
     def spread(self, shift: Any, shape: Sequence[int]) -> Any:
         """Shifts of weights, one for every output channel, as what broadcasts to weights of a shape."""
         return shift.reshape(-1, *[1] * (len(shape) - 1))

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, SignFormat
+from mase_hw.numerics.grid import rounded, to_grid
 from mase_hw.numerics.integer_cast import cast_int, observed_cast
 from mase_hw.numerics.observing import cast_observer
 from mase_hw.numerics.wide import BITS, LIMIT, WIDE, Wide
@@ -120,35 +121,6 @@ class _Cast(torch.autograd.Function):
         for clipped in ctx.saved_tensors:
             grad = grad.masked_fill(clipped, 0.0)
         return grad, None, None, None, None
-
-
-def rounded(x: Tensor, rounding: Rounding, odd_ties: bool = False) -> Tensor:
-    """A float to an integer; the differences to the neighbours are exact. ``half_even`` may take odd ones at ties."""
-    if rounding is Rounding.HALF_EVEN:
-        nearest = torch.round(x)
-        return torch.where((x - nearest).abs() == 0.5, 2 * x - nearest, nearest) if odd_ties else nearest
-    if rounding is Rounding.HALF_UP:
-        floor = torch.floor(x)
-        return floor + (x - floor >= 0.5).to(x.dtype)
-    if rounding is Rounding.HALF_AWAY:
-        inner = torch.trunc(x)
-        return inner + torch.sign(x) * ((x - inner).abs() >= 0.5).to(x.dtype)
-    return torch.floor(x) if rounding is Rounding.FLOOR else torch.trunc(x)
-
-
-def to_grid(x: Tensor, fmt: FixedFormat, rounding: Rounding = Rounding.HALF_EVEN) -> Tensor:
-    """Mantissas of a format, beyond its range too.
-
-    Args:
-        x: Floats, in steps of the format.
-        fmt: Where the elements of its blocks are minifloats, only their numbers are taken, with one rounding.
-        rounding: Rounding mode.
-    """
-    if not fmt.digits:
-        return rounded(x, rounding, fmt.odd_ties)
-    # A number below 2**digits is a whole one; above, each power of two makes the step twice as large.
-    step = torch.exp2((torch.frexp(x).exponent - fmt.digits).clamp(min=0).to(x.dtype))
-    return rounded(x / step, rounding) * step
 
 
 def _cast_float(m: Tensor, shift: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow, own: bool) -> Tensor:

@@ -15,7 +15,8 @@ from torch import Tensor
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast
-from mase_hw.numerics import carrier, cast, magnitude, rounded, settled
+from mase_hw.numerics import carrier, cast, magnitude, settled
+from mase_hw.numerics.grid import rounded
 from mase_hw.numerics.observing import CastObserver, cast_observer
 from mase_hw.numerics.wide import LOW, WIDE, Wide
 

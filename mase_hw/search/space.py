@@ -8,8 +8,7 @@ from typing import Any
 from torch import fx
 
 from mase_hw.errors import ConfigError, suggest
-from mase_hw.formats import MAX_WIDTH
-from mase_hw.formats.blocks import MINIFLOATS
+from mase_hw.formats import MAX_WIDTH, MINIFLOATS
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mixed_precision.candidates import check_graph

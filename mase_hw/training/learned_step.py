@@ -44,7 +44,8 @@ from mase_hw.formats import (
     ScaledFormat,
     SignFormat,
 )
-from mase_hw.numerics import along, rounded, signs, to_grid
+from mase_hw.numerics import along, signs
+from mase_hw.numerics.grid import rounded, to_grid
 from mase_hw.passes.quantize.integers.formats import of_range
 from mase_hw.passes.quantize.sign_weights import means
 
@@ -158,8 +159,8 @@ class LearnedStep(nn.Module):
         per_frame: The first dimension is that of frames; else the tensor is a parameter.
 
     The step is a parameter for tensors of up to :data:`LEARNED` bits; of wider ones it is that of the finest format
-    that holds all that was observed so far. Integers in groups keep their factors and so their step. The threshold of
-    ternary numbers keeps its share of the step.
+    that holds all that was observed so far. Integers in groups keep their factors and so their step, and so do
+    minifloats whose bias was configured. The threshold of ternary numbers keeps its share of the step.
     """
 
     ends: Tensor
@@ -170,10 +171,11 @@ class LearnedStep(nn.Module):
         self.fmt = fmt
         self.rounding = rounding
         self.per_frame = per_frame
-        self.learned = fmt.width <= LEARNED
+        self.given = isinstance(fmt, GroupFormat) or bool(fmt.element_rule)
+        """Whether the step stays as it is."""
+        self.learned = fmt.width <= LEARNED or bool(fmt.element_rule)
         self.finest: int | None = None
         """Finest fraction width worth having."""
-        self.given = isinstance(fmt, GroupFormat)
         self.step = nn.Parameter(torch.tensor(fmt.scale), requires_grad=self.learned and not self.given)
         self.register_buffer("ends", torch.zeros(2, dtype=torch.float64))
         threshold = fmt.threshold if isinstance(fmt, SignFormat) else 0.0

@@ -13,7 +13,8 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.nn.streaming import streaming
-from mase_hw.numerics import as_carrier, cast, rounded
+from mase_hw.numerics import as_carrier, cast
+from mase_hw.numerics.grid import rounded
 from mase_hw.numerics.integer_cast import observed_cast
 from mase_hw.vectors.casts import CastUse
 from mase_hw.vectors.playback import Playback, at_a_time, cut, frames_of, playbacks, stackable

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import ConfigError, FormatError, suggest
 from mase_hw.formats import MAX_FRAC, MAX_WIDTH, MINIFLOATS, Overflow, Rounding
 from mase_hw.host.documents import Json
+from mase_hw.passes.quantize.concept_keys import NAMES, ConceptKeys, Name
 
 ELEMENT = f"^({'|'.join(MINIFLOATS)})$"
 """A minifloat by its name."""
@@ -59,15 +60,13 @@ def known_tensors(catalogue: Catalogue) -> dict[str, Collection[str]]:
     return {o.name: o.formats for o in catalogue if o.modules or o.functions or o.methods}
 
 
-class NodeConfig(BaseModel):
+class NodeConfig(ConceptKeys):
     """How one node is quantised, in MASE's keys.
 
     What is chosen from observed ranges needs ``calibrate_analysis_pass`` before the quantisation.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Literal["fixed", "integer", "binary", "ternary", "mxint", "mxfp", "minifloat", "groups", "NA"] | None = Field(
+    name: Name | None = Field(
         default=None,
         examples=["fixed"],
         description='``"fixed"`` for fixed point, ``"integer"`` for scaled integers (with a fraction width it is fixed '
@@ -75,7 +74,8 @@ class NodeConfig(BaseModel):
         '1, times a power of two, ``"mxint"`` and ``"mxfp"`` for fixed point with weights in block floating point, of '
         'integers or of minifloats, ``"minifloat"`` for fixed point with weights that are minifloats without a shared '
         'exponent, ``"groups"`` for fixed point with integer weights that have a factor by group of '
-        'inputs; ``"NA"`` or left out: float',
+        'inputs; ``"minifloat_ieee"``, ``"minifloat_denorm"``, ``"log"`` and ``"block_fp"`` for weights as '
+        'MASE\'s quantisers make them; ``"NA"`` or left out: float',
     )
     data_in_width: int | None = _width("every data input")
     data_in_frac_width: int | None = _frac("every data input")
@@ -86,14 +86,18 @@ class NodeConfig(BaseModel):
     weight_granularity: Literal["tensor", "channel"] = Field(
         default="tensor", description='``"channel"`` gives the weights of every output channel a fraction width'
     )
-    weight_block_size: int = Field(
+    weight_block_size: Annotated[int, Field(ge=1)] | list[int] = Field(
         default=32,
-        ge=1,
         description='``"mxint"``, ``"mxfp"``, ``"groups"``: weights that share an exponent, or a factor, along '
-        "the input dimension; of a kernel along its channels, columns and rows",
+        'the input dimension; of a kernel along its channels, columns and rows. ``"block_fp"``: the sizes '
+        "of a block along outputs and inputs, -1 for all; one number is that of inputs, for all outputs",
     )
     weight_exponent_width: int = Field(
-        default=8, ge=2, le=8, description='``"mxint"`` and ``"mxfp"``: bits of a shared exponent, as those of E8M0'
+        default=8,
+        ge=2,
+        le=8,
+        description='``"mxint"``, ``"mxfp"`` and ``"block_fp"``: bits of a shared exponent, as those of E8M0; '
+        '``"minifloat_ieee"`` and ``"minifloat_denorm"``: bits of the exponent of a weight',
     )
     weight_block_exponent: Literal["largest", "least_error"] = Field(
         default="largest",
@@ -175,6 +179,18 @@ class NodeConfig(BaseModel):
         default=Overflow.SATURATE, description="overflow of the same cast; the code of a mode will do as well"
     )
 
+    @model_validator(mode="after")
+    def _block(self) -> NodeConfig:
+        given = self.weight_block_size
+        whole = self.name in ("block_fp", None)
+        if isinstance(given, list):
+            least = -1 if whole else 1
+            sizes = len(given) in (1, 2) and all(size >= least and size != 0 for size in given)
+            if not sizes or (not whole and (len(given) == 1 or given[0] != 1)):
+                wanted = "1 or 2 sizes, each positive or -1" if whole else "a number, or [1, number]"
+                raise ValueError(f"weight_block_size: got {given}, expected {wanted}")
+        return self
+
     @field_validator("rounding", "overflow", mode="before")
     @classmethod
     def _mode(cls, value: Any, info: Any) -> Any:
@@ -197,7 +213,25 @@ class NodeConfig(BaseModel):
     @property
     def blocks(self) -> bool:
         """Whether the weights are to be in block floating point, or integers in groups."""
-        return self.name in ("mxint", "mxfp", "minifloat", "groups")
+        return self.name in ("mxint", "mxfp", "minifloat", "groups", *NAMES)
+
+    @property
+    def concept(self) -> bool:
+        """Whether these are as MASE's quantiser of that name makes them."""
+        return self.name in NAMES
+
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """Outputs and inputs of a block; -1 for all of them."""
+        given = self.weight_block_size
+        if isinstance(given, int):
+            return -1 if self.name == "block_fp" else 1, given
+        return (-1, *given)[-2], given[-1]
+
+    @property
+    def block_size(self) -> int:
+        """Inputs of a block of one output."""
+        return self.block_shape[1]
 
     @property
     def scaled(self) -> bool:

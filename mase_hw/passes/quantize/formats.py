@@ -135,12 +135,12 @@ def block_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
     width = width_in_blocks(node, config, given, element)
     rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
     exponent_width = 0 if config.name == "minifloat" else config.weight_exponent_width
-    parts = torch.split(rows, config.weight_block_size, 1)
+    parts = torch.split(rows, config.block_size, 1)
     peaks = torch.stack([part.abs().amax(1) for part in parts], 1)
     if config.weight_block_exponent == "least_error" and exponent_width and bool(torch.isfinite(peaks).all()):
         element_format = BlockFormat(width, width - 2, element=element)
         peaks = peaks * torch.stack([_least_error(part, element_format) for part in parts], 1)
-    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, config.weight_block_size, exponent_width, element)
+    fmt, shifts = BlockFormat.shared(peaks.flatten().tolist(), width, config.block_size, exponent_width, element)
     return fmt, torch.tensor(shifts, dtype=torch.int64).reshape(peaks.shape)
 
 

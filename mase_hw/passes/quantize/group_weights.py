@@ -39,7 +39,7 @@ def group_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
     """
     width = width_in_blocks(node, config, given)
     rows = weight.detach().double().cpu().movedim(1, -1).flatten(1)
-    parts = [part.numpy() for part in torch.split(rows, config.weight_block_size, 1)]
+    parts = [part.numpy() for part in torch.split(rows, config.block_size, 1)]
     found = [_steps(part, width) for part in parts]
     exact = all(bool(ok.all()) for _, _, ok in found)
     # A step is `odd * 2**exponent`; that of a group of zeros is 0.
@@ -51,11 +51,11 @@ def group_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
         steps = peaks / ((1 << (width - 1)) - 1)
         lowest = math.frexp(float(steps.max()))[1] - ROUNDED_BITS
         factors = np.maximum(np.rint(np.ldexp(steps, -lowest)), 1.0)
-        reason = f"factors of groups of {config.weight_block_size}, from their largest magnitudes"
+        reason = f"factors of groups of {config.block_size}, from their largest magnitudes"
     else:
         lowest = int(exponent[odd > 0].min(initial=0 if not (odd > 0).any() else np.iinfo(np.int64).max))
         factors = np.where(odd > 0, np.ldexp(odd.astype(np.float64), exponent - lowest), 1.0)
-        reason = f"the integers that they are, in groups of {config.weight_block_size}"
+        reason = f"the integers that they are, in groups of {config.block_size}"
     if factors.max() >= 2.0**FACTOR_BITS:
         raise ConfigError(
             "the scales of groups are too far apart for one layer",
@@ -65,7 +65,7 @@ def group_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
             expected=f"less than 2^{FACTOR_BITS}",
             remedy='give this layer name = "fixed"',
         )
-    fmt = GroupFormat(width, -lowest, True, config.weight_block_size)
+    fmt = GroupFormat(width, -lowest, True, config.block_size)
     return fmt, torch.from_numpy(factors.astype(np.int64)), reason
 
 

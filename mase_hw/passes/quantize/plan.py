@@ -32,6 +32,7 @@ from mase_hw.numerics import carrier, magnitude
 from mase_hw.ops._binary import covering_both
 from mase_hw.passes.quantize import sign_weights as signs
 from mase_hw.passes.quantize.calibrate import CALIBRATED, UNITED
+from mase_hw.passes.quantize.concept_weights import concept_weights
 from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, group_of, known_tensors
 from mase_hw.passes.quantize.formats import (
     Decision,
@@ -335,13 +336,16 @@ class Planner:
         The shifts are added to the parameters.
         """
         if config.signs:
-            frac = signs.checked(node.name, signs.given(self.args, node.name, op.name), config.signs)
-            return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac)}
+            frac, threshold = signs.checked(node.name, signs.given(self.args, node.name, op.name), config)
+            return {"weight": signs.weight_format(node.name, parameters["weight"], config.signs, frac, threshold)}
         if config.blocks:
             given = signs.given(self.args, node.name, op.name)
             fmt: BlockFormat
             if config.name == "groups":
                 fmt, exponents, reason = group_weights(node.name, parameters["weight"], config, given)
+            elif config.concept:
+                fmt, exponents = concept_weights(node.name, parameters["weight"], config, given)
+                reason = f"{config.name} of MASE"
             else:
                 fmt, exponents = block_weights(node.name, parameters["weight"], config, given)
                 reason = "an exponent by block"

@@ -17,7 +17,7 @@ from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import SignFormat
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
-from mase_hw.passes.quantize.config import QuantizeArgs
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
 
 SHARE = 0.7
 """Threshold of ternary weights, as a share of their mean magnitude."""
@@ -51,7 +51,9 @@ def rounded(scale: float) -> int:
     return -round(math.log2(scale))
 
 
-def weight_format(node: str, weight: Tensor, kind: str, frac: int | None) -> tuple[SignFormat, str]:
+def weight_format(
+    node: str, weight: Tensor, kind: str, frac: int | None, given_threshold: float | None = None
+) -> tuple[SignFormat, str]:
     """The format of the weights of a layer, and why.
 
     Args:
@@ -59,12 +61,16 @@ def weight_format(node: str, weight: Tensor, kind: str, frac: int | None) -> tup
         weight: Any shape.
         kind: ``"binary"`` or ``"ternary"``.
         frac: Fraction width that was configured; None to take the scale from the weights.
+        given_threshold: Threshold that was configured, of ternary weights.
 
     Raises:
         FormatError: A weight that is not finite.
         ConfigError: Weights that are all 0 and to be binary; a configured step below the threshold.
     """
     scale, threshold = means(weight, kind)
+    if given_threshold is not None:
+        sizes = weight.detach().abs().double().flatten().cpu()
+        scale, threshold = _mean(sizes[sizes > given_threshold]), given_threshold
     if not math.isfinite(scale):
         raise FormatError("a weight is not finite", node=f"{node}.weight", expected="finite numbers")
     if scale == 0.0 and kind == "binary" and frac is None:
@@ -89,8 +95,8 @@ def weight_format(node: str, weight: Tensor, kind: str, frac: int | None) -> tup
             node=node,
             field="quantize.*.config.weight_frac_width",
             got=frac,
-            expected=f"at most {rounded(scale)}, threshold {threshold:.6g}",
-            remedy="leave weight_frac_width out, so that it is chosen",
+            expected=f"a step above the threshold of {threshold:.6g}",
+            remedy="leave weight_frac_width and weight_scaling_factor out, so that the step is chosen",
         )
     return SignFormat.ternary(frac, steps), reason
 
@@ -105,14 +111,18 @@ def given(args: QuantizeArgs, node: str, op: str) -> Json:
     return {key: value for keys in layers[first:] for key, value in keys.items()}
 
 
-def checked(node: str, keys: Json, kind: str) -> int | None:
-    """The configured fraction width of binary or ternary weights, None if there is none.
+def checked(node: str, keys: Json, config: NodeConfig) -> tuple[int | None, float | None]:
+    """The configured fraction width of binary or ternary weights, and the threshold; None of what is not there.
 
     Raises:
         ConfigError: Keys that such weights cannot have.
     """
+    kind = config.signs
     width = 1 if kind == "binary" else 2
     wanted = {"weight_width": width, "weight_signed": True, "weight_granularity": "tensor", "weight_affine": False}
+    # What MASE's quantisers draw, or multiply by a mean that is no power of two.
+    wanted |= {"weight_stochastic": False, "weight_bipolar": True} if kind == "binary" else {}
+    wanted |= {"weight_scaling_factor": False} if kind == "ternary" else {}
     for key, value in wanted.items():
         if keys.get(key) not in (None, value):
             raise ConfigError(
@@ -124,7 +134,19 @@ def checked(node: str, keys: Json, kind: str) -> int | None:
                 remedy=f"leave {key} out",
             )
     found: int | None = keys.get("weight_frac_width")
-    return found
+    if kind == "binary":
+        return (0 if found is None and keys.get("weight_bipolar") else found), None
+    if found is None and keys.get("weight_scaling_factor") is False:
+        found = 0
+        if config.threshold is None:
+            raise ConfigError(
+                "ternary weights without a scale need a threshold",
+                node=node,
+                field="quantize.*.config.weight_mean",
+                expected="weight_mean, weight_max or weight_median",
+                remedy="set one of them, or leave weight_scaling_factor out",
+            )
+    return found, config.threshold
 
 
 def refuse(graph: MaseGraph, args: QuantizeArgs) -> None:

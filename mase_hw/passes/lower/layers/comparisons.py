@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, fx
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.ops.pieces import COMPARISONS
 from mase_hw.ops.reshape import as_number
 from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, formula, number_of
@@ -84,6 +85,14 @@ def _converted(e: Expression) -> Body | None:
     dtype, before = e.dtype, e.dtypes[x]
     if dtype is None or before is None:
         return None
+    if dtype.is_floating_point and dtype.itemsize == 1:
+        raise UnsupportedError(
+            "hardware does not round data to floats of 8 bits where a model says so",
+            node=e.node.name,
+            got=str(dtype),
+            expected="float32, which calibration and formats replace",
+            remedy="leave the conversion out, and round inputs of layers with data_in_element, such as e4m3",
+        )
     dtype = torch.float32 if dtype in HALVES else dtype
     narrow = x in e.truths and dtype in (torch.uint8, torch.int8, torch.int16)
     if not narrow and dtype not in (torch.int32, torch.int64, torch.float32, torch.float64):
