@@ -69,3 +69,25 @@ def test_what_does_not_fit() -> None:
         fitted(3, interval=10)
     with pytest.raises(ConfigError, match="there are no devices"):
         fitted(0)
+
+
+def test_weights_outside() -> None:
+    """Block RAM is short: weights are read from outside, no more words than cycles, and only where there is a memory."""
+
+    def fitted(*outside: bool, interval: int = 20_000) -> Any:
+        devices = [{**ROOM, "bram": 1, "external": each, "unrolled": 0} for each in outside]
+        return fit_devices(residual(), IMAGE, devices, {"links": {"bits": 16, "latency": 4}}, interval=interval)
+
+    with pytest.raises(ConfigError, match="no contiguous cuts"):
+        fitted(False)
+    found = fitted(True)
+    (run,) = found.runs
+    moved = {place.partition(".")[0] for place in found.config.hardware.parameters_at}
+    assert found.proven and moved and moved.issubset(run.nodes)
+    assert run.use["bram"] <= 1 and 0 < run.words <= 20_000
+    assert f"{run.words:,} words of external memory a frame" in found.text()
+    _, second = fitted(True, False).runs
+    assert second.nodes and not second.words
+    # Words are no more than cycles, whatever the multipliers could do.
+    with pytest.raises(ConfigError, match="no contiguous cuts"):
+        fitted(True, interval=2304)
