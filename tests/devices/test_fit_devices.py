@@ -72,7 +72,7 @@ def test_what_does_not_fit() -> None:
 
 
 def test_weights_outside() -> None:
-    """Block RAM is short: weights are read from outside, no more words than cycles, and only where there is a memory."""
+    """Block RAM is short: weights are read from outside, no more words than cycles, only where there is a memory."""
 
     def fitted(*outside: bool, interval: int = 20_000) -> Any:
         devices = [{**ROOM, "bram": 1, "external": each, "unrolled": 0} for each in outside]
