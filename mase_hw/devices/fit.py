@@ -30,6 +30,7 @@ from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.spec import CustomOps
+from mase_hw.ir.module_paths import nodes_at
 from mase_hw.preflight.mapped import mapped_graph
 from mase_hw.streams import ceil_div
 
@@ -102,6 +103,7 @@ def fit_devices(
     *,
     interval: int,
     spread: float = SPREAD,
+    cuts: Sequence[str] | None = None,
     calibration: Iterable[Any] | None = None,
     custom_ops: CustomOps | None = None,
     progress: Tell | None = None,
@@ -117,6 +119,8 @@ def fit_devices(
         interval: Most cycles per frame.
         spread: How many times faster than that a layer may be, if it has a slower candidate: fewer candidates take less
             memory and time, and the proof holds among them.
+        cuts: The modules, by path, before which may be cut, such as the blocks of a large network; before every layer
+            if None. The proof holds among such cuts.
         calibration: Batches from which value ranges are observed.
         custom_ops: A user's own ops.
         progress: Told what is being done.
@@ -139,7 +143,7 @@ def fit_devices(
     settings = settings.model_copy(update={"hardware": hardware})
     graph = mapped_graph(model, example_inputs, settings, calibration, tell, custom_ops)
     tell("choosing cuts, lanes and implementations")
-    search = _Search(graph, settings, goals, interval, spread)
+    search = _Search(graph, settings, goals, interval, spread, cuts)
     return search.found()
 
 
@@ -154,7 +158,13 @@ def _fields(target: TargetLike) -> dict[str, object]:
 
 class _Search:
     def __init__(
-        self, graph: MaseGraph, settings: CompileConfig, goals: Sequence[Goal], interval: int, spread: float = SPREAD
+        self,
+        graph: MaseGraph,
+        settings: CompileConfig,
+        goals: Sequence[Goal],
+        interval: int,
+        spread: float = SPREAD,
+        cuts: Sequence[str] | None = None,
     ) -> None:
         self.graph, self.settings, self.goals, self.interval = graph, settings, goals, interval
         self.space = Space(
@@ -182,7 +192,27 @@ class _Search:
                 self.streams[node.name, "data_out_0"] = [-1, *(at[n] for n in self._behind(node) if n in at)]
         last = next(n for n in graph.nodes if n.op == "output")
         self.leaves = {at[n] for n in self._before(last) if n in at}
+        self.places = self._places(cuts)
         self.run = functools.cache(self._run)
+
+    def _places(self, cuts: Sequence[str] | None) -> list[int]:
+        """Numbers of layers before which may be cut; the first one and the end always."""
+        count = len(self.order)
+        if cuts is None:
+            return list(range(count + 1))
+        found = {0, count}
+        for path in cuts:
+            inside = set(nodes_at(self.graph, path))
+            at = next((index for index, name in enumerate(self.order) if name in inside), None)
+            if at is None:
+                raise ConfigError(
+                    "no layer in hardware is in the module before which is to be cut",
+                    field="cuts",
+                    got=path,
+                    expected="the path of a module, or the name of a node",
+                )
+            found.add(at)
+        return sorted(found)
 
     def _behind(self, node: Any) -> list[str]:
         """The nodes with modules that read a result, also behind those that only rename elements."""
@@ -247,12 +277,17 @@ class _Search:
         for device, kind in enumerate(kinds):
             then: list[tuple[int, tuple[int, ...]] | None] = [None] * (count + 1)
             bounds = [NEVER] * (count + 1)
-            for low in range(count + 1):
+            for low in self.places:
                 if best[low] is None and below[low] >= NEVER:
                     continue
-                for high in range(low, count + 1):
+                # What is left over behind the last device is not made.
+                for high in (
+                    each for each in self.places if each >= low and (device + 1 < len(kinds) or each == count)
+                ):
                     if high == low:
                         value = bound = 0
+                    elif not self.allowed(low, high, device):
+                        continue
                     else:
                         solved = self.run(low, high, kind)
                         if isinstance(solved, Impossible):
@@ -261,8 +296,6 @@ class _Search:
                             value, bound = NEVER, 0
                         else:
                             value, bound = solved.value, solved.bound
-                        if not self.allowed(low, high, device):
-                            continue
                     bounds[high] = min(bounds[high], below[low] + bound)
                     before = best[low]
                     if before is not None and value < NEVER:

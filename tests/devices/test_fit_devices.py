@@ -91,3 +91,20 @@ def test_weights_outside() -> None:
     # Words are no more than cycles, whatever the multipliers could do.
     with pytest.raises(ConfigError, match="no contiguous cuts"):
         fitted(True, interval=2304)
+
+
+def test_cuts_that_are_named() -> None:
+    """The best of all cuts is among those that are named; a worse one, if only that may be."""
+    runs = [run.nodes for run in fitted(3).runs]
+
+    def named(*cuts: str) -> Any:
+        return fit_devices(
+            residual(), IMAGE, [ROOM] * 3, {"links": {"bits": 16, "latency": 4}}, interval=2304, cuts=cuts
+        )
+
+    same, other = named(*(nodes[0] for nodes in runs if nodes)), named("relu", "d")
+    assert same.proven and [run.nodes for run in same.runs] == runs
+    assert other.proven and {run.nodes[0] for run in other.runs if run.nodes} <= {"a", "relu", "d"}
+    assert other.value > same.value
+    with pytest.raises(ConfigError, match="no layer in hardware is in the module"):
+        named("nothing")
