@@ -45,6 +45,7 @@ COMMANDS = (
     "regress",
     "synth",
     "power",
+    "hls",
     "weights",
     "system",
     "soc",

@@ -25,11 +25,12 @@ from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import SPREAD, arguments
-from mase_hw.fit.problem import Problem, named
+from mase_hw.fit.problem import WORDS, Problem, named
 from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.spec import CustomOps
+from mase_hw.ir.module_paths import nodes_at
 from mase_hw.preflight.mapped import mapped_graph
 from mase_hw.streams import ceil_div
 
@@ -45,11 +46,13 @@ class Run:
         goal: The device, or what it has.
         nodes: In order; none if it is not needed.
         use: What they take by the estimates, without FIFOs and the ends of links.
+        words: That they read of the device's external memory for a frame, which brings one a cycle at most.
     """
 
     goal: Goal
     nodes: tuple[str, ...]
     use: Mapping[str, int]
+    words: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class DevicesFit:
         for number, run in enumerate(self.runs):
             shares = ", ".join(f"{n} {name.upper()} ({run.goal.share(name, n):.1%})" for name, n in run.use.items())
             ends = f"{run.nodes[0]} to {run.nodes[-1]}" if run.nodes else "nothing"
-            lines.append(f"device {number} ({run.goal.device or 'by numbers'}): {ends}; {shares}")
+            words = f", {run.words:,} words of external memory a frame" if run.words else ""
+            lines.append(f"device {number} ({run.goal.device or 'by numbers'}): {ends}; {shares}{words}")
         lines += [f"link of {tensor}: {n:,} cycles per frame" for tensor, n in self.links.items()]
         lines.append(f"at {self.interval:,} cycles per frame the shares of all devices add up to {self.value:.4f}")
         least = f"no contiguous cuts have less than {self.bound:.4f}"
@@ -98,6 +102,8 @@ def fit_devices(
     config: ConfigLike = None,
     *,
     interval: int,
+    spread: float = SPREAD,
+    cuts: Sequence[str] | None = None,
     calibration: Iterable[Any] | None = None,
     custom_ops: CustomOps | None = None,
     progress: Tell | None = None,
@@ -107,9 +113,14 @@ def fit_devices(
     Args:
         model: As for :func:`mase_hw.compile`.
         example_inputs: One frame.
-        devices: In order, each as a target without a rate: a device, or numbers of ``lut``, ``ff``, ``dsp``, ``bram``.
+        devices: In order, each as a target without a rate: a device, or numbers of ``lut``, ``ff``, ``dsp``, ``bram``;
+            with ``external`` it has a memory outside, which brings a word of ``hardware.external_bytes`` a cycle.
         config: The configuration, with ``links``; lanes that it gives are kept, ``hardware.device`` is not looked at.
         interval: Most cycles per frame.
+        spread: How many times faster than that a layer may be, if it has a slower candidate: fewer candidates take less
+            memory and time, and the proof holds among them.
+        cuts: The modules, by path, before which may be cut, such as the blocks of a large network; before every layer
+            if None. The proof holds among such cuts.
         calibration: Batches from which value ranges are observed.
         custom_ops: A user's own ops.
         progress: Told what is being done.
@@ -127,12 +138,18 @@ def fit_devices(
         raise ConfigError(
             "the devices are of several families", field="devices", got=", ".join(families), expected="one"
         )
-    hardware = settings.hardware.model_copy(update={"family": families[0], "device": {}})
+    again = {"external_buffer": 0} if settings.hardware.external_buffer is None and _outside(goals) else {}
+    hardware = settings.hardware.model_copy(update={"family": families[0], "device": {}, **again})
     settings = settings.model_copy(update={"hardware": hardware})
     graph = mapped_graph(model, example_inputs, settings, calibration, tell, custom_ops)
     tell("choosing cuts, lanes and implementations")
-    search = _Search(graph, settings, goals, interval)
+    search = _Search(graph, settings, goals, interval, spread, cuts)
     return search.found()
+
+
+def _outside(goals: Sequence[Goal]) -> bool:
+    """Whether a device has a memory outside."""
+    return any(each.external for each in goals)
 
 
 def _fields(target: TargetLike) -> dict[str, object]:
@@ -140,9 +157,20 @@ def _fields(target: TargetLike) -> dict[str, object]:
 
 
 class _Search:
-    def __init__(self, graph: MaseGraph, settings: CompileConfig, goals: Sequence[Goal], interval: int) -> None:
+    def __init__(
+        self,
+        graph: MaseGraph,
+        settings: CompileConfig,
+        goals: Sequence[Goal],
+        interval: int,
+        spread: float = SPREAD,
+        cuts: Sequence[str] | None = None,
+    ) -> None:
         self.graph, self.settings, self.goals, self.interval = graph, settings, goals, interval
-        self.space = Space(graph, settings.hardware, unrolled=goals[0].unrolled, logic=goals[0].logic)
+        self.space = Space(
+            graph, settings.hardware, unrolled=goals[0].unrolled, logic=goals[0].logic, external=_outside(goals)
+        )
+        self.outside = _outside(goals) or settings.hardware.reads_outside
         fastest, slowest = self.space.fastest()
         if interval < fastest:
             raise ConfigError(
@@ -151,7 +179,7 @@ class _Search:
                 got=interval,
                 expected=f"{fastest} or more, which {slowest} needs",
             )
-        self.candidates = self.space.candidates(interval, SPREAD)
+        self.candidates = self.space.candidates(interval, spread)
         self.problem = self.space.problem(self.candidates, interval)
         self.order = list(self.candidates)
         at = {name: index for index, name in enumerate(self.order)}
@@ -164,7 +192,27 @@ class _Search:
                 self.streams[node.name, "data_out_0"] = [-1, *(at[n] for n in self._behind(node) if n in at)]
         last = next(n for n in graph.nodes if n.op == "output")
         self.leaves = {at[n] for n in self._before(last) if n in at}
+        self.places = self._places(cuts)
         self.run = functools.cache(self._run)
+
+    def _places(self, cuts: Sequence[str] | None) -> list[int]:
+        """Numbers of layers before which may be cut; the first one and the end always."""
+        count = len(self.order)
+        if cuts is None:
+            return list(range(count + 1))
+        found = {0, count}
+        for path in cuts:
+            inside = set(nodes_at(self.graph, path))
+            at = next((index for index, name in enumerate(self.order) if name in inside), None)
+            if at is None:
+                raise ConfigError(
+                    "no layer in hardware is in the module before which is to be cut",
+                    field="cuts",
+                    got=path,
+                    expected="the path of a module, or the name of a node",
+                )
+            found.add(at)
+        return sorted(found)
 
     def _behind(self, node: Any) -> list[str]:
         """The nodes with modules that read a result, also behind those that only rename elements."""
@@ -185,6 +233,8 @@ class _Search:
         prices = {name: self.problem.prices[name] for name in self.order[low:high]}
         edges = [edge for edge in self.problem.edges if inside.issuperset(edge.ends)]
         budgets = {RESOURCES.index(name): most for name, most in self.goals[kind].budgets.items()}
+        if self.outside:  # a memory brings a word per cycle
+            budgets[WORDS] = self.interval if self.goals[kind].external else 0
         return solve(Problem(prices, edges), self.weights(kind), budgets)
 
     def weights(self, kind: int) -> Any:
@@ -218,7 +268,8 @@ class _Search:
             ConfigError: If there are none.
         """
         count = len(self.order)
-        kinds = [next(k for k, g in enumerate(self.goals) if g.budgets == each.budgets) for each in self.goals]
+        rooms = [(each.budgets, each.external) for each in self.goals]
+        kinds = [rooms.index(each) for each in rooms]
         # Of every number of layers on the devices so far: the least sum and the cuts, and a bound of the sum.
         best: list[tuple[int, tuple[int, ...]] | None] = [(0, ()), *[None] * count]
         below = [0, *[NEVER] * count]
@@ -226,12 +277,17 @@ class _Search:
         for device, kind in enumerate(kinds):
             then: list[tuple[int, tuple[int, ...]] | None] = [None] * (count + 1)
             bounds = [NEVER] * (count + 1)
-            for low in range(count + 1):
+            for low in self.places:
                 if best[low] is None and below[low] >= NEVER:
                     continue
-                for high in range(low, count + 1):
+                # What is left over behind the last device is not made.
+                for high in (
+                    each for each in self.places if each >= low and (device + 1 < len(kinds) or each == count)
+                ):
                     if high == low:
                         value = bound = 0
+                    elif not self.allowed(low, high, device):
+                        continue
                     else:
                         solved = self.run(low, high, kind)
                         if isinstance(solved, Impossible):
@@ -240,8 +296,6 @@ class _Search:
                             value, bound = NEVER, 0
                         else:
                             value, bound = solved.value, solved.bound
-                        if not self.allowed(low, high, device):
-                            continue
                     bounds[high] = min(bounds[high], below[low] + bound)
                     before = best[low]
                     if before is not None and value < NEVER:
@@ -269,15 +323,15 @@ class _Search:
         runs, places = list[Run](), dict[str, int]()
         on: dict[int, int] = {}
         for number, (low, high) in enumerate(zip((0, *cuts), cuts, strict=False)):
-            use = dict.fromkeys(RESOURCES, 0)
+            use, words = dict.fromkeys(RESOURCES, 0), 0
             if high > low:
                 solved = self.run(low, high, kinds[number])
                 assert isinstance(solved, Solution)  # it was chosen
                 picked |= {name: self.candidates[name][at] for name, at in solved.chosen.items()}
-                use = named(solved.total)
+                use, words = named(solved.total), int(solved.total[WORDS])
                 places |= dict.fromkeys(self.order[low:high], number)
                 on |= dict.fromkeys(range(low, high), number)
-            runs.append(Run(self.goals[number], tuple(self.order[low:high]), use))
+            runs.append(Run(self.goals[number], tuple(self.order[low:high]), use, words))
         links = {}
         for (source, result), (giver, *readers) in self.streams.items():
             for there in sorted({on[reader] for reader in readers} if giver >= 0 else ()):

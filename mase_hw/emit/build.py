@@ -202,6 +202,12 @@ class NetlistBuilder:
                 if (path := facets.external(file)) is not None:
                     self._external(file, path)
         if made is not None:
+            for file in with_dependences(made.files, made.files.get):
+                self._file(file)
+                if file in made.files:
+                    self._external(file, made.files[file])
+            for file in made.texts:
+                self._file(file)
             file = f"ops/{made.module}.sv"
             self._file(file)
             self.netlist.generated[file] = made

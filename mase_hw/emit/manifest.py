@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware import manifest
 from mase_hw.hardware.external import IMAGE, primed
+from mase_hw.ir.custom.hls import WRAPPER
 from mase_hw.nn.streaming import streaming
 from mase_hw.ops.products._cache import CACHE, Cache
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
@@ -70,6 +72,7 @@ def describe_design(
         shortfall=netlist.shortfall,
         edges=tuple(counted_edges(netlist)),
         rtl=(*(f"rtl/{file}" for file in (*netlist.files, *CHECKS)), f"rtl/{netlist.name}.sv"),
+        hls=tuple(_hls(netlist)),
         files={},
         digest="",
     )
@@ -77,6 +80,15 @@ def describe_design(
     return msgspec.structs.replace(
         described, image=_image(netlist, design), external=_outside(netlist, design), caches=_cached(netlist)
     )
+
+
+def _hls(netlist: Netlist) -> Iterator[manifest.Hls]:
+    """The nodes whose RTL an HLS tool makes."""
+    found = {made.module: made.context for made in netlist.generated.values() if made.template == WRAPPER}
+    for instance in netlist.instances:
+        if instance.module in found:
+            said = {"top": found[instance.module]["top"], "rtl": found[instance.module]["found"]}
+            yield msgspec.convert({"node": instance.node, "module": instance.module, **said}, manifest.Hls)
 
 
 def _instance(instance: Instance, netlist: Netlist, schedule: Schedule, catalogue: Catalogue) -> manifest.Instance:

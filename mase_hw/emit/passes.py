@@ -205,14 +205,20 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
     """
     bundle = bundle_of(graph)
     netlist: Netlist = graph.meta["netlist"]
+    texts = {file: text for made in netlist.generated.values() for file, text in made.texts.items()}
     for path in bundle.manifest["rtl"]:
         file = path.removeprefix("rtl/")
-        if file in netlist.generated:
+        if file in texts:
+            bundle.add(path, texts[file])
+        elif file in netlist.generated:
             bundle.add(path, render_generated(netlist.generated[file]))
         elif file != f"{netlist.name}.sv":
             bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
-    texts = {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]}
-    check_elaboration(netlist, texts, graph.catalogue)
+    written = {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]}
+    check_elaboration(netlist, written, graph.catalogue)
+    for made in netlist.generated.values():
+        for path, text in (made.beside() if made.beside is not None else {}).items():
+            bundle.add(path, text)
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     bundle.add(PICTURE, render(graph))
     return graph, write_bundle(graph, args)

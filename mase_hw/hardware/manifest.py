@@ -283,6 +283,22 @@ class Handoff(Entry, frozen=True, kw_only=True):
     testbenches: tuple[str, ...]
 
 
+class Hls(Entry, frozen=True, kw_only=True):
+    """A node whose RTL an HLS tool makes of C++.
+
+    Args:
+        node: The node.
+        module: The module that takes the RTL of the tool into the design.
+        top: The top function; ``hls/<top>`` has what the tool takes.
+        rtl: What the RTL of it in this bundle is: of the ``tool``, a ``stand-in`` for it, or ``missing``.
+    """
+
+    node: str
+    module: str
+    top: str
+    rtl: Literal["tool", "stand-in", "missing"]
+
+
 class Vectors(Entry, frozen=True, kw_only=True):
     """The test vectors: frames, files by port, and what is known of what they show."""
 
@@ -373,6 +389,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
             that has them; those of links begin with nothing.
         edges: Every stream, as ``source to sink``.
         rtl: Files, dependencies first.
+        hls: Nodes whose RTL an HLS tool makes of C++.
         vectors: Test vectors.
         handoff: What is handed to other tools.
         files: Every file and its SHA-256.
@@ -402,6 +419,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     devices: dict[str, str] = {}
     edges: tuple[str, ...]
     rtl: tuple[str, ...]
+    hls: tuple[Hls, ...] = ()
     vectors: Vectors | None = None
     handoff: Handoff | None = None
     files: dict[str, str]

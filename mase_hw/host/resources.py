@@ -7,8 +7,8 @@ repository, beside the package.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mase_hw.errors import MaseHwError
@@ -24,11 +24,17 @@ class Generated:
         module: Its name, of which no other module is.
         template: Below ``rtl_templates``.
         context: What the template prints, besides ``module``.
+        files: Files of a user that it needs, dependencies first, by their place below ``rtl``.
+        texts: Other files that it needs, likewise.
+        beside: Makes more files of the bundle, by their paths in it.
     """
 
     module: str
     template: str
     context: Mapping[str, object]
+    files: Mapping[str, Path] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    beside: Callable[[], Mapping[str, str]] | None = None
 
 
 @functools.cache

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import mase_hw
 from mase_hw import cli
 from mase_hw._version import __version__
+from mase_hw.catalogue import Arithmetic
+from mase_hw.numerics import cast
 from mase_hw.synth.report import Report
 from mase_hw.system.selftest import SelfTest
 from tests.cli.conftest import Inline, Place
@@ -36,6 +40,28 @@ def in_ram(place: Place, out: Path) -> list[str]:
     with contextlib.redirect_stdout(sys.stderr):
         assert cli.main(["compile", place.model, *words, str(bundle), "--save-model"]) == cli.OK
     return [place.model, "--bundle", str(bundle), *words, str(out / "image")]
+
+
+def in_cpp(place: Place, out: Path) -> list[str]:
+    """A model with an op in C++ for an HLS tool."""
+    source = Path(__file__).resolve().parents[2] / "examples" / "hls_op" / "src"
+    spec: Any = {"module": "leaky_shift_hls", "toolchain": "HLS", "root": source, "golden": halved, "like": "relu"}
+    spec |= {"args": {"x": "data_in", "shift": "config"}, "stand_in": "leaky_shift_stand_in.sv"}
+    model = torch.nn.Sequential(Halved())
+    mase_hw.compile(model, torch.ones(1, 2), out=out / "cpp", custom_ops={"modules": {Halved: spec}})
+    return [str(out / "cpp")]
+
+
+class Halved(torch.nn.Module):
+    shift = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x < 0, x / 2, x)
+
+
+def halved(a: Arithmetic, t: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    x, fmt = t["data_in_0"].double(), a.formats["data_in_0"]
+    return {"data_out_0": cast(torch.where(x < 0, x, 2 * x), fmt.frac_width + 1, a.formats["data_out_0"])}
 
 
 RIGHT: Mapping[str, Words] = {
@@ -60,6 +86,7 @@ RIGHT: Mapping[str, Words] = {
     "regress": lambda place, out: [str(place.folder / "designs"), "--out", str(place.runs), "--jobs", "1"],
     "synth": lambda place, out: [str(place.bundle)],
     "power": lambda place, out: [str(place.bundle), "--target", "generic"],
+    "hls": in_cpp,
     "system": lambda place, out: [str(place.bundle), "--out", str(out / "system")],
     "soc": lambda place, out: [str(place.bundle), "--out", str(out / "soc")],
     "weights": in_ram,
@@ -89,6 +116,7 @@ KEYS = {
     "regress": {"passed", "jobs", "results", "differences"},
     "synth": {"target", "total"},
     "power": {"target", "total", "rows"},
+    "hls": {"passed", "nodes"},
     "system": {"system", "selftest"},
     "soc": {"system", "selftest"},
     "weights": {"weights", "evaluation"},
@@ -102,7 +130,7 @@ WRONG: Mapping[str, list[str]] = {
     "draw": ["nowhere.py:build", "--out", "x.png"],
     "calibrate": ["nowhere.py:build", "--out", "x.json"],
     "search": ["nowhere.py:build", "--out", "x.toml"],
-    **{name: ["nowhere"] for name in ("sim", "report", "synth", "power", "cache", "lint")},
+    **{name: ["nowhere"] for name in ("sim", "report", "synth", "power", "hls", "cache", "lint")},
     "regress": ["nowhere.toml", "--out", "out"],
     "new": ["no-name"],
     "docs": ["nowhere"],

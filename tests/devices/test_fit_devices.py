@@ -69,3 +69,42 @@ def test_what_does_not_fit() -> None:
         fitted(3, interval=10)
     with pytest.raises(ConfigError, match="there are no devices"):
         fitted(0)
+
+
+def test_weights_outside() -> None:
+    """Block RAM is short: weights are read from outside, no more words than cycles, only where there is a memory."""
+
+    def fitted(*outside: bool, interval: int = 20_000) -> Any:
+        devices = [{**ROOM, "bram": 1, "external": each, "unrolled": 0} for each in outside]
+        return fit_devices(residual(), IMAGE, devices, {"links": {"bits": 16, "latency": 4}}, interval=interval)
+
+    with pytest.raises(ConfigError, match="no contiguous cuts"):
+        fitted(False)
+    found = fitted(True)
+    (run,) = found.runs
+    moved = {place.partition(".")[0] for place in found.config.hardware.parameters_at}
+    assert found.proven and moved and moved.issubset(run.nodes)
+    assert run.use["bram"] <= 1 and 0 < run.words <= 20_000
+    assert f"{run.words:,} words of external memory a frame" in found.text()
+    _, second = fitted(True, False).runs
+    assert second.nodes and not second.words
+    # Words are no more than cycles, whatever the multipliers could do.
+    with pytest.raises(ConfigError, match="no contiguous cuts"):
+        fitted(True, interval=2304)
+
+
+def test_cuts_that_are_named() -> None:
+    """The best of all cuts is among those that are named; a worse one, if only that may be."""
+    runs = [run.nodes for run in fitted(3).runs]
+
+    def named(*cuts: str) -> Any:
+        return fit_devices(
+            residual(), IMAGE, [ROOM] * 3, {"links": {"bits": 16, "latency": 4}}, interval=2304, cuts=cuts
+        )
+
+    same, other = named(*(nodes[0] for nodes in runs if nodes)), named("relu", "d")
+    assert same.proven and [run.nodes for run in same.runs] == runs
+    assert other.proven and {run.nodes[0] for run in other.runs if run.nodes} <= {"a", "relu", "d"}
+    assert other.value > same.value
+    with pytest.raises(ConfigError, match="no layer in hardware is in the module"):
+        named("nothing")

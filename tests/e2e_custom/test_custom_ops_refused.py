@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], type[MaseHwError], str]] = {
     ),
     "unknown key": (lambda r: ops(r, modul="x"), ConfigError, "did you mean 'module'"),
     "unknown toolchain": (lambda r: ops(r, toolchain="HSL"), ConfigError, r"toolchain: .*'EXTERNAL'"),
-    "toolchain that compiles nothing": (lambda r: ops(r, toolchain="HLS"), ConfigError, "toolchain"),
+    "toolchain without C++": (lambda r: ops(r, toolchain="HLS"), ConfigError, r"C\+\+ of an HLS op is missing"),
     "missing file": (lambda r: ops(r, file="other.sv"), ConfigError, r"rtl/other\.sv"),
     "template as a file": (lambda r: ops(r, file="my_abs.sv.j2"), ConfigError, "say 'my_abs.sv'"),
     "missing dependence": (lambda r: ops(r, dependence_files=["parts/helpr.sv"]), ConfigError, "parts/helper.sv"),

@@ -49,8 +49,8 @@ def locate_files(
         raise ConfigError(
             "an INTERNAL op has no folder of its own", field=f"{where}.root", remedy="leave it out, or say EXTERNAL"
         )
-    found = tuple(_locate(where, name, root) for name in dependence_files)
-    own = _locate(where, file, root)
+    found = tuple(locate_file(where, name, root) for name in dependence_files)
+    own = locate_file(where, file, root)
     names = [*found, own]
     for name in names:
         if names.count(name) > 1:
@@ -71,7 +71,12 @@ def locate_files(
     return own, found
 
 
-def _locate(where: str, name: str, root: Path | None) -> str:
+def locate_file(where: str, name: str, root: Path | None) -> str:
+    """Find a file, which is the user's or the package's; give the user's its place below ``external/``.
+
+    Raises:
+        ConfigError: If it is missing, lies outside ``root``, or could be either.
+    """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or str(path) != name:
         raise ConfigError(

@@ -21,7 +21,10 @@ from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, d
 from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params, parameter_names
+from mase_hw.host.resources import Generated
 from mase_hw.ir.custom.files import locate_files
+from mase_hw.ir.custom.hls import WRAPPER
+from mase_hw.ir.custom.hls_files import hls_op
 from mase_hw.ir.custom.spec import CustomOp, CustomOps, Facet, read_entry
 from mase_hw.plugins import plugins
 
@@ -94,7 +97,7 @@ def custom_targets(custom_ops: CustomOps | None) -> list[tuple[str, Any, Any]]:
 
 def _added(known: Catalogue, op: OpDef) -> Catalogue:
     """The catalogue with one more op; two modules of the same name cannot be in one design."""
-    if op.hardware is not None and op.hardware.toolchain == "EXTERNAL":
+    if op.hardware is not None and op.hardware.toolchain in ("EXTERNAL", "HLS"):
         for other in known:
             if other.hardware is not None and other.hardware.module == op.hardware.module:
                 raise CatalogueError(
@@ -190,9 +193,13 @@ def _like(spec: CustomOp, known: Catalogue, where: str) -> OpDef | None:
 
 
 def _hardware(spec: CustomOp, like: OpDef | None, config: tuple[str, ...], where: str) -> Hardware:
-    file, dependence_files = locate_files(
-        where, spec.module, spec.toolchain, spec.root, spec.file or f"{spec.module}.sv", spec.dependence_files
-    )
+    hls = hls_op(spec, where) if spec.toolchain == "HLS" else None
+    if hls is None:
+        file, dependence_files = locate_files(
+            where, spec.module, spec.toolchain, spec.root, spec.file or f"{spec.module}.sv", spec.dependence_files
+        )
+    else:
+        file, dependence_files = WRAPPER, ()
     own: dict[str, Any] = {
         "module": spec.module,
         "file": file,
@@ -205,7 +212,14 @@ def _hardware(spec: CustomOp, like: OpDef | None, config: tuple[str, ...], where
     if like is not None and like.hardware is not None:
         own |= _with_config(like.hardware, config, where)
     own |= {name: getattr(spec, name) for name in (*_FACETS, *_OPTIONAL) if getattr(spec, name) is not None}
-    return dataclasses.replace(like.hardware, **own) if like is not None and like.hardware else Hardware(**own)
+    made = dataclasses.replace(like.hardware, **own) if like is not None and like.hardware else Hardware(**own)
+    if hls is None:
+        return made
+
+    def generated(node: str, params: Any, a: Arithmetic) -> Generated:
+        return hls.generated(node, params, a, made.ports(params))
+
+    return dataclasses.replace(made, generated=generated)
 
 
 def _with_config(base: Hardware, config: tuple[str, ...], where: str) -> dict[str, Any]:

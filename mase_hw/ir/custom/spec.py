@@ -35,14 +35,26 @@ class CustomOp(BaseModel):
         description="kind of every argument, see below; None: the arguments of ``forward`` without default are "
         "``data_in``",
     )
-    toolchain: Literal["EXTERNAL", "INTERNAL"] = Field(
-        default="EXTERNAL", description="``EXTERNAL`` for files of your own, ``INTERNAL`` for files of the package only"
+    toolchain: Literal["EXTERNAL", "INTERNAL", "HLS"] = Field(
+        default="EXTERNAL",
+        description="``EXTERNAL`` for files of your own, ``INTERNAL`` for files of the package only, ``HLS`` for C++",
     )
-    root: Path | None = Field(default=None, description="folder of your files; ``EXTERNAL`` needs it")
-    file: str | None = Field(default=None, description="file of the module below ``root``; None for ``<module>.sv``")
+    root: Path | None = Field(default=None, description="folder of your files; ``EXTERNAL`` and ``HLS`` need it")
+    file: str | None = Field(
+        default=None,
+        description="file of the module below ``root``; None for ``<module>.sv``, of ``HLS`` for ``<module>.h``",
+    )
     dependence_files: list[str] = Field(
         default_factory=list,
         description="more files of yours that the module needs, dependencies first, below ``root``",
+    )
+    rtl: str = Field(
+        default="hls_rtl", description="of ``HLS``: folder below ``root`` with the RTL of the tool, one for each node"
+    )
+    stand_in: str | None = Field(
+        default=None,
+        description="of ``HLS``: file of a module below ``root`` that stands for the RTL of the tool where that is not "
+        "there",
     )
     like: str | None = Field(
         default=None, description="op of the catalogue that gives every facet of the hardware which is not given here"
