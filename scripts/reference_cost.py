@@ -12,8 +12,8 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.cost.devices import DEVICES, DSP_KINDS
 from mase_hw.cost.model import STRUCTURES
 
-MADE = ("fixed_unrolled", "fixed_unrolled_conv", "fixed_frame")
-"""Modules that name their additions and their bits, which are what they cost."""
+MADE = ("fixed_unrolled", "fixed_unrolled_conv", "fixed_tabled", "fixed_tabled_conv", "fixed_frame")
+"""Modules that name their additions and bits, or the look-up tables of their words, which are what they cost."""
 
 
 @functools.cache

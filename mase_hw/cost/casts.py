@@ -268,13 +268,30 @@ def parameters_of(words: Sequence[int], bits: int, family: str) -> dict[str, int
         tables of these: each is a function of as many bits of the address as it depends on. A function with more of
         them than one look-up table and the multiplexers beside it take is put together from several.
     """
-    columns = _columns(words, bits)
-    different = [c for c in {c.tobytes(): c for c in columns}.values() if c.min() != c.max()]
+    different = _different(words, bits)
     found = {"DISTINCT": len(different)}
     if len(words) <= MOST:
-        address = columns.shape[1].bit_length() - 1
-        found["TABLE_LUTS"] = sum(_luts(column, address, family != "ecp5") for column in different)
+        found["TABLE_LUTS"] = _luts_of(different, family != "ecp5")
     return found
+
+
+def table_luts(words: Sequence[int], bits: int, xilinx: bool) -> int:
+    """Look-up tables of a table in logic, however long it is, as :func:`parameters_of` counts them.
+
+    Args:
+        words: Contents.
+        bits: Of a word.
+        xilinx: Whether a look-up table has six inputs, and not four.
+    """
+    return _luts_of(_different(words, bits), xilinx)
+
+
+def _different(words: Sequence[int], bits: int) -> list[Bits]:
+    return [c for c in {c.tobytes(): c for c in _columns(words, bits)}.values() if c.min() != c.max()]
+
+
+def _luts_of(columns: Sequence[Bits], xilinx: bool) -> int:
+    return sum(_luts(column, len(column).bit_length() - 1, xilinx) for column in columns)
 
 
 def _columns(words: Sequence[int], bits: int) -> Bits:

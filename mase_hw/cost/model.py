@@ -94,6 +94,8 @@ FITTED = {"xc7": "xc7", "xcup": "xc7", "ecp5": "ecp5"}
 """Families with a model, and the constants they take: logic of UltraScale+ has the look-up tables of Xilinx 7."""
 _CONSTANTS = Path(__file__).parent
 _KEPT = 65536
+_MADE = {"ADDER_BITS", "LUTS_6"}
+"""Parameters of modules that are made for their constants, which say what these take."""
 
 
 def unsupported(family: str) -> str:
@@ -160,7 +162,7 @@ def cost_of(
     Raises:
         ConfigError: If there is no model of the family.
     """
-    if module in STRUCTURES or "ADDER_BITS" in parameters:
+    if module in STRUCTURES or _MADE & set(parameters):
         return _cost(module, tuple(parameters.items()), family)
     find_family(family)
     terms = Terms(family)
@@ -173,7 +175,7 @@ def cost_of(
 @functools.lru_cache(maxsize=_KEPT)
 def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: str) -> Resources:
     find_family(family)
-    if "ADDER_BITS" in dict(parameters):
+    if _MADE & dict(parameters).keys():
         return _made(cast(Parameters, dict(parameters)), family)
     terms = structure_of(module, dict(parameters), family)
     units = constants(FITTED[family]).get(module)
@@ -196,16 +198,23 @@ def _made(p: Parameters, family: str) -> Resources:
     """A module that is made for its constants; what a bit of a result takes is that of some mapped by Yosys."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
     xilinx = FITTED[family] == "xc7"
+    if "LUTS_6" in p:
+        made = Resources(p["LUTS_6" if xilinx else "LUTS_4"], results)
+        return made + _windows(p, family)
     # Carries alone take look-up tables where these are part of the chain.
     sums, cast = (p["ADDER_BITS"], 2) if xilinx else (p["CARRY_BITS"], 5)
     # Of a whole network the casts are in the expression, and most of them are of few bits.
     chosen = p["CHOSEN_BITS"] * (1 if xilinx else 2) if "CHOSEN_BITS" in p else cast * results
-    made = Resources(sums + chosen, p["REGISTER_BITS"] + results)
+    return Resources(sums + chosen, p["REGISTER_BITS"] + results) + _windows(p, family)
+
+
+def _windows(p: Parameters, family: str) -> Resources:
+    """The line buffer before a module that takes windows, if it has one."""
     if not p.get("LINE_BUFFER_DEPTH", 0):
-        return made
+        return Resources()
     terms = Terms(family)
     parallel_window(terms, p, p["DATA_IN_0_PARALLELISM_DIM_0"] * p["DATA_IN_0_PRECISION_0"], 1, 1, 1)
-    return made + _sum(terms, constants(FITTED[family])["fixed_conv2d"])
+    return _sum(terms, constants(FITTED[family])["fixed_conv2d"])
 
 
 @functools.cache

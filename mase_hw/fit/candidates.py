@@ -26,13 +26,13 @@ from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.passes.mapping.add_hardware_metadata import Wanted
-from mase_hw.passes.mapping.args import KERNEL, UNROLLED, WEIGHTS_FIRST, HardwareArgs, lane_dims
+from mase_hw.passes.mapping.args import KERNEL, MADE_FOR_WEIGHTS, WEIGHTS_FIRST, HardwareArgs, lane_dims
 from mase_hw.passes.mapping.choices import OUTSIDE, asked_of, interface, tiled
 from mase_hw.steps import Counts, Steps
 from mase_hw.streams import Stream, ceil_div
 
 IMPLEMENTATIONS = ("tree", "chain", "packed")
-"""Those that are tried of every layer; ``unrolled`` is another one of the smallest."""
+"""Those that are tried of every layer; ``unrolled`` is another one of the smallest, ``table`` of narrow ones."""
 WEIGHT = "weight"
 LOGIC = "logic"
 """One that takes look-up tables in place of multiplier blocks: tried where the target says so."""
@@ -129,10 +129,10 @@ Made = dict[tuple[Any, ...], Candidate | None]
 
 @dataclass(frozen=True)
 class Tried:
-    """What candidates differ in besides lanes: orders, additions of constants, products in look-up tables, places."""
+    """What candidates differ in besides lanes: orders, constants as structure, products in look-up tables, places."""
 
     orders: bool = False
-    unrolls: bool = False
+    made: tuple[str, ...] = ()
     logic: bool = False
     external: bool = False
 
@@ -195,8 +195,7 @@ class Options:
                 if made is not None and made.cycles <= interval:
                     key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order, made.outside)
                     found.setdefault(key, made)
-        alone = self._unrolled()
-        return [*found.values(), *([alone] if alone is not None and alone.cycles <= interval else [])]
+        return [*found.values(), *(each for each in self._made_for_weights() if each.cycles <= interval)]
 
     def fastest(self) -> int:
         """The fewest cycles per frame of any candidate.
@@ -207,7 +206,7 @@ class Options:
         most = {**self.inside, **self.outside}
         lanes = {name: self._limited(name, [size])[-1] for name, size in most.items()}
         options = [self._candidate(lanes, k, i, "") for k in self._kernels() for i in self._implementations]
-        cycles = [each.cycles for each in (*options, self._unrolled()) if each is not None]
+        cycles = [each.cycles for each in (*options, *self._made_for_weights()) if each is not None]
         if cycles:
             return min(cycles)
         return min(each.cycles for each in self._any())
@@ -326,20 +325,21 @@ class Options:
                 self._made[key] = None
         return self._made[key]
 
-    def _unrolled(self) -> Candidate | None:
-        """The layer as additions of its constants; None if it is too large, or another one is asked for."""
+    def _made_for_weights(self) -> list[Candidate]:
+        """The layer as additions of its constants or as truth tables; none if lanes or another way are asked for."""
         asked = self.args.implementation.get(self.node.name)
-        if not self.tried.unrolls or self._given or self._bound or asked or not self.args.family:
-            return None
+        if self._given or self._bound or asked or not self.args.family:
+            return []
         if any(layout.positions > 1 for layout in self.wanted.layouts.values()):
-            return None  # it takes one position a beat, so what follows would have another order
-        return self._candidate({**self.inside, **self.outside}, None, UNROLLED, "")
+            return []  # it takes one position a beat, so what follows would have another order
+        found = [self._candidate({**self.inside, **self.outside}, None, way, "") for way in self.tried.made]
+        return [each for each in found if each is not None]
 
-    def _as_unrolled(self) -> tuple[Hardware, Json]:
-        """The facets of the unrolled layer, and what they are asked for."""
-        other = self._graph.catalogue[self.wanted.hardware.delegates[UNROLLED]].hardware
+    def _as_made(self, way: str) -> tuple[Hardware, Json]:
+        """The facets of a layer that is made for its weights, and what they are asked for."""
+        other = self._graph.catalogue[self.wanted.hardware.delegates[way]].hardware
         assert other is not None
-        asked = self.args.model_copy(update={"implementation": {self.node.name: UNROLLED}, "order": {}})
+        asked = self.args.model_copy(update={"implementation": {self.node.name: way}, "order": {}})
         module = self._graph.meta_of(self.node).module
         return other, asked_of(self.node, self.wanted.hardware, [module], asked)
 
@@ -361,8 +361,8 @@ class Options:
             "implementation": implementation or request.implementation,
             "order": order or request.order,
         }
-        if implementation == UNROLLED and self.wanted.hardware.delegates:
-            hardware, more = self._as_unrolled()
+        if implementation in MADE_FOR_WEIGHTS and self.wanted.hardware.delegates:
+            hardware, more = self._as_made(implementation)
         asked = dataclasses.replace(request, parallelism=parallelism, chosen=frozenset(chosen), **more)
         params = hardware.build(asked)
         streams = hardware.ports(params)
@@ -383,7 +383,7 @@ class Options:
         ]
         memories = {name: each for name, each in memories.items() if name not in late}
         latency = timing_of(self.node.name, hardware.latency, params)
-        multipliers = 0 if implementation == UNROLLED else hardware.multipliers(params)
+        multipliers = 0 if implementation in MADE_FOR_WEIGHTS else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers, self.passes)
         use = sum(
             (source_price(size, self.passes, args.external_memory, args.family) for size in sources), use + between

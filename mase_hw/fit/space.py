@@ -18,8 +18,11 @@ from torch import fx
 from mase_hw.fit.candidates import Candidate, Made, Options, Tried
 from mase_hw.fit.problem import MEASURES, Edge, Numbers, Problem, Use, connector
 from mase_hw.ir import MaseGraph
+from mase_hw.nn import Quantized
+from mase_hw.nn.tables import MOST_INPUT_BITS
+from mase_hw.ops.unrolled._neurons import most_bits
 from mase_hw.passes.mapping.add_hardware_metadata import Wanted, wanted
-from mase_hw.passes.mapping.args import UNROLLED, HardwareArgs, with_node_names
+from mase_hw.passes.mapping.args import TABLE, UNROLLED, HardwareArgs, with_node_names
 from mase_hw.passes.mapping.shared_blocks import Shared, engines
 from mase_hw.streams import Stream
 
@@ -107,9 +110,11 @@ class Space:
         every = wanted(graph, args)
         found = {name: each for name, each in every.items() if name not in others}
         passes = {name: len(self.twins.get(name, (name,))) for name in found}
-        small = _small({name: each for name, each in found.items() if passes[name] == 1}, unrolled)
+        alone = {name: each for name, each in found.items() if passes[name] == 1}
+        ways = {UNROLLED: _small(alone, unrolled), TABLE: _narrow(graph, alone)}
+        own = {name: tuple(way for way, of in ways.items() if name in of) for name in found}
         self.kinds = {
-            name: name if name in small else kind(name, each, self.args, passes[name]) for name, each in found.items()
+            name: name if own[name] else kind(name, each, self.args, passes[name]) for name, each in found.items()
         }
         made: dict[Hashable, Made] = {key: {} for key in self.kinds.values()}
         self.options = {
@@ -118,7 +123,7 @@ class Space:
                 graph.node(name),
                 each,
                 self.args,
-                Tried(orders, name in small, logic, external),
+                Tried(orders, own[name], logic, external),
                 made[self.kinds[name]],
                 passes[name],
             )
@@ -237,6 +242,19 @@ def _small(found: Mapping[str, Wanted], left: int) -> set[str]:
             small.add(name)
             left -= weights[name]
     return small
+
+
+def _narrow(graph: MaseGraph, found: Mapping[str, Wanted]) -> set[str]:
+    """The layers whose neurons read so few bits that they can become truth tables."""
+    narrow: set[str] = set()
+    for name, each in found.items():
+        module = graph.meta_of(graph.node(name)).module
+        if TABLE not in each.hardware.delegates or not isinstance(module, Quantized):
+            continue
+        parameters = {key: module.mantissa(key) for key in module.parameter_names}
+        if most_bits(module.arithmetic, parameters) <= MOST_INPUT_BITS:
+            narrow.add(name)
+    return narrow
 
 
 def _needed(of: Sequence[Candidate], prices: Numbers) -> list[int]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.errors import GraphError
@@ -253,6 +254,67 @@ class TableLayer(nn.Module):
     def from_document(cls, document: Json, tensors: Mapping[str, Tensor], catalogue: KnownOps) -> TableLayer:
         """Build the module that :meth:`to_document` describes."""
         return cls(tensors["sources"], tensors["words"], document["data_format"], document["word_format"])
+
+
+class TableWindows(TableLayer):
+    """A convolution whose kernels are truth tables: those of a :class:`TableLayer` over every window of an image.
+
+    Args:
+        sources: The elements of a window that every table reads, ``(out, fan_in)``, counted channel by channel, and in
+            a channel row by row.
+        words: As for :class:`TableLayer`.
+        data_format: Of the pixels; those around the image are 0.
+        word_format: Of the results.
+        kernel_size: Rows and columns of a window.
+        stride: From one window to the next.
+        padding: Pixels of 0 above and below, and to the left and the right.
+
+    Shapes:
+        ``(N, in, H, W)`` -> ``(N, out, H', W')``.
+
+    Raises:
+        GraphError: As :class:`TableLayer`.
+    """
+
+    def __init__(
+        self,
+        sources: Tensor,
+        words: Tensor,
+        data_format: FixedFormat,
+        word_format: FixedFormat,
+        kernel_size: tuple[int, int] = (1, 1),
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(sources, words, data_format, word_format)
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+    def windows(self, x: Tensor) -> Tensor:
+        """The windows of images, ``(N * H' * W', in * elements of a kernel)``."""
+        found = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
+        return found.transpose(1, 2).reshape(-1, found.shape[1])
+
+    def images(self, x: Tensor, results: Tensor) -> Tensor:
+        """Results of all windows of ``x`` as images."""
+        axes = zip(x.shape[2:], self.kernel_size, self.stride, self.padding, strict=True)
+        rows, columns = ((size + 2 * pad - kernel) // step + 1 for size, kernel, step, pad in axes)
+        return results.reshape(len(x), rows, columns, -1).permute(0, 3, 1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The words as values."""
+        return self.images(x, TableLayer.forward(self, self.windows(x)))
+
+    def to_document(self) -> Json:
+        """The constructor's arguments that are no tensors, for a checkpoint."""
+        geometry = {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding}
+        return {**super().to_document(), **geometry}
+
+    @classmethod
+    def from_document(cls, document: Json, tensors: Mapping[str, Tensor], catalogue: KnownOps) -> TableWindows:
+        """Build the module that :meth:`to_document` describes."""
+        geometry = (tuple(document[name]) for name in ("kernel_size", "stride", "padding"))
+        formats = document["data_format"], document["word_format"]
+        return cls(tensors["sources"], tensors["words"], *formats, *geometry)
 
 
 def thresholds(limits: Tensor, data_format: FixedFormat) -> TableLayer:

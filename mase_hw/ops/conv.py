@@ -392,7 +392,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
             work=work,
             multipliers=lambda p: p.multipliers,
             implementations=IMPLEMENTATIONS,
-            delegates={"unrolled": "unrolled_conv"},
+            delegates={"unrolled": "unrolled_conv", "table": "tabled_conv"},
             orders=ORDERS,
             narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,

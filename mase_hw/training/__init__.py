@@ -3,6 +3,6 @@
 from mase_hw.training.learned_step import LearnedScale, LearnedStep
 from mase_hw.training.model import TrainingModel
 from mase_hw.training.prepare import prepare
-from mase_hw.training.tables import TableLinear
+from mase_hw.training.tables import TableConv2d, TableLinear
 
-__all__ = ["LearnedScale", "LearnedStep", "TableLinear", "TrainingModel", "prepare"]
+__all__ = ["LearnedScale", "LearnedStep", "TableConv2d", "TableLinear", "TrainingModel", "prepare"]

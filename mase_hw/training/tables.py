@@ -8,6 +8,7 @@ a :class:`mase_hw.nn.tables.TableLayer` whose words are its results for all code
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +16,12 @@ from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
 from mase_hw.formats import FixedFormat
-from mase_hw.nn.tables import MOST_INPUT_BITS, TableLayer
+from mase_hw.nn.tables import MOST_INPUT_BITS, TableLayer, TableWindows
 
 _SHARP = 4.0
 """By what the choice of an input is sharpened before its softmax."""
+_FEW = 6
+"""Inputs of a look-up table."""
 
 
 class TableLinear(TableLayer):
@@ -32,6 +35,8 @@ class TableLinear(TableLayer):
             one bit 0 and 1.
         out_bits: Of a result, if it has others.
         learn_sources: Every table learns which inputs it reads, as a weighted sum of all that becomes the largest.
+        learn_fan_in: Every table learns which of its inputs it does without: it reads 0 in their place, and
+            :meth:`luts` becomes smaller.
         hidden: Neurons of the hidden layer of a network between the inputs and the rounding, with batch normalisation,
             as NeuraLUT (arXiv 2403.00849) has them; 8 do. With 0, for inputs and results of one bit, every word has a
             parameter, and its sign is the bit; for the gradient a table is then the multilinear function between its
@@ -54,6 +59,7 @@ class TableLinear(TableLayer):
         bits: int = 1,
         out_bits: int | None = None,
         learn_sources: bool = False,
+        learn_fan_in: bool = False,
         hidden: int = 0,
         seed: int = 0,
     ) -> None:
@@ -89,6 +95,8 @@ class TableLinear(TableLayer):
             self.second = nn.Parameter(torch.randn(out_features, hidden, generator=draw) / math.sqrt(hidden))
             self.direct = nn.Parameter(torch.randn(out_features, fan_in, generator=draw) * scale)
             self.norm = nn.BatchNorm1d(out_features)
+        if learn_fan_in:
+            self.reads = nn.Parameter(torch.full((out_features, fan_in), 0.5))
         if learn_sources:
             start = 0.1 * torch.randn(out_features, fan_in, in_features, generator=draw)
             self.choice = nn.Parameter(start.scatter_add(2, sources[..., None], torch.ones(*sources.shape, 1)))
@@ -130,9 +138,27 @@ class TableLinear(TableLayer):
             read = x[:, self.get_buffer("sources")]
         return self._values(read)
 
+    def luts(self) -> Tensor:
+        """About how many look-up tables of six inputs the tables take, with gradients: a term of the loss.
+
+        One of up to six bits is one of them for every bit of its result, and a part of one as far as it reads fewer; of
+        more bits each doubles it.
+        """
+        out, fan_in = self.get_buffer("sources").shape
+        read = self._read() if hasattr(self, "reads") else torch.ones(out, fan_in)
+        bits = read.sum(1) * self.data_format.width
+        return self.word_format.width * torch.where(bits > _FEW, 2 ** (bits - _FEW), bits / _FEW).sum()
+
+    def _read(self) -> Tensor:
+        """For every input of every table 1 if it is read, else 0."""
+        soft = torch.sigmoid(self.reads * _SHARP)
+        return _straight(soft, (self.reads > 0).to(soft.dtype))
+
     def _values(self, read: Tensor) -> Tensor:
         """The results of tables that read ``(N, out, fan_in)``."""
         fmt = self.word_format
+        if hasattr(self, "reads"):
+            read = read * self._read()
         if hasattr(self, "word"):
             # The one of four words, of eight and so on: the first input has the lowest bit of the address.
             soft = torch.sigmoid(self.word)
@@ -148,6 +174,50 @@ class TableLinear(TableLayer):
         most, step = fmt.max_mantissa, math.ldexp(1.0, -fmt.frac_width)
         z = torch.clamp(z / 4 + 0.5, 0, 1) * most
         return _straight(z, torch.round(z)) * step
+
+
+class TableConv2d(TableLinear, TableWindows):
+    """A convolution of tables, trained: the tables of a :class:`TableLinear` over every window of an image.
+
+    Args:
+        in_channels: Channels of an image.
+        out_channels: Tables, a channel of the result each.
+        kernel_size: Rows and columns of a window, or both as one number.
+        stride: From one window to the next, likewise.
+        padding: Pixels of 0 around the image, likewise.
+        options: As :class:`TableLinear` takes them: ``fan_in``, ``bits``, ``out_bits``, ``learn_sources``,
+            ``learn_fan_in``, ``hidden`` and ``seed``.
+
+    Shapes:
+        ``(N, in_channels, H, W)`` -> ``(N, out_channels, H', W')``.
+
+    Raises:
+        ConfigError: As :class:`TableLinear`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        *,
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        **options: Any,
+    ) -> None:
+        kernel = _pair(kernel_size)
+        super().__init__(in_channels * math.prod(kernel), out_channels, **options)
+        self.kernel_size, self.stride, self.padding = kernel, _pair(stride), _pair(padding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """In training what the tables would say, with gradients; else what they say."""
+        if not self.training:
+            return TableWindows.forward(self, x)
+        return self.images(x, super().forward(self.windows(x)))
+
+
+def _pair(given: int | tuple[int, int]) -> tuple[int, int]:
+    return (given, given) if isinstance(given, int) else given
 
 
 def _unit(bits: int) -> FixedFormat:

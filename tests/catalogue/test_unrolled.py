@@ -23,7 +23,16 @@ from .harness import MADE, Item, expected, stimulus
 from .test_lint import CUT, NO_LATCH, verilate
 from .test_simulation import run
 
-LINEAR = [it for it in MADE if it.op.name in ("unrolled_linear", "unrolled_conv", "frame", "frame_channels_last")]
+GENERATED = {
+    "unrolled_linear",
+    "unrolled_conv",
+    "tabled_linear",
+    "tabled_conv",
+    "table_windows",
+    "frame",
+    "frame_channels_last",
+}
+LINEAR = [it for it in MADE if it.op.name in GENERATED]
 """The cases; a convolution of one element has the module of a linear layer."""
 every_case = pytest.mark.parametrize("it", LINEAR, ids=lambda it: it.id)
 

@@ -233,6 +233,8 @@ def test_ops_exist() -> None:
         assert list(LIBRARY.glob(f"*/{module}.sv")) or module in (
             "fixed_unrolled",
             "fixed_unrolled_conv",
+            "fixed_tabled",
+            "fixed_tabled_conv",
             "fixed_frame",
         ), module
 

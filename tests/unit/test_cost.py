@@ -62,16 +62,15 @@ def test_blocks_of_a_norm(shape: tuple[int, ...], lanes: int, asked: str, family
         facets.build(dataclasses.replace(request, implementation="tree"))
 
 
+MADE = ("fixed_unrolled", "fixed_unrolled_conv", "fixed_tabled", "fixed_tabled_conv", "fixed_frame")
+
+
 def test_what_has_a_structure_has_constants_and_the_page_names_what_has_none() -> None:
     """So a module of the package is estimated on every family or on none."""
     for family in FAMILIES:
         assert set(constants(FITTED[family])) == set(STRUCTURES)
     modules = {op.hardware.module for op in default_catalogue() if op.hardware is not None}
-    without = {
-        name
-        for name in modules - set(STRUCTURES)
-        if name.startswith("fixed_") and name not in ("fixed_unrolled", "fixed_unrolled_conv", "fixed_frame")
-    }
+    without = {name for name in modules - set(STRUCTURES) if name.startswith("fixed_") and name not in MADE}
     page = (Path(__file__).parents[2] / "docs" / "area.md").read_text(encoding="utf-8")
     section = page.split("## What is not estimated")[1].split("\n## ")[0]
     assert set(re.findall(r"`(fixed_\w+)`", section)) == without

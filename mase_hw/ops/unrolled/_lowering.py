@@ -42,7 +42,7 @@ from mase_hw.ops.unrolled._network import (
     cast_int,
 )
 from mase_hw.ops.unrolled._solver import Plan, Signed, apart, digits, finished, merged, moved, plan
-from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer
+from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
 
 MOST_DIGITS = 200_000
 """Most non-zero digits of the weights that one layer has at all positions together."""
@@ -96,10 +96,10 @@ class _Lowering:
         elif name in ("relu", "cast"):
             found = self._cast(given[0], "data_in_0", positive=name == "relu")
             found = self._dropped(found.reshape(step.shape))
-        elif name in ("tables", "forest"):
+        elif name in ("tables", "table_windows", "forest"):
             if self.network.beats > 1:
                 raise self._refused(f"op {name!r} over several beats", "a whole frame in one beat")
-            found = self._tables(given[0]) if name == "tables" else self._forest(given[0])
+            found = self._forest(given[0]) if name == "forest" else self._tables(given[0])
         elif self._of_one_value():
             found = self._table(given[0])
         else:
@@ -416,17 +416,19 @@ class _Lowering:
     # ---- Several elements
 
     def _tables(self, x: Elements) -> Elements:
-        """A layer of tables, of every row."""
+        """A layer of tables, of every row or window."""
         a = self.step.arithmetic
         fmt = a.attributes["formats"]["data"]
         formats = {"data_in_0": a.formats["data_in_0"], "data_out_0": fmt}
         entering = dataclasses.replace(self.step, arithmetic=Arithmetic(formats))
-        codes = _Lowering(self.network, entering)._cast(x, "data_in_0").reshape(-1, x.shape[-1])
+        codes = _Lowering(self.network, entering)._cast(x, "data_in_0").reshape(x.shape)
+        windows = self.step.op is not None and self.step.op.name == "table_windows"
+        given = windows_of(codes, self.graph.constant(0), a.attributes) if windows else codes.reshape(-1, x.shape[-1])
         rows = [
             table_layer(self.network, row.tolist(), fmt, a.attributes["table_sources"], a.attributes["table_words"])
-            for row in codes
+            for row in given
         ]
-        return np.concatenate(rows)
+        return np.stack(rows).reshape(len(x), -1, len(rows[0])).swapaxes(1, 2) if windows else np.concatenate(rows)
 
     def _forest(self, x: Elements) -> Elements:
         """The sums of what the trees say, of every row."""

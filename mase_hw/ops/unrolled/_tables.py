@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.nn.tables import LEAF, Tree
+from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._network import Above, Elements, Looked, Network
 
 FEW = 6
@@ -60,6 +62,26 @@ def looked(network: Network, operands: Sequence[int], table: npt.NDArray[np.int6
     return network.enter(made, (int(table.min()), int(table.max())), 1)
 
 
+def words_of(network: Network, number: int) -> tuple[int, ...]:
+    """The words of a table as bits of the network, the value that was named first highest in the address.
+
+    Args:
+        network: The network.
+        number: Of a value that is looked up.
+    """
+    made = network.made[number]
+    assert isinstance(made, Looked)
+    values = [network.graph.values[operand] for operand in made.values]
+    words = np.zeros([1 << value.width for value in values], dtype=object)
+    sizes, places = [], []
+    for operand, value in zip(made.values, values, strict=True):
+        low, high = network.ends(operand)
+        sizes.append(high - low + 1)
+        places.append(slice(low + value.constant, high + value.constant + 1))
+    words[tuple(places)] = np.array(made.table, dtype=object).reshape(sizes) + network.graph.values[number].constant
+    return tuple(map(int, words.reshape(-1)))
+
+
 def table_layer(
     network: Network,
     inputs: Sequence[int],
@@ -84,6 +106,22 @@ def table_layer(
         parts = tuple(slice(low - fmt.min_mantissa, high - fmt.min_mantissa + 1) for low, high in ends)
         found.append(looked(network, numbers, whole[parts]))
     return np.array(found, dtype=np.int64)
+
+
+def windows_of(pixels: Elements, zero: int, attributes: Attributes) -> Elements:
+    """The windows of images, a row each, channel by channel.
+
+    Args:
+        pixels: Elements ``(N, C, H, W)``.
+        zero: The element around the image.
+        attributes: Of the convolution, its ``kernel_size`` among them.
+    """
+    kernel = attributes["kernel_size"]
+    g = geometry_of(attributes, kernel)
+    around = [(0, 0), (0, 0), *zip(g.before, g.after, strict=True)]
+    padded = np.pad(pixels, around, constant_values=zero)
+    views = np.lib.stride_tricks.sliding_window_view(padded, kernel, (2, 3))[:, :, :: g.stride[0], :: g.stride[1]]
+    return views.transpose(0, 2, 3, 1, 4, 5).reshape(-1, pixels.shape[1] * math.prod(kernel))
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,11 +42,10 @@ from mase_hw.streams import ceil_div
 OF_WINDOWS = "ops/fixed_unrolled_conv.sv.j2"
 
 
-class UnrolledConvParams(Params, frozen=True):
-    """Parameters of an unrolled convolution; the module is made for these and takes no others.
+class WindowParams(Params, frozen=True):
+    """Parameters of a module that takes a window per cycle.
 
-    Geometry as in ``fixed_conv2d``; ``line_buffer_depth`` are rows of the line buffer, 0 if there is none. The rest is
-    as in :class:`~mase_hw.ops.unrolled.unrolled.UnrolledParams`.
+    Geometry as in ``fixed_conv2d``; ``line_buffer_depth`` are rows of the line buffer, 0 if there is none.
     """
 
     data_in_0: Image
@@ -58,12 +57,6 @@ class UnrolledConvParams(Params, frozen=True):
     line_buffer_depth: int
     data_out_0: Image
     cast: Cast
-    solver: int
-    levels: int
-    stages: int
-    adder_bits: int
-    carry_bits: int
-    register_bits: int
 
     @property
     def window(self) -> Window:
@@ -77,6 +70,20 @@ class UnrolledConvParams(Params, frozen=True):
         return attributes_of({"stride": window.stride, "padding": pads, "dilation": window.dilation})
 
 
+class UnrolledConvParams(WindowParams, frozen=True):
+    """Parameters of an unrolled convolution; the module is made for these and takes no others.
+
+    The rest is as in :class:`~mase_hw.ops.unrolled.unrolled.UnrolledParams`.
+    """
+
+    solver: int
+    levels: int
+    stages: int
+    adder_bits: int
+    carry_bits: int
+    register_bits: int
+
+
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """That of a convolution, with the constants among the attributes if they are not among the tensors."""
     given = {**a.attributes.get("parameters", {}), **t}
@@ -85,7 +92,9 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return conv.golden(dataclasses.replace(own, attributes={**own.attributes, "groups": groups}), given)
 
 
-def _layer(a: Arithmetic, parameters: Mapping[str, Tensor], channels: int) -> tuple[Arithmetic, dict[str, Tensor]]:
+def layer_of_window(
+    a: Arithmetic, parameters: Mapping[str, Tensor], channels: int
+) -> tuple[Arithmetic, dict[str, Tensor]]:
     """The layer of a window: formats and constants, a row for every kernel, with zeros for channels of other groups."""
     weight, fmt = parameters["weight"].to(torch.int64), a.formats["weight"]
     if "weight_shift" in parameters:
@@ -101,52 +110,76 @@ def _layer(a: Arithmetic, parameters: Mapping[str, Tensor], channels: int) -> tu
     return dataclasses.replace(a, formats=plain), {**kept, "weight": rows}
 
 
-def _build(r: Request) -> UnrolledConvParams:
+def windows(r: Request) -> dict[str, Any]:
+    """What parameters say of the streams and the windows between them."""
     formats, weight = r.arithmetic.formats, tuple(r.parameters["weight"].shape)
     g = geometry_of(r.arithmetic.attributes, weight[2:])
     (n, c, h, w), (_, o, *out) = (image(r.node, r.shapes[x], len(weight) - 2) for x in ("data_in_0", "data_out_0"))
     kernel = (weight[-2] if len(weight) == 4 else 1, weight[-1])
     window = Window((h, w), (out[0], out[1]), kernel, g.stride, g.before, g.dilation, 1)
     plain = kernel == (1, 1) and window.size == window.out and g.before == (0, 0)
-    arithmetic, parameters = _layer(r.arithmetic, r.parameters, c)
+    return {
+        "data_in_0": image_port((n, c, h, w), formats["data_in_0"], c),
+        "data_in_0_zero_point": formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
+        "kernel_size": kernel[::-1],
+        "stride": g.stride[::-1],
+        "padding": g.before[::-1],
+        "dilation": g.dilation[::-1],
+        "line_buffer_depth": 0 if plain else ceil_div(window.depth(1), window.row_beats),
+        "data_out_0": image_port((n, o, out[0], out[1]), formats["data_out_0"], o),
+        "cast": r.arithmetic.modes,
+    }
+
+
+def _build(r: Request) -> UnrolledConvParams:
+    found = windows(r)
+    sizes = {name: found[name].size[0] for name in ONE_INPUT}
+    arithmetic, parameters = layer_of_window(r.arithmetic, r.parameters, sizes["data_in_0"])
     layer = dataclasses.replace(r, arithmetic=arithmetic, parameters=parameters)
-    return UnrolledConvParams(
-        data_in_0=image_port((n, c, h, w), formats["data_in_0"], c),
-        data_in_0_zero_point=formats["data_in_0"].zero_point if padded(r.arithmetic.attributes) else 0,
-        kernel_size=kernel[::-1],
-        stride=g.stride[::-1],
-        padding=g.before[::-1],
-        dilation=g.dilation[::-1],
-        line_buffer_depth=0 if plain else ceil_div(window.depth(1), window.row_beats),
-        data_out_0=image_port((n, o, out[0], out[1]), formats["data_out_0"], o),
-        cast=r.arithmetic.modes,
-        **figures(layer, {"data_in_0": c, "data_out_0": o}),
-    )
+    found |= figures(layer, sizes)
+    return UnrolledConvParams(**found)
 
 
 def _latency(p: UnrolledConvParams) -> Latency:
+    return latency_of(p, p.stages)
+
+
+def latency_of(p: WindowParams, stages: int) -> Latency:
     """A window per cycle, then all stages."""
     images, window = p.data_in_0.size[3], p.window
-    stages = Steps.registered(images * window.positions, pipe=p.stages)
+    behind = Steps.registered(images * window.positions, pipe=stages)
     if not p.line_buffer_depth:
-        return Latency.from_steps(stages)
-    return Latency.from_steps(window_stage(window, 1, p.line_buffer_depth * window.row_beats, images), stages)
+        return Latency.from_steps(behind)
+    return Latency.from_steps(window_stage(window, 1, p.line_buffer_depth * window.row_beats, images), behind)
+
+
+def order_of(p: WindowParams) -> list[int]:
+    """The element of a kernel, which has them channel by channel, that comes on each lane of a window.
+
+    A window has its elements one after the other, each with all channels.
+    """
+    channels, elements = p.data_in_0.size[0], math.prod(p.kernel_size)
+    return [channel * elements + place for place in range(elements) for channel in range(channels)]
 
 
 def _generated(node: str, p: UnrolledConvParams, a: Arithmetic) -> Generated:
-    channels, elements = p.data_in_0.size[0], math.prod(p.kernel_size)
-    arithmetic, parameters = _layer(unrolled.whole(a), a.attributes["parameters"], channels)
+    channels = p.data_in_0.size[0]
+    arithmetic, parameters = layer_of_window(unrolled.whole(a), a.attributes["parameters"], channels)
     layer = layer_of(node, arithmetic, parameters, list(SOLVERS)[p.solver])
     stages = Stages(layer.graph, p.levels)
     check_unchanged(node, p, stages)
-    # A window has its elements one after the other, each with all channels; a kernel has them channel by channel.
-    order = [channel * elements + place for place in range(elements) for channel in range(channels)]
-    context = context_of(layer, stages, arithmetic, order, verilog_params(p))
+    context = context_of(layer, stages, arithmetic, order_of(p), verilog_params(p))
     context["golden"] = "`mase_hw/ops/conv.py`"
     if not p.line_buffer_depth:
         return Generated(f"fixed_unrolled_{node}", TEMPLATE, context)
     context |= {"source": "window", "channels": channels, "what": "y = cast(W x + b) of constants, a window per beat"}
     return Generated(f"fixed_unrolled_{node}", OF_WINDOWS, context)
+
+
+def shape_of(a: Arithmetic, shape: tuple[int, ...], weight: Tensor) -> tuple[int, ...]:
+    """The shape of the result for images of a shape."""
+    kernel = (weight.shape[2], weight.shape[3])
+    return (shape[0], len(weight), *geometry_of(a.attributes, kernel).out((shape[2], shape[3]), kernel))
 
 
 def case(
@@ -155,9 +188,7 @@ def case(
     """A convolution with these constants; formats and modes as :meth:`Arithmetic.read` takes them."""
     parameters = {"weight": weight} | {name: more.pop(name) for name in ("bias", "weight_shift") if name in more}
     a = Arithmetic.read(formats, LAYER_TENSORS, more)
-    kernel = (weight.shape[2], weight.shape[3])
-    out = geometry_of(a.attributes, kernel).out((shape[2], shape[3]), kernel)
-    shapes = {"data_in_0": shape, "data_out_0": (shape[0], len(weight), *out)}
+    shapes = {"data_in_0": shape, "data_out_0": shape_of(a, shape, weight)}
     request = Request(name, a, shapes, {}, parameters=parameters, levels=levels)
     own = {k: f for k, f in a.formats.items() if k not in ONE_INPUT}
     return Case(name, _build(request), frames, attributes={"parameters": parameters, "formats": own})

@@ -35,6 +35,7 @@ from mase_hw.ops.unrolled._network import (
     Step,
 )
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
+from mase_hw.ops.unrolled._tables import words_of
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
     Text,
@@ -47,6 +48,8 @@ from mase_hw.steps import Buffers, Steps
 
 _WAITS = 8
 """Registers of a module that wait for the next beat, at most."""
+_PART = 336
+"""Most bits of a table on a line."""
 
 
 def _flipped(value: Sum) -> str:
@@ -62,8 +65,8 @@ class _NetworkText(Text):
     def __init__(self, stages: NetworkStages) -> None:
         super().__init__(stages.graph, stages)
         self.network = stages.network
-        self.tables: dict[tuple[tuple[int, ...], int, int], str] = {}
-        """Names of the tables by their words, the bits of one, and how many there are."""
+        self.tables: dict[tuple[tuple[int, ...], int], str] = {}
+        """Names of the tables by their words, and the bits of one."""
 
     def name(self, number: int, stage: int) -> str:
         """What holds a value in a stage; one of another beat has no name of its own where it begins."""
@@ -111,7 +114,7 @@ class _NetworkText(Text):
             wider = {"wider": [whole]} if top > value.width else {}
             return {**item, "value": f"{whole}[{top}] ? {value.width}'({whole}[{top - 1}:0]) : '0", **wider}
         if isinstance(made, Looked):
-            return {**item, "value": self._looked(made, value.width, value.constant, stage)}
+            return {**item, "value": self._looked(number, made, stage)}
         if isinstance(made, Above):
             given = self.graph.values[made.value]
             limit = f"{given.width}'d{made.limit + given.constant}"
@@ -139,20 +142,13 @@ class _NetworkText(Text):
         narrower = {"wider": [raw]} if out.width > value.width else {}
         return {"casts": [{**entered, **named, **modes}], "value": f"{value.width}'({raw}){flipped}", **narrower}
 
-    def _looked(self, made: Looked, width: int, flipped: int, stage: int) -> str:
-        values = [self.graph.values[number] for number in made.values]
-        words = np.zeros([1 << value.width for value in values], dtype=object)
-        sizes, places = [], []
-        for number, value in zip(made.values, values, strict=True):
-            low, high = self.network.ends(number)
-            sizes.append(high - low + 1)
-            places.append(slice(low + value.constant, high + value.constant + 1))
-        words[tuple(places)] = np.array(made.table, dtype=object).reshape(sizes) + flipped
-        content = tuple(map(int, words.reshape(-1)))
-        name = self.tables.setdefault((content, width, len(content)), f"Table{len(self.tables)}")
-        names = ", ".join(self.name(number, stage) for number in made.values)
-        index = f"{{{names}}}" if len(values) > 1 else names
-        return f"{name}[{width}*32'({index})+:{width}]"
+    def _looked(self, number: int, made: Looked, stage: int) -> str:
+        width, content = self.graph.values[number].width, words_of(self.network, number)
+        name = self.tables.setdefault((content, width), f"Table{len(self.tables)}")
+        # A word begins at a power of two, so that its address is no product.
+        zeros = (width - 1).bit_length()
+        names = [self.name(operand, stage) for operand in made.values] + ([f"{zeros}'d0"] if zeros else [])
+        return f"{name}[{'{' + ', '.join(names) + '}' if len(names) > 1 else names[0]}+:{width}]"
 
     def _larger(self, made: Larger, value: Sum, stage: int) -> str:
         width, flipped = value.width, value.constant
@@ -169,11 +165,19 @@ class _NetworkText(Text):
         return f"{width}'((signed'({one}) > signed'({other})) ? {one} : {other}){_flipped(value)}"
 
     def table_lines(self) -> list[dict[str, object]]:
-        """The tables, as numbers of all their words side by side."""
+        """The tables, as numbers of all their words side by side, cut where a line would be too long."""
         lines: list[dict[str, object]] = []
-        for (words, width, count), name in self.tables.items():
-            content = sum(word << (width * place) for place, word in enumerate(words))
-            lines.append({"name": name, "bits": width * count, "content": f"{content:x}"})
+        for (words, width), name in self.tables.items():
+            room = 1 << (width - 1).bit_length()
+            bits, content = room * len(words), sum(word << (room * place) for place, word in enumerate(words))
+            count = -(-bits // _PART)
+            sizes = [bits * (at + 1) // count - bits * at // count for at in range(count)]
+            places = [sum(sizes[at + 1 :]) for at in range(len(sizes))]
+            parts = [
+                f"{size}'h{content >> place & ((1 << size) - 1):x}" for size, place in zip(sizes, places, strict=True)
+            ]
+            declared_as = f"localparam logic [{bits - 1}:0] {name} ="
+            lines.append({"declared": declared_as, "parts": parts, "long": len(declared_as) + len(parts[0]) > 96})
         return lines
 
 
@@ -305,26 +309,47 @@ def generated(node: str, p: FrameParams, a: Arithmetic) -> Generated:
     program: Program = a.attributes["program"]
     stages = stages_of(program)
     check_unchanged(node, p, stages)
+    beats = stages.network.beats
+    context = context_of(stages, verilog_params(p), (p.data_in_0.fmt, p.data_out_0.fmt), stages.network.inputs)
+    context |= {
+        "what": f"a network of constants, a frame in {beats} beats"
+        if beats > 1
+        else "a network of constants, a whole frame per beat",
+        "golden": "that of every op, one after the other",
+    }
+    return Generated(f"fixed_frame_{node}", TEMPLATE, context)
+
+
+def context_of(
+    stages: NetworkStages,
+    parameters: Mapping[str, int | str],
+    formats: tuple[FixedFormat, FixedFormat],
+    order: Sequence[int],
+) -> dict[str, object]:
+    """What the template prints of a network.
+
+    Args:
+        stages: The network and its registers.
+        parameters: The SystemVerilog parameters.
+        formats: Of its input and its result.
+        order: The input that comes on each lane, as a number of the network.
+    """
     network, text, numbers = stages.network, _NetworkText(stages), stages.numbers
-    live, values, out = set(numbers), stages.graph.values, p.data_out_0.fmt
+    live, values, out = set(numbers), stages.graph.values, formats[1]
     entered = {*network.inputs, *network.bits.values()}
     made = [n for n in numbers if n not in entered and values[n].coefficients]
     items = [text.item(n) for n in made if not isinstance(network.made.get(n), Neighbour)]
     last, most = stages.count - 1, len(str(len(stages.graph.outputs) - 1))
     casts = {found.fmt.width for n in live if isinstance(found := network.made.get(n), Rounded)}
-    context = {
+    return {
         **_control(stages),
-        "what": f"a network of constants, a frame in {beats} beats"
-        if (beats := network.beats) > 1
-        else ("a network of constants, a whole frame per beat"),
-        "golden": "that of every op, one after the other",
         "types": types_of((values[n] for n in numbers if values[n].coefficients), casts),
-        "parameters": list(verilog_params(p).items()),
+        "parameters": list(parameters.items()),
         "stages": stages.count,
         "elements": len(network.inputs),
         "adders": sum(values[n].a >= 0 for n in numbers),
-        "adder_bits": p.adder_bits,
-        "fmt_in": p.data_in_0.fmt,
+        "adder_bits": parameters.get("ADDER_BITS", 0),
+        "fmt_in": formats[0],
         "fmt_out": out,
         "inputs": [
             {
@@ -333,15 +358,15 @@ def generated(node: str, p: FrameParams, a: Arithmetic) -> Generated:
                 "lane": lane,
                 "flipped": _flipped(values[n]),
             }
-            for lane, n in enumerate(network.inputs)
+            for lane, n in enumerate(order)
             if n in live
         ],
-        "unread": [lane for lane, n in enumerate(network.inputs) if n not in live],
+        "unread": [lane for lane, n in enumerate(order) if n not in live],
         "halves": False,
         "last": "The results",
         "tables": text.table_lines(),
         "levels": [items],
-        "registers": [text.registers(stage) for stage in range(stages.count if beats > 1 else last)],
+        "registers": [text.registers(stage) for stage in range(stages.count if network.beats > 1 else last)],
         "casts": [
             {"lane": lane, "pad": " " * (most - len(str(lane))), "plain": text.element(output[0], last, out.width)}
             for lane, output in enumerate(stages.graph.outputs)
@@ -350,7 +375,6 @@ def generated(node: str, p: FrameParams, a: Arithmetic) -> Generated:
         "rounding": 0,
         "overflow": 0,
     }
-    return Generated(f"fixed_frame_{node}", TEMPLATE, context)
 
 
 def _step(ops: Sequence[OpDef], name: str, formats: str, at: int, shape: tuple[int, ...], **more: object) -> Step:

@@ -51,7 +51,8 @@ def tables(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": as_carrier(found, carrier(magnitude(a.formats["data_out_0"])))}
 
 
-def _words(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Attributes) -> FixedFormat:
+def words_format(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attributes: Attributes) -> FixedFormat:
+    """That of the words, whatever comes."""
     return attributes["formats"]["words"]
 
 
@@ -134,7 +135,7 @@ def _table_cases() -> tuple[Case, ...]:
 
 def _case(op: str, name: str, fmt: str, inputs: int, attributes: Mapping[str, Any], levels: int = 3) -> Case:
     given = Arithmetic.read(fmt, ("data_in_0",), attributes)
-    out = _words if op == TABLES else _sums
+    out = words_format if op == TABLES else _sums
     formats = {**given.formats, "data_out_0": out(given.formats, (1, inputs), given.attributes)}
     results = len(attributes["base_leaf"] if op == FOREST else attributes["table_words"])
     shapes = {"data_in_0": (1, inputs), "data_out_0": (1, results)}
@@ -173,6 +174,6 @@ def _op(
 
 OPS = (
     _op(FOREST, Forest, ("trees", "base_leaf", "leaf_frac"), forest, _sums, _forest_cases),
-    _op(TABLES, TableLayer, ("table_sources", "table_words", "formats"), tables, _words, _table_cases),
+    _op(TABLES, TableLayer, ("table_sources", "table_words", "formats"), tables, words_format, _table_cases),
 )
 _OF = {op.name: op for op in OPS}

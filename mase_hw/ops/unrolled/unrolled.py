@@ -405,15 +405,15 @@ def whole(a: Arithmetic) -> Arithmetic:
     return dataclasses.replace(a, formats={**a.attributes.get("formats", {}), **a.formats})
 
 
-def figures(r: Request, sizes: Mapping[str, int]) -> dict[str, int]:
-    """What the parameters of a module say of its additions.
+def check_lanes(r: Request, sizes: Mapping[str, int]) -> None:
+    """Refuse other lanes than whole vectors.
 
     Args:
         r: The request.
         sizes: Elements of the vectors that come and leave.
 
     Raises:
-        UnsupportedError: If other lanes are asked for, or there are too many constants.
+        UnsupportedError: If other lanes are asked for.
     """
     for name, size in sizes.items():
         if name in r.chosen and r.parallelism[name] != (size,):
@@ -425,6 +425,19 @@ def figures(r: Request, sizes: Mapping[str, int]) -> dict[str, int]:
                 expected=f"{size} lanes",
                 remedy=f"leave out hardware.parallelism.{r.node}.{name}, or fold the layer",
             )
+
+
+def figures(r: Request, sizes: Mapping[str, int]) -> dict[str, int]:
+    """What the parameters of a module say of its additions.
+
+    Args:
+        r: The request.
+        sizes: Elements of the vectors that come and leave.
+
+    Raises:
+        UnsupportedError: If other lanes are asked for, or there are too many constants.
+    """
+    check_lanes(r, sizes)
     stages = Stages(layer_of(r.node, r.arithmetic, r.parameters, r.solver).graph, r.levels)
     return {"solver": list(SOLVERS).index(r.solver), "levels": r.levels, **stages.figures}
 
@@ -462,16 +475,21 @@ def check_unchanged(node: str, p: Any, stages: Stages) -> None:
         )
 
 
+def order_of(size: int, a: Arithmetic) -> Sequence[int]:
+    """The element that comes on each lane of a vector of so many."""
+    layout = a.attributes.get("layouts", {}).get("data_in_0")
+    # Of an image the vector is the channels, in their own order.
+    if layout is not None and layout.shape[-1:] == (size,) and layout.rows_in_order():
+        order: list[int] = layout.last_dimension().to_stream(np.arange(size)[None]).reshape(-1).tolist()
+        return order
+    return range(size)
+
+
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
     layer = layer_of(node, whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
     stages = Stages(layer.graph, p.levels)
     check_unchanged(node, p, stages)
-    order = range(p.data_in_0.size[0])
-    layout = a.attributes.get("layouts", {}).get("data_in_0")
-    # Of an image the vector is the channels, in their own order.
-    if layout is not None and layout.shape[-1:] == (len(order),) and layout.rows_in_order():
-        order = layout.last_dimension().to_stream(np.arange(len(order))[None]).reshape(-1).tolist()
-    context = context_of(layer, stages, a, order, verilog_params(p))
+    context = context_of(layer, stages, a, order_of(p.data_in_0.size[0], a), verilog_params(p))
     return Generated(f"fixed_unrolled_{node}", TEMPLATE, context)
 
 

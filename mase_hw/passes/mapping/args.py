@@ -19,6 +19,10 @@ T = TypeVar("T")
 Lanes = StrictInt | list[StrictInt]
 UNROLLED = "unrolled"
 """The implementation whose constants are its structure."""
+TABLE = "table"
+"""The implementation whose neurons are truth tables."""
+MADE_FOR_WEIGHTS = (UNROLLED, TABLE)
+"""Implementations that are made for their weights."""
 WEIGHTS_FIRST = "weights_first"
 """The order in which every weight is used for all rows before the next."""
 _AT_NODES = ("implementation", "fifo_depth", "memory")
@@ -82,7 +86,7 @@ class HardwareArgs(BaseModel):
         "nothing is chosen that only some families do well",
     )
     implementation: dict[
-        str, Literal["tree", "chain", "packed", "logic", "unrolled", "parallel", "shared", "in_turn"]
+        str, Literal["tree", "chain", "packed", "logic", "unrolled", "table", "parallel", "shared", "in_turn"]
     ] = Field(
         default_factory=dict,
         examples=[{"fc1": "packed"}],
@@ -90,11 +94,11 @@ class HardwareArgs(BaseModel):
         "``tree`` (a multiplier each, sums in a tree of adders), ``chain`` (sums in the multiplier blocks), ``packed`` "
         "(output lanes share multipliers as well), ``logic`` (multipliers made of look-up tables, on Xilinx some 45 "
         "for 8 x 8 bits); the bits and the interval are the same; ``unrolled`` (the weights become shared shifts and "
-        "additions, without multipliers: a whole vector, or window, per cycle); of a norm ``parallel``, ``shared`` (a "
-        "block of 18 x 18 bits for each product, with logic beside it, and one for both of the root; chosen for "
-        "ECP5) or "
-        "``in_turn`` (one such block for each lane, which has the squares, the root and the results in turn, so that "
-        "a row enters when the one before has left)",
+        "additions, without multipliers: a whole vector, or window, per cycle), ``table`` (a truth table for every "
+        "neuron, where each reads at most 12 bits, likewise); of a norm ``parallel``, ``shared`` (a block of 18 x 18 "
+        "bits for each product, with logic beside it, and one for both of the root; chosen for ECP5) or ``in_turn`` "
+        "(one such block for each lane, which has the squares, the root and the results in turn, so that a row enters "
+        "when the one before has left)",
     )
     adder_levels: dict[str, NonNegativeInt] = Field(
         default_factory=dict,
@@ -400,7 +404,8 @@ def _strange(graph: MaseGraph, args: HardwareArgs) -> Iterator[ConfigError]:
     given = [f"{name}.{tensor}" for name, tensors in args.parallelism.items() if name in ways for tensor in tensors]
     several = [name for name, hardware in ways.items() if hardware.implementations]
     unrolled = [name for name, kind in args.implementation.items() if kind == UNROLLED]
-    orders = [name for name, hardware in ways.items() if hardware.orders and name not in unrolled]
+    made = [name for name, way in args.implementation.items() if way in MADE_FOR_WEIGHTS]
+    orders = [name for name, hardware in ways.items() if hardware.orders and name not in made]
     fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
     again = [f"{n}.{t}" for n, o in args.order.items() if o == WEIGHTS_FIRST for t in ("data_in_0", "data_out_0")]
     again += [place for place in stored if args.parameters_at.get(place, args.parameters) == "external"]

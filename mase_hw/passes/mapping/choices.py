@@ -13,7 +13,7 @@ from mase_hw.hardware.memories import FAMILIES, UNNAMED, Family
 from mase_hw.ir import TensorMetadata
 from mase_hw.ir.records import Entries
 from mase_hw.nn import Quantized
-from mase_hw.passes.mapping.args import UNROLLED, WEIGHTS_FIRST, HardwareArgs
+from mase_hw.passes.mapping.args import MADE_FOR_WEIGHTS, WEIGHTS_FIRST, HardwareArgs
 
 ADDER_LEVELS = 3
 """Additions between two registers of an unrolled layer if nothing is said."""
@@ -48,7 +48,7 @@ def asked_of(node: fx.Node, hardware: Hardware, modules: Sequence[nn.Module | No
         return {}
     narrow = False
     module = modules[0]
-    if asked == UNROLLED and isinstance(module, Quantized):
+    if asked in MADE_FOR_WEIGHTS and isinstance(module, Quantized):
         parameters = {name: module.mantissa(name) for name in module.parameter_names}
         levels = args.adder_levels.get(node.name, ADDER_LEVELS)
         return {"parameters": parameters, "levels": levels, "solver": args.constant_solver}
