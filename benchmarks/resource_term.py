@@ -60,10 +60,12 @@ def configuration(bits: int, levels: int = 3) -> dict[str, Any]:
     }
 
 
-def trained(net: nn.Module, data: digits_mlp.Digits, row: Row, epochs: int) -> tuple[MaseGraph, float]:
+def trained(
+    net: nn.Module, data: digits_mlp.Digits, row: Row, epochs: int, config: dict[str, Any]
+) -> tuple[MaseGraph, float]:
     """The quantised graph after training, and bits times bits of its products."""
     calibration = list(data.train_images.split(256))
-    model = prepare(net, data.test_images[:1], configuration(row.bits), calibration=calibration, learn_widths=row.which)
+    model = prepare(net, data.test_images[:1], config, calibration=calibration, learn_widths=row.which)
     torch.manual_seed(0)
     groups = [{"params": [*model.weights(), *model.steps()], "lr": RATE}]
     if row.beta:
@@ -104,7 +106,7 @@ def main() -> None:
     rows = [*(Row(6, b, which) for which in given.learn for b in given.beta), *(Row(bits) for bits in given.uniform)]
     for row in rows:
         begin = time.process_time()
-        graph, products = trained(net, data, row, given.epochs)
+        graph, products = trained(net, data, row, given.epochs, configuration(row.bits))
         spent = time.process_time() - begin
         scores = graph.model(data.test_images)
         right = digits_mlp.accuracy(scores, data.test_labels)

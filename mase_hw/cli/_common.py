@@ -100,6 +100,10 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shared", action="append", metavar="MODULE", help="a module whose children may share hardware, where it pays"
     )
+    parser.add_argument(
+        "--positions", action="append", type=whole, metavar="N", help="positions that a beat may have, where it pays"
+    )
+    parser.add_argument("--latency-ns", type=float, metavar="NS", help="most nanoseconds to the last result of a frame")
 
 
 def target_of(arguments: argparse.Namespace) -> Json | None:
@@ -109,6 +113,7 @@ def target_of(arguments: argparse.Namespace) -> Json | None:
         ConfigError: If the file with the target is not usable, or has none.
     """
     keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic", "external", "shared")
+    keys += ("positions", "latency_ns")
     said = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
     if arguments.target is not None:
         from mase_hw.compiler.config import load_config

@@ -248,6 +248,7 @@ def _unrolled(settings: CompileConfig) -> list[Step]:
         )
     asked = settings.hardware
     how = {"levels": asked.unroll_levels, "beats": asked.unroll_beats, "mhz": asked.unroll_mhz, "family": asked.family}
+    how |= {"carry_save": asked.unroll_carry_save}
     return [Step("unroll", unroll_frame_transform_pass, how, "unrolling the network")]
 
 

@@ -49,12 +49,14 @@ class Way:
         interval: Cycles per frame of the best design; None if none was found.
         use: What it takes.
         impossible: Whether it is proven that there is none.
+        positions: Neighbouring positions of a beat; None as the configuration has them.
     """
 
     shared: Mapping[str, int]
     interval: int | None
     use: Mapping[str, int]
     impossible: bool = False
+    positions: int | None = None
 
 
 class UnmetError(ConfigError):
@@ -176,7 +178,7 @@ class Chooser:
         if self.goal.interval is not None and self.goal.interval < self.fastest[0]:
             raise self._too_fast()
         if self.goal.minimise == "latency":
-            return self._lowest_latency()
+            return self._in_limit(self._lowest_latency())
         reserve = dict.fromkeys(RESOURCES, 0)
         for _ in range(ATTEMPTS):
             interval = self.goal.interval
@@ -197,6 +199,26 @@ class Chooser:
                 return choice
             self._keep_back(reserve, over, choice)
         raise self._between(over)
+
+    def _in_limit(self, choice: Choice) -> Choice:
+        """The choice of the lowest latency, unless that is above the limit.
+
+        Raises:
+            UnmetError: If it is.
+        """
+        last, most = choice.manifest.timing.last + 1, self.goal.latency
+        if most is None or last <= most:
+            return choice
+        nanoseconds = 1000 / self.goal.mhz
+        raise UnmetError.known(
+            choice.proven,
+            "no design has so low a latency" if choice.proven else "no design was found that has so low a latency",
+            field="target.latency_ns",
+            got=f"{last} cycles, {last * nanoseconds:g} ns, at the lowest",
+            expected=f"at most {most} cycles at {self.goal.mhz:g} MHz",
+            remedy="allow more, raise the budgets or the clock, or make one expression of a small network "
+            '(hardware.unroll = "frame")',
+        )
 
     def _in_time(self, late: Choice, interval: int, reserve: Mapping[str, int]) -> Choice:
         """The cheapest design whose frames come back in time, of those for shorter intervals of the slowest stage.

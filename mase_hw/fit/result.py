@@ -126,10 +126,12 @@ class Fit(Shown):
     def _way(self, way: Way) -> Json:
         """Of JSON types: what it takes, or whether nothing can be built so."""
         taken: Json = {"impossible": way.impossible} if way.interval is None else {"interval": way.interval, **way.use}
-        return {"shared": dict(way.shared), "chosen": self._is_chosen(way), **taken}
+        several = {} if way.positions is None else {"positions": way.positions}
+        return {"shared": dict(way.shared), **several, "chosen": self._is_chosen(way), **taken}
 
     def _is_chosen(self, way: Way) -> bool:
-        return way.shared == self.choice.args.shared
+        args = self.choice.args
+        return (way.shared == args.shared or not self.goal.shared) and way.positions in (None, args.positions)
 
     def headline(self) -> str:
         """What it reaches."""
@@ -196,7 +198,7 @@ class Fit(Shown):
             if way.interval is not None:
                 counts = ", ".join(f"{way.use[name]} {name.upper()}" for name in RESOURCES)
                 found = f"takes {way.interval} cycles per frame, {counts}"
-            said.append(f"  {said_of(way.shared)} {found}{'; chosen' if self._is_chosen(way) else ''}")
+            said.append(f"  {said_of(way)} {found}{'; chosen' if self._is_chosen(way) else ''}")
         what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
         if self.proven:
             said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")

@@ -1,7 +1,8 @@
-"""The design that meets a target, of all ways in which equal blocks may share hardware, and the pass that maps to it.
+"""The design that meets a target, of all ways in which blocks share hardware and beats have positions, and the pass.
 
 A number of cycles and an area do not say whether one block of hardware or several are better: few take little, and
-pass every frame through them as often as there are blocks. So every way is a choice by itself, with its proof, and the
+pass every frame through them as often as there are blocks. Beats of several positions take as many times the
+multipliers, and may be the only ones that are fast enough. So every way is a choice by itself, with its proof, and the
 best of them is taken. What is proven of all of them is proven of the choice.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
@@ -34,7 +35,8 @@ def choose(
     Args:
         graph: As for :class:`mase_hw.fit.choose.Chooser`.
         args: As for it.
-        goal: What is to be reached; of the modules that it names blocks may share hardware.
+        goal: What is to be reached; of the modules that it names blocks may share hardware, and beats may have the
+            numbers of positions that it names.
         tell: Told what is being done.
         tokens: As for it.
 
@@ -42,7 +44,7 @@ def choose(
         ConfigError: If nothing meets the target, with the nearest that does.
         MaseHwError: As the hardware metadata pass.
     """
-    if not goal.shared:
+    if not goal.shared and not goal.positions:
         chooser = Chooser(graph, args, goal, tell, tokens)
         return chooser, chooser.choose()
     if twice := [path for path in goal.shared if path in args.shared]:
@@ -57,39 +59,47 @@ def choose(
     errors: list[UnmetError] = []
     for way in _ways(graph, args, goal):
         tell(f"choosing for {said_of(way)}")
+        changed: dict[str, object] = {"shared": way.shared} if goal.shared else {}
+        changed |= {} if way.positions is None else {"positions": way.positions}
         try:
-            chooser = Chooser(graph, args.model_copy(update={"shared": way}), goal, tell, tokens, nearest=False)
+            chooser = Chooser(graph, args.model_copy(update=changed), goal, tell, tokens, nearest=False)
             choice = chooser.choose()
         except UnmetError as error:
             errors.append(error)
-            ways.append(Way(way, None, {}, error.proven))
+            ways.append(dataclasses.replace(way, impossible=error.proven))
         else:
             found.append((chooser, choice))
-            ways.append(Way(way, choice.manifest.timing.interval, choice.use))
+            ways.append(dataclasses.replace(way, interval=choice.manifest.timing.interval, use=choice.use))
     if not found:
         raise _unmet(graph, args, goal, errors, tell)
     best = min(found, key=lambda each: _order(*each))
     return best[0], _of_all(best[1], [choice for _, choice in found], ways)
 
 
-def said_of(shared: Mapping[str, int]) -> str:
+def said_of(way: Way) -> str:
     """A way for people."""
-    listed = (f"{number} block{'s' if number > 1 else ''} of hardware for {path}" for path, number in shared.items())
+    listed = [f"{n} block{'s' if n > 1 else ''} of hardware for {path}" for path, n in way.shared.items()]
+    if way.positions is not None:
+        listed.append(f"{way.positions} position{'s' if way.positions > 1 else ''} a beat")
     return ", ".join(listed) or "hardware of every block"
 
 
-def _ways(graph: MaseGraph, args: HardwareArgs, goal: Goal) -> Iterator[dict[str, int]]:
+def _ways(graph: MaseGraph, args: HardwareArgs, goal: Goal) -> Iterator[Way]:
     """All ways, the one that shares nothing first."""
     blocks = {path: shared_blocks(graph, path).passes for path in goal.shared}
     kept = dict.fromkeys(args.shared, 1) | (args.shared if isinstance(args.shared, dict) else {})
-    for each in itertools.product(*([n, *reversed(numbers(n))] for n in blocks.values())):
-        yield kept | {path: number for path, number in zip(blocks, each, strict=True) if number < blocks[path]}
+    for positions in goal.positions or (None,):
+        for each in itertools.product(*([n, *reversed(numbers(n))] for n in blocks.values())):
+            few = {path: number for path, number in zip(blocks, each, strict=True) if number < blocks[path]}
+            yield Way(kept | few, None, {}, positions=positions)
 
 
 def _order(chooser: Chooser, choice: Choice) -> tuple[float, ...]:
     """The less the better: area, or cycles and then area."""
     area = float(np.array([choice.use[name] for name in RESOURCES]) @ chooser.weights[: len(RESOURCES)])
-    return (choice.manifest.timing.interval, area) if chooser.goal.minimise == "interval" else (area,)
+    timing = choice.manifest.timing
+    least = {"interval": (timing.interval,), "latency": (timing.last,), "area": ()}[chooser.goal.minimise]
+    return (*least, area)
 
 
 def _of_all(best: Choice, choices: Sequence[Choice], ways: Sequence[Way]) -> Choice:
@@ -118,13 +128,14 @@ def _unmet(graph: MaseGraph, args: HardwareArgs, goal: Goal, errors: Sequence[Un
             remedy = f"even the slowest design takes more; {remedy}"
         else:
             cycles = nearest.manifest.timing.interval
-            way = nearest.args.shared
-            how = said_of(way) if isinstance(way, dict) else ""
+            how = next((said_of(way) for way in nearest.ways if way.interval == cycles), "")
             remedy = (
                 f"the nearest within the budgets is {cycles} cycles per frame ({goal.fps(cycles):.6g} frames per "
                 f"second), with {how}; or {remedy}"
             )
     message = "no design within the budgets meets the target, whether blocks share hardware or not"
+    if not goal.shared:
+        message = "no design within the budgets meets the target, whatever positions a beat has"
     found = message if proven else message.replace("meets the target", "was found that meets the target")
     return UnmetError.known(proven, found, field=error.field, got=error.got, expected=error.expected, remedy=remedy)
 

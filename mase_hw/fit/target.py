@@ -20,7 +20,7 @@ ESTIMATED = tuple(FITTED)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
-NEVER_ASKED = ("mhz", "unrolled", "logic", "external", "shared")
+NEVER_ASKED = ("mhz", "unrolled", "logic", "external", "shared", "positions")
 """Settings that ask for nothing by themselves."""
 Minimise = Literal["area", "interval", "latency"]
 
@@ -37,6 +37,12 @@ class Target(BaseModel):
     mhz: float = Field(default=100.0, description="frequency of the clock with which ``fps`` becomes cycles per frame")
     interval: StrictInt | None = Field(
         default=None, examples=[4096], description="most cycles per frame, in place of ``fps``"
+    )
+    latency_ns: float | None = Field(
+        default=None,
+        examples=[500.0],
+        description="most nanoseconds from the first input to the last result of one frame, at ``mhz``; the latency is "
+        "then what is least",
     )
     lut: StrictInt | None = Field(default=None, examples=[50000], description="most look-up tables of six inputs")
     ff: StrictInt | None = Field(default=None, examples=[100000], description="most flip-flops")
@@ -70,6 +76,12 @@ class Target(BaseModel):
         description="modules whose children are equal blocks, which may share the hardware of one, or of any number "
         "that divides theirs; their tensors have one format, whatever is chosen",
     )
+    positions: list[StrictInt] = Field(
+        default_factory=list,
+        examples=[[1, 2, 4]],
+        description="numbers of neighbouring positions of an image or sequence that a beat may have "
+        "(``hardware.positions``), of which the best is chosen",
+    )
 
     @property
     def asked(self) -> bool:
@@ -96,6 +108,8 @@ class Goal:
         logic: Whether multipliers may be made of look-up tables.
         external: Whether weights may be read from external memory.
         shared: Modules whose children may share hardware.
+        positions: Numbers of positions of a beat; none to leave them as they are.
+        latency: Most cycles from the first input to the last result of one frame; None for no limit.
     """
 
     interval: int | None
@@ -108,6 +122,8 @@ class Goal:
     logic: bool = False
     external: bool = False
     shared: tuple[str, ...] = ()
+    positions: tuple[int, ...] = ()
+    latency: int | None = None
 
     def fps(self, interval: int) -> float:
         """Frames per second at a number of cycles per frame."""
@@ -153,11 +169,11 @@ def goal(target: TargetLike, family: str) -> Goal:
             remedy=_nearest(budgets),
         )
     interval = asked.interval if asked.fps is None else int(asked.mhz * 1e6 / asked.fps)
-    if interval is None and not budgets:
+    if interval is None and not budgets and asked.latency_ns is None:
         raise ConfigError(
             "the target says neither how fast the design is to be nor what it may take",
             field="target",
-            expected="device, fps, interval, or numbers of lut, ff, dsp and bram",
+            expected="device, fps, interval, latency_ns, or numbers of lut, ff, dsp and bram",
         )
     if interval is not None and interval < 1:
         raise ConfigError(
@@ -167,8 +183,9 @@ def goal(target: TargetLike, family: str) -> Goal:
             expected=f"at most {asked.mhz * 1e6:.0f}, one frame a cycle",
         )
     default: Minimise = "interval" if interval is None else "area"
-    least = asked.minimise or default
-    given = asked.unrolled, asked.logic, asked.external, tuple(asked.shared)
+    latency = None if asked.latency_ns is None else int(asked.latency_ns * asked.mhz / 1000 + 1e-9)
+    least = "latency" if latency is not None else asked.minimise or default
+    given = asked.unrolled, asked.logic, asked.external, tuple(asked.shared), tuple(asked.positions), latency
     return Goal(interval, budgets, wanted, least, asked.mhz, device, *given)
 
 
@@ -196,6 +213,12 @@ def _check_numbers(asked: Target) -> None:
         raise ConfigError(
             "no number of cycles per frame", field="target.interval", got=asked.interval, expected="1 to 2^48"
         )
+    if asked.latency_ns is not None:
+        _check_latency(asked, asked.latency_ns)
+    if any(number < 1 for number in asked.positions):
+        raise ConfigError(
+            "no number of positions", field="target.positions", got=asked.positions, expected="1 or more, each"
+        )
     if asked.unrolled < 0:
         raise ConfigError(
             "no number of weights", field="target.unrolled", got=asked.unrolled, expected="0 or more; 0 for none"
@@ -210,6 +233,24 @@ def _check_numbers(asked: Target) -> None:
                 expected="1 or more",
                 remedy="leave it out for no limit; the least that this model can take is what `minimise` of area finds",
             )
+
+
+def _check_latency(asked: Target, latency: float) -> None:
+    if not (math.isfinite(latency) and latency * asked.mhz >= 1000):
+        raise ConfigError(
+            "a latency of less than a cycle",
+            field="target.latency_ns",
+            got=latency,
+            expected=f"at least {1000 / asked.mhz:g} ns, a cycle at {asked.mhz:g} MHz",
+        )
+    if asked.minimise not in (None, "latency"):
+        raise ConfigError(
+            "with a limit of the latency it is the latency that is least",
+            field="target.minimise",
+            got=asked.minimise,
+            expected="latency",
+            remedy="leave target.minimise or target.latency_ns out",
+        )
 
 
 def _nearest(budgets: Mapping[str, int]) -> str:

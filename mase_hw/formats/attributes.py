@@ -89,6 +89,7 @@ class Attributes(TypedDict, total=False):
     codes: Sequence[int]
     count: int
     drops: Sequence[int] | None
+    elements: Sequence[Sequence[int]] | None
     first: int
     formats: Mapping[str, FixedFormat]
     hold: int

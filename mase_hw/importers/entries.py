@@ -45,6 +45,11 @@ def marker_of_input(
     marker = markers[last.name]
     if marker.given is not None:
         raise Refused(f"it truncates the input {start.name}, which nothing has quantised", "put a Quant before it")
+    if marker.elements:
+        raise Refused(
+            f"the input {start.name} has a format for every element, and the host rounds it to one",
+            "put a quantisation with one scale before it, to steps as fine as the finest",
+        )
     if marker.rounding is not Rounding.HALF_EVEN:
         raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
     return start, marker

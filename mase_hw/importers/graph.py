@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.errors import MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.formats.elements import Element
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import frames
 from mase_hw.opdef import OpDef
@@ -57,6 +58,7 @@ class Marker:
         given: The format in which the values that come must be exact; None for any.
         how: How scaled integers are brought to ``fmt``; None for one multiplication, and ``rounding``.
         tied: Whether ``rounding`` says of ties what the file does; else there must be none.
+        elements: The formats of the elements of a frame, in order, where these differ; ``fmt`` holds all of them.
     """
 
     fmt: FixedFormat
@@ -64,6 +66,7 @@ class Marker:
     given: FixedFormat | None = None
     how: Requantizing | None = None
     tied: bool = True
+    elements: tuple[Element, ...] = ()
 
     @property
     def requantizing(self) -> Requantizing:

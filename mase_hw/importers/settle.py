@@ -13,6 +13,7 @@ is for the host as well, until nothing is. Then all of it is one graph again: qu
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from torch import Tensor, fx, nn
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Rounding
+from mase_hw.formats.attributes import attributes_of
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
@@ -42,7 +44,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import values_of
 from mase_hw.ir.inputs import unknown_nodes
 from mase_hw.ir.parts import HARDWARE, Part, copied, formats_of, places, split
-from mase_hw.nn import QuantizeInput
+from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.nn.on_host import HostGraph
 from mase_hw.opdef import OpDef
 from mase_hw.ops._binary import covering_both
@@ -96,6 +98,14 @@ def settle(
             node=", ".join(sources.get(name, name) for name in lost)[:400],
             remedy="please report this, with the file",
         )
+    apart = [name for name, marker in markers.items() if marker.elements and name in placed]
+    if integers and apart:
+        raise UnsupportedError(
+            "formats by element are for fixed point, and the file has other scales or zero points as well",
+            node=", ".join(sources.get(name, name) for name in apart)[:400],
+            got="a scale that is no power of two, or a zero point",
+            expected="powers of two, without zero points",
+        )
     if integers:
         Integers(graph, markers, weights, sources).run()
         return graph
@@ -103,7 +113,7 @@ def settle(
     try:
         args = made.run()
     except NodesRefused as error:
-        if set(error.places) != made.finer:
+        if set(error.places) != made.finer or apart:
             raise
         # Sums of scaled integers can be finer than their products, and means are sums at a scale of their own.
         try:
@@ -112,6 +122,12 @@ def settle(
             raise error from None
         return graph
     quantised, _ = quantize_transform_pass(graph, args)
+    for name in apart:
+        module = quantised.meta_of(quantised.node(name)).module
+        assert isinstance(module, Quantized)  # a marker that was not the cast of the node before it
+        a = module.arithmetic
+        more = attributes_of({**a.attributes, "elements": markers[name].elements})
+        module.arithmetic = dataclasses.replace(a, attributes=more)
     return quantised
 
 
@@ -157,7 +173,7 @@ class _Settled:
             return None
         (user,) = node.users
         casts = op.exact_out is None  # the golden of any other casts what is exact
-        return user if casts and user.name in self.markers else None
+        return user if casts and user.name in self.markers and not self.markers[user.name].elements else None
 
     def _node(self, node: fx.Node, op: OpDef, cast: Marker | None) -> None:
         if node.name in self.configs or node.name in self.formats:
@@ -414,9 +430,9 @@ class _Around:
         marker = self.writer.markers.get(node.name)
         if marker is None:
             return HostGraph(_alone(module, node), f"{reason}; PyTorch computes it on the host, in float32")
-        if marker.requantizing.rounding is not Rounding.HALF_EVEN or not marker.tied:
+        if marker.requantizing.rounding is not Rounding.HALF_EVEN or not marker.tied or marker.elements:
             raise UnsupportedError(
-                "what the host computes is rounded otherwise than half to even",
+                "what the host computes is rounded otherwise than half to even, or by element",
                 node=self.writer.sources.get(node.name, node.name),
                 remedy="use the rounding mode ROUND and an even zero point",
             )

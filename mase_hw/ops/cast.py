@@ -16,15 +16,21 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import Overflow, Rounding
+from mase_hw.formats.elements import format_of
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 
+OF_ELEMENTS = ("drops", "elements")
+"""Attributes of a cast whose elements differ."""
+
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
     frac, out = a.formats["data_in_0"].frac_width, a.formats["data_out_0"]
+    if a.attributes.get("elements") is not None:
+        return {"data_out_0": _each(a, t["data_in_0"])}
     found = cast(t["data_in_0"], frac, out, a.rounding, a.overflow)
     drops = a.attributes.get("drops")
     if drops is not None:
@@ -35,21 +41,38 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": found}
 
 
+def _each(a: Arithmetic, x: Tensor) -> Tensor:
+    """The casts of elements, each into its own format, as mantissas of the one that holds all."""
+    frac, out = a.formats["data_in_0"].frac_width, a.formats["data_out_0"]
+    places: dict[tuple[int, ...], list[int]] = {}
+    elements = a.attributes["elements"] or ()
+    for place, element in enumerate(elements):
+        places.setdefault(tuple(element), []).append(place)
+    rows = x.reshape(-1, len(elements))
+    found = torch.zeros_like(rows)
+    for element, columns in places.items():
+        own = format_of(element)
+        if own is not None:
+            given = cast(rows[:, columns], frac, own, a.rounding, a.overflow)
+            found[:, columns] = (given * (1 << (out.frac_width - own.frac_width))).to(found.dtype)
+    return found.reshape(x.shape)
+
+
 def _build(r: Request) -> elementwise.ElementwiseParams:
-    if r.arithmetic.attributes.get("drops") is not None:
+    if any(r.arithmetic.attributes.get(name) is not None for name in OF_ELEMENTS):
         raise UnsupportedError(
             "elements with widths of their own are for a whole frame per beat",
             node=r.node,
             field="hardware.unroll",
             got="a stream, all of whose elements have one format",
             expected='hardware.unroll = "frame"',
-            remedy='compile with it, or train with learn_widths="weights"',
+            remedy='compile with it; in training, use learn_widths="weights"',
         )
     return elementwise.build(r)
 
 
 def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    plain = in_float32(a.formats["data_in_0"]) and a.attributes.get("drops") is None
+    plain = in_float32(a.formats["data_in_0"]) and all(a.attributes.get(name) is None for name in OF_ELEMENTS)
     last = cast_to(a) if plain else None
     return None if last is None else OnValues(torch.clone, last)
 

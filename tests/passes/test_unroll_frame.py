@@ -67,8 +67,9 @@ CLOCK = {"unroll_mhz": 60.0, "family": "ecp5"}
         (Residual, (1, 5, 5), {"unroll_levels": 4}),
         (Interactions, (4, 2), {"unroll_levels": 2}),
         (Interactions, (4, 2), CLOCK),
+        (Residual, (1, 5, 5), CLOCK | {"unroll_mhz": 100.0, "unroll_carry_save": True}),
     ],
-    ids=["residual", "interactions", "clock"],
+    ids=["residual", "interactions", "clock", "carry_save"],
 )
 def test_a_frame_in_every_cycle(
     kind: type[nn.Module], shape: tuple[int, ...], how: dict[str, Any], tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.unrolled import _lowering
+from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Program, Step
+from mase_hw.ops.unrolled._network import Program, Saved, Step
 from mase_hw.ops.unrolled._placed import stages_of
 from mase_hw.ops.unrolled._solver import merged, plan
 
@@ -308,3 +310,50 @@ def test_a_value_in_several_columns_is_one() -> None:
     alone = plan(weight.tolist(), [0] * 4, [(-8, 7)] * 6).graph
     additions = sum(value.a >= 0 for value in graph.values)
     assert additions < 0.8 * 20 * sum(value.a >= 0 for value in alone.values)
+
+
+def latest(program: Program) -> int:
+    """Additions one after the other from the input to the last result."""
+    network = network_of(program)
+    outputs = [output for output in network.graph.outputs if output is not None]
+    return max(network.graph.values[number].level for number, _ in outputs)
+
+
+def test_a_constant_is_added_to_what_waits() -> None:
+    """Three inputs and a bias take two additions in a row, or three where what waits is counted by four times."""
+    for weight, additions in (([[1, 1, 1]], 2), ([[1, 1, -1]], 2), ([[-1, -1, -1]], 2), ([[2, -4, 1]], 3)):
+        layer = step("linear", f"s4.0 s4.0 s7.0 {WIDE}", (1, 1), weight=torch.tensor(weight), bias=torch.tensor([37]))
+        program = Program((1, 3), FixedFormat(4, 0), (layer,), 3)
+        frames = torch.cartesian_prod(*[torch.tensor([-8, -3, 0, 7])] * 3)
+        assert computed(program, frames) == (frames @ torch.tensor(weight).T + 37).tolist()
+        assert latest(program) == additions
+
+
+@pytest.mark.parametrize("mode", ["half_even", "half_up", "floor"])
+@pytest.mark.parametrize("bits", [4, 6])
+def test_carries_that_are_saved(mode: str, bits: int) -> None:
+    """Layers with biases, negative and shifted terms: as the goldens have it, in fewer stages for a clock."""
+    first, bias, second = integers(5, 14, bits=bits, seed=2), integers(5, bits=9, seed=3), integers(3, 5, seed=4)
+    layers = (
+        step("linear", f"s5.2 s{bits}.3 s9.5 s8.3 {mode} saturate", (1, 5), weight=first, bias=bias),
+        step("relu", f"s8.3 u6.2 {mode} saturate", (1, 5), 1),
+        step("linear", "u6.2 s4.3 s40.5", (1, 3), 2, weight=second),
+    )
+    plain = Program((1, 14), FixedFormat(5, 2), layers, 3, mhz=100.0, family="ecp5")
+    program = dataclasses.replace(plain, carry_save=True)
+    frames = corners((14,), FixedFormat(5, 2), 20)
+    assert computed(program, frames) == program.run(frames.float()).to(torch.int64).tolist()
+    network = network_of(program)
+    saved = [number for number in network.live() if isinstance(network.made.get(number), Saved)]
+    assert saved and not any(isinstance(made, Saved) for made in network_of(plain).made.values())
+    assert stages_of(program).count <= stages_of(plain).count
+    assert _arrives(program) < _arrives(plain)
+
+
+def _arrives(program: Program) -> int:
+    """Picoseconds from the input to the last result."""
+    network, there = network_of(program), dict[int, int]()
+    for number in network.live():
+        before = max((there[operand] for operand in network.operands(number)), default=0)
+        there[number] = before + delay_of(network, DELAYS[program.family], number)
+    return max(there[output[0]] for output in network.graph.outputs if output is not None)

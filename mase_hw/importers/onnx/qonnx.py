@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.formats.elements import holding
 from mase_hw.importers.graph import Marker, Ref, Refused
 from mase_hw.importers.onnx import grids
 from mase_hw.importers.onnx.step import Step
@@ -31,10 +32,12 @@ _ROUND: dict[Rounding, Callable[[Tensor], Tensor]] = {
 
 def quant(s: Step) -> Ref:
     """``Quant``: ``(round(clip(x / scale + zero point)) - zero point) * scale``."""
-    width, mode = _bits(s, 3), _rounding(s, "ROUND")
-    signed = bool(s.node.get("signed", 1))
-    integers = grids.Integers(width, signed, bool(s.node.get("narrow", 0)))
-    scale, x = s.known(1, "the scale"), s.data()
+    mode, scale, x = _rounding(s, "ROUND"), s.known(1, "the scale"), s.data()
+    signed, narrow, bits = bool(s.node.get("signed", 1)), bool(s.node.get("narrow", 0)), s.known(3, "the bit width")
+    if bits.numel() > 1 or (scale.numel() > 1 and not isinstance(x, Tensor)):
+        return _by_element(s, mode, signed, narrow)
+    width = _bits(s, 3)
+    integers = grids.Integers(width, signed, narrow)
     if isinstance(x, Tensor) and not (width == 1 and signed):
         zeros = _zeros(s)
         low, high = integers.limits
@@ -42,12 +45,9 @@ def quant(s: Step) -> Ref:
         if not bool(((zeros >= low) & (zeros <= high)).all()):
             raise Refused(f"a zero point beyond {low} to {high}", "a zero point is one of the integers")
         codes = _ROUND[mode]((x.float() / scale.float() + zeros).clamp(low, high)) - zeros
-        if codes.shape != x.shape:
-            raise Refused(
-                f"scales of the shape {list(scale.shape)} for stored numbers of the shape {list(x.shape)}",
-                "give one scale, or one for every channel in a shape that broadcasts to the numbers",
-            )
-        return grids.stored(s, codes.double(), scale, width, signed, fixed=not bool(zeros.any()))
+        _refuse_spread(codes, x, scale)
+        codes, scale = _joined(codes.double(), scale)
+        return grids.stored(s, codes, scale, width, signed, fixed=not bool(zeros.any()))
     zero = _zero(s)
     if width == 1 and signed:
         if zero:
@@ -62,6 +62,65 @@ def quant(s: Step) -> Ref:
             mode = {Rounding.TRUNC: Rounding.FLOOR, Rounding.HALF_AWAY: Rounding.HALF_UP}.get(mode, mode)
         tied = mode in (Rounding.FLOOR, Rounding.HALF_UP) or (mode is Rounding.HALF_EVEN and zero % 2 == 0)
     return grids.rounded(s, x, scale, zero, integers, mode=mode, tied=tied)
+
+
+def _refuse_spread(codes: Tensor, x: Tensor, scale: Tensor) -> None:
+    if codes.shape != x.shape:
+        raise Refused(
+            f"scales of the shape {list(scale.shape)} for stored numbers of the shape {list(x.shape)}",
+            "give one scale, or one for every channel or element in a shape that broadcasts to the numbers",
+        )
+
+
+def _joined(codes: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers at the finest scale, if several dimensions have scales and all are powers of two; else as they are."""
+    if sum(n > 1 for n in scale.shape) < 2 or grids.frac_widths(scale) is None:
+        return codes, scale
+    finest = scale.double().min()
+    return codes * (scale.double() / finest), finest
+
+
+def _by_element(s: Step, mode: Rounding, signed: bool, narrow: bool) -> Ref:
+    """``Quant`` whose elements differ in scale and bits: integers of the finest scale, or a format for every element.
+
+    Raises:
+        Refused: If a scale is no power of two, there is a zero point, or a number of bits says no format.
+    """
+    scale, bits, x = s.known(1, "the scale"), s.known(3, "the bit width").double(), s.data()
+    fracs = grids.frac_widths(scale)
+    if fracs is None or _zero(s):
+        raise Refused("elements with bits of their own and other scales", "use powers of two, without a zero point")
+    if not bool(((bits == bits.round()) & (bits >= 0) & (bits <= grids.MOST_BITS)).all()):
+        raise Refused(f"bit widths beyond 0 to {grids.MOST_BITS}, or not whole", "quantise to whole numbers of bits")
+    if signed and bool((bits == 1).any()):
+        raise Refused(
+            "one bit with a sign for some elements, which for a whole tensor means -1 and 1", "give them two bits"
+        )
+    if bool((bits == 0).any()) and signed and float(_ROUND[mode](torch.tensor(-0.5))):
+        raise Refused(f"0 bits, which {mode.name.lower()} rounds to -1", "use ROUND, or a scale without such elements")
+    if isinstance(x, Tensor):
+        high = 2.0 ** (bits - int(signed)) - 1 - int(narrow and not signed)
+        low = int(narrow) - 2.0 ** (bits - 1) if signed else torch.zeros_like(bits)
+        high = torch.where(bits == 0, 0.0, high)
+        low = torch.where(bits == 0, 0.0, low)
+        codes = _ROUND[mode]((x.float() / scale.float()).double().clamp(low, high))
+        _refuse_spread(codes, x, scale)
+        finest = scale.double().min()
+        codes = codes * (scale.double() / finest)
+        most = max(int(codes.max()).bit_length(), int(-codes.min() - 1).bit_length() if bool((codes < 0).any()) else 0)
+        return grids.stored(s, codes, finest, max(most + int(signed), 1), signed)
+    if narrow:
+        raise Refused("a narrow range of data whose elements differ", "use the whole range")
+    shape = s.writer.shape(x)
+    try:
+        each = [torch.broadcast_to(v, shape)[0].reshape(-1) for v in (bits, torch.tensor(fracs).reshape(scale.shape))]
+    except RuntimeError:
+        raise Refused(
+            f"scales {list(scale.shape)} and bit widths {list(bits.shape)} for data {list(shape)}",
+            "give them shapes that broadcast to a frame",
+        ) from None
+    elements = tuple((int(width), int(frac), signed) for width, frac in zip(*map(Tensor.tolist, each), strict=True))
+    return grids.mark(s, x, Marker(holding(elements), mode, elements=elements))
 
 
 def float_quant(s: Step) -> Ref:

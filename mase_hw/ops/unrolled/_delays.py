@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mase_hw.formats import Rounding
-from mase_hw.ops.unrolled._network import Above, Accumulated, Larger, Looked, Masked, Neighbour, Network, Rounded
+from mase_hw.ops.unrolled._network import (
+    Above,
+    Accumulated,
+    Larger,
+    Looked,
+    Masked,
+    Neighbour,
+    Network,
+    Positive,
+    Rounded,
+    Saved,
+)
 
 _INPUTS = 4
 """Those of a look-up table of every family here."""
@@ -69,7 +80,10 @@ def delay_of(network: Network, delays: Delays, number: int) -> int:
     if isinstance(made, Larger):
         widths = (graph.values[operand].width for operand in (made.one, made.other))
         return delays.added(max(widths)) + delays.table
-    if isinstance(made, Masked):
+    if isinstance(made, Positive) and isinstance(before := network.made.get(made.value), Rounded):
+        # The sign is one more input of the table that chooses each bit.
+        return 0 if _rounded(network, delays, before) else delays.table
+    if isinstance(made, Masked | Saved):
         return delays.table
     return delays.table + (delays.added(graph.values[number].width) if isinstance(made, Accumulated) else 0)
 

@@ -3,7 +3,8 @@
 Inner values are never negative: an input that may be has its sign bit flipped, which adds half of its range, and what
 is subtracted is taken from the next power of two. What all of that adds is a constant of every sum, known beforehand;
 it is taken off once, together with the constant of the row. So no sign is extended: a bit of an adder that only one
-operand has is its carry alone, and needs no look-up table before it.
+operand has is its carry alone, and needs no look-up table before it. Behind the constant of a row, which is added last,
+or to an operand that waits for others, numbers may be negative.
 
 With w the width of b every node is ``(a << i) + (b << j)`` or ``(a << i) + ((2 ** w - b) << j)``, one shift being 0, of
 inputs and nodes before it; an output may be the difference of such a node and a constant. A node keeps the coefficients
@@ -140,6 +141,18 @@ class Graph:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
+    def readers(self, numbers: Sequence[int]) -> dict[int, int]:
+        """How often some values, and those that they are sums of, are read by each other or are among these."""
+        found: dict[int, int] = {}
+        waiting = list(numbers)
+        while waiting:
+            number = waiting.pop()
+            found[number] = found.get(number, 0) + 1
+            made = self.values[number]
+            if found[number] == 1 and made.a >= 0:
+                waiting += [made.a, made.b]
+        return found
+
     def moves(self, number: int) -> bool:
         """Whether a value depends on the inputs, so that it is another one in the next cycle."""
         return bool(self.values[number].coefficients)
@@ -152,8 +165,12 @@ class Graph:
     def apart(self, number: int) -> bool:
         """Whether the operands of a value have no bit in common, so that no carry is needed."""
         made = self.values[number]
-        a, b = self.values[made.a], self.values[made.b]
-        return min(a.width + made.a_shift, b.width + made.b_shift) <= max(made.a_shift, made.b_shift)
+        return min(self._above(made, True), self._above(made, False)) <= max(made.a_shift, made.b_shift)
+
+    def _above(self, made: Sum, first: bool) -> int:
+        """The place above the highest bit of an operand; what may be negative has its sign up to the highest of all."""
+        value, shift = (self.values[made.a], made.a_shift) if first else (self.values[made.b], made.b_shift)
+        return max(made.width, value.width + shift) if value.signed else value.width + shift
 
     def bits(self, number: int) -> int:
         """Look-up tables before the carry chain of a value: one a bit that both operands have or that is inverted."""
@@ -168,7 +185,7 @@ class Graph:
             # The highest bit is the sign, and is inverted where that is looked at.
             high, low = min(moving.width + shift, made.width - 1), shift
             return ((inverted >> low) & ((1 << max(high - low, 0)) - 1)).bit_count()
-        both = min(a.width + made.a_shift, b.width + made.b_shift) - max(made.a_shift, made.b_shift)
+        both = min(self._above(made, True), self._above(made, False)) - max(made.a_shift, made.b_shift)
         return b.width if made.minus else max(both, 0)
 
     def carries(self, number: int) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -25,9 +26,12 @@ from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.formats.elements import format_of
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._beats import Over, Tile, bits_of, later, results
+from mase_hw.ops.unrolled._carry_save import CarrySave
+from mase_hw.ops.unrolled._delays import DELAYS, Delays
 from mase_hw.ops.unrolled._network import (
     BEAT,
     Elements,
@@ -41,7 +45,7 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
-from mase_hw.ops.unrolled._solver import Plan, Signed, apart, digits, finished, merged, moved, plan
+from mase_hw.ops.unrolled._solver import Early, Plan, Signed, apart, digits, finished, merged, moved, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
 
 MOST_DIGITS = 200_000
@@ -70,8 +74,8 @@ _MAXIMA = {"max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool
 class _Lowering:
     """One step as values of the network's graph."""
 
-    def __init__(self, network: Network, step: Step) -> None:
-        self.network, self.graph, self.step = network, network.graph, step
+    def __init__(self, network: Network, step: Step, delays: Delays | None = None) -> None:
+        self.network, self.graph, self.step, self.delays = network, network.graph, step, delays
 
     def run(self, given: Sequence[Elements]) -> Elements:
         """Elements of the result."""
@@ -93,7 +97,9 @@ class _Lowering:
             found = self._moved(given)
         elif name in _MAXIMA:
             found = self._maxima(given[0])
-        elif name in ("relu", "cast"):
+        elif name in ("relu", "cast", "passed_on") and step.arithmetic.attributes.get("elements") is not None:
+            found = self._each(given[0])
+        elif name in ("relu", "cast", "passed_on"):
             found = self._cast(given[0], "data_in_0", positive=name == "relu")
             found = self._dropped(found.reshape(step.shape))
         elif name in ("tables", "table_windows", "forest"):
@@ -325,7 +331,10 @@ class _Lowering:
             halves.append(rounded and drop <= most and term is not None)
             wanted.append(int(constant) + (1 << (drop - 1) if halves[-1] else 0))
         found = []
-        for output, half, beat in zip(finished(self.graph, terms, wanted), halves, beats, strict=True):
+        outputs = finished(self.graph, terms, wanted, Early(self.graph, terms))
+        if self.delays is not None:
+            outputs = CarrySave(self.network, self.delays, terms).sooner(terms, wanted, outputs)
+        for output, half, beat in zip(outputs, halves, beats, strict=True):
             number, shift = (self.graph.constant(0), 0) if output is None else output
             value = self.graph.values[number]
             less = 1 << (drop - 1) if half else 0
@@ -392,9 +401,42 @@ class _Lowering:
             elif k:
                 narrow = FixedFormat(out.width - k, out.frac_width - k, out.signed)
                 made = Rounded(number, 0, out.frac_width, narrow, Rounding.FLOOR, a.overflow, False, True)
-                number = self.network.enter(made, (low >> k, high >> k), 0)
-                self.network.shifts[number] = k, out
+                number = self._shifted(made, (low >> k, high >> k), 0)
             found.append(number)
+        return np.array(found, dtype=np.int64).reshape(x.shape)
+
+    def _shifted(self, made: Rounded, ends: tuple[int, int], delay: int) -> int:
+        """An element in a format that is coarser than that of the result, of which it is a multiple."""
+        out = self.step.arithmetic.formats["data_out_0"]
+        number, shift = self.network.enter(made, ends, delay), (out.frac_width - made.fmt.frac_width, out)
+        if self.network.constant(number) is not None:
+            return self.graph.constant(ends[0] << shift[0])
+        if shift[0] and self.network.shifts.setdefault(number, shift) != shift:
+            raise self._refused("one tensor that is cast by element in two ways", "one such cast of a tensor")
+        return number
+
+    def _each(self, x: Elements) -> Elements:
+        """Elements in formats of their own."""
+        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
+        if self.network.beats > 1:
+            raise self._refused("formats of every element over several beats", "a whole frame in one beat")
+        frac, found = a.formats["data_in_0"].frac_width, []
+        formats = itertools.cycle([format_of(element) for element in a.attributes["elements"] or ()])
+        for number, own in zip(map(int, x.reshape(-1)), formats, strict=False):
+            low, high = self.network.ends(number)
+            if own is None:
+                found.append(self.graph.constant(0))
+                continue
+            ends = [cast_int(end, frac, own, a.rounding, a.overflow) for end in (low, high)]
+            inside = [cast_int(end, frac, own, a.rounding, Overflow.SATURATE) for end in (low, high)]
+            if ends != inside:
+                ends = [own.min_mantissa, own.max_mantissa]
+            wires = own.frac_width >= frac and ends == [end << (own.frac_width - frac) for end in (low, high)]
+            if wires and own.frac_width == out.frac_width == frac:
+                found.append(number)
+                continue
+            made = Rounded(number, 0, frac, own, a.rounding, a.overflow, False, True)
+            found.append(self._shifted(made, (ends[0], ends[1]), 0 if wires else 1))
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
     def _table(self, x: Elements) -> Elements:
@@ -578,7 +620,8 @@ def network_of(program: Program) -> Network:
     numbers = np.array(network.inputs, dtype=np.int64)
     tile = program.layout(part).from_stream(numbers[None])[0] if beats > 1 else numbers.reshape(shape)
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
+    delays = DELAYS.get(program.family) if program.carry_save else None
     for step in program.steps:
-        found.append(_Lowering(network, step).run([found[i] for i in step.inputs]))
+        found.append(_Lowering(network, step, delays).run([found[i] for i in step.inputs]))
     network.graph.outputs = [(number, 0) for number in results(network, program, network.plain(found[-1]))]
     return network

@@ -76,6 +76,7 @@ class Program:
         streamed: The golden takes and gives elements in the order of the streams, as a case of the catalogue does.
         mhz: The clock for which registers are placed in place of ``levels``; None for none.
         family: Of FPGAs, whose delays these are.
+        carry_save: Whether the latest sums of a layer save carries, where the clock decides.
     """
 
     shape: tuple[int, ...]
@@ -87,6 +88,7 @@ class Program:
     streamed: bool = False
     mhz: float | None = None
     family: str = ""
+    carry_save: bool = False
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
         """The order in which a tensor is streamed."""
@@ -188,7 +190,22 @@ class Accumulated:
     bit: int
 
 
-Made = Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated
+@dataclass(frozen=True)
+class Saved:
+    """Two or three values as bits that are added place by place: their parity, or their majority, which is the carry.
+
+    Args:
+        terms: Number and places of each, and whether its bits are inverted.
+        carry: Whether it is the majority.
+        width: Places that there are; carries out of the highest one are lost.
+    """
+
+    terms: tuple[tuple[int, int, bool], ...]
+    carry: bool
+    width: int
+
+
+Made = Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated | Saved
 
 
 @dataclass
@@ -203,6 +220,8 @@ class Network:
         beats: Beats of a frame.
         bits: Of every bit that only depends on the beat: its number by what it is in each of them.
         gives: Whether a beat of the result is complete, in each beat of the frame.
+        wrapped: Sums that are computed modulo the power of two that holds them.
+        arrivals: Picoseconds from the inputs to a value, as far as they were asked for.
         shifts: Of elements that stand for ``value << shift``: the shift, and the format that this has.
     """
 
@@ -215,6 +234,8 @@ class Network:
     gives: tuple[bool, ...] = (True,)
     _sums: dict[tuple[Signed, Signed], Signed] = field(default_factory=dict)
     shifts: dict[int, tuple[int, FixedFormat]] = field(default_factory=dict)
+    wrapped: set[int] = field(default_factory=set)
+    arrivals: dict[int, int] = field(default_factory=dict)
 
     def operands(self, number: int) -> tuple[int, ...]:
         """The values that a value is computed from."""
@@ -328,6 +349,21 @@ class Network:
             self.made[number], self.known[made] = made, number
         return (self.known[made], shift, at), sign
 
+    def saved(self, made: Saved) -> tuple[int, int] | None:
+        """The number of a parity or of carries, and the places that it is shifted by; None if it is always 0."""
+        low, high = self.places(made)
+        if high <= low:
+            return None
+        return self.enter(made, (0, (1 << (high - low)) - 1), 1), low + int(made.carry)
+
+    def places(self, made: Saved) -> tuple[int, int]:
+        """The lowest place of bits that are added, and the one above the highest; of carries where there are two."""
+        begins = sorted(shift for _, shift, _ in made.terms)
+        ends = sorted(shift + self.graph.values[number].width for number, shift, _ in made.terms)
+        if made.carry:
+            return begins[1], min(ends[-2], made.width - 1)
+        return begins[0], min(ends[-1], made.width)
+
     def sum_of(self, one: Signed | None, other: Signed | None) -> Signed | None:
         """The sum of two terms, in the later one's beat; the position of a term is its beat, counted down."""
         if one is None or other is None:
@@ -401,7 +437,8 @@ class Network:
         if value.minus:
             offsets = self.graph.offsets(number)
             second = (0 if offsets else 1 << (self.graph.values[value.b].width + value.b_shift)) - second
-        return (found[value.a] << value.a_shift) + second
+        total = (found[value.a] << value.a_shift) + second
+        return (total - value.low) % (1 << value.width) + value.low if number in self.wrapped else total
 
     def _made(self, made: Made, element: Callable[[int], int], found: Mapping[int, int]) -> int:
         if isinstance(made, Rounded):
@@ -415,6 +452,8 @@ class Network:
             return element(made.value) if found[made.bit] else 0
         if isinstance(made, Larger):
             return max(element(made.one), element(made.other))
+        if isinstance(made, Saved):
+            return self._added(made, found)
         if isinstance(made, Above):
             return int(element(made.value) > made.limit)
         assert isinstance(made, Looked)
@@ -423,6 +462,17 @@ class Network:
             low, high = self.ends(number)
             place = place * (high - low + 1) + element(number) - low
         return made.table[place]
+
+    def _added(self, made: Saved, found: Mapping[int, int]) -> int:
+        """A parity or carries, from their places on."""
+        given = []
+        for number, shift, inverted in made.terms:
+            ones = (1 << self.graph.values[number].width) - 1
+            given.append(((found[number] ^ ones) if inverted else found[number]) << shift)
+        a, b, c = (*given, 0)[:3]
+        low, high = self.places(made)
+        bits = a & b | a & c | b & c if made.carry else a ^ b ^ c
+        return (bits >> low) & ((1 << (high - low)) - 1)
 
 
 class _Beat(Mapping[int, int]):
@@ -447,6 +497,8 @@ def operands_of(made: Made) -> tuple[int, ...]:
         return made.one, made.other
     if isinstance(made, Masked | Accumulated):
         return made.value, made.bit
+    if isinstance(made, Saved):
+        return tuple(number for number, _, _ in made.terms)
     return made.values if isinstance(made, Looked) else (made.value,)
 
 

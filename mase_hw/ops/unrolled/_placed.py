@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from mase_hw.errors import UnsupportedError
 from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Program
+from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Program, Saved
 from mase_hw.ops.unrolled.unrolled import Stages
 
 _ROUNDS = 8
@@ -76,8 +76,12 @@ class NetworkStages(Stages):
         """Those of any graph, and the bits that are no sums: of casts, maxima, choices and tables."""
         made = self.network.made
         wires = (n for n in self.live if n in made and self.network.delay(n) == 0 and not isinstance(made[n], Positive))
-        chosen = {n for n in self.live if n in made} - {*wires}
-        return {**super().figures, "chosen_bits": sum(self.graph.values[n].width for n in chosen)}
+        saved = {n for n in self.live if isinstance(made.get(n), Saved)}
+        chosen = {n for n in self.live if n in made} - {*wires} - saved
+        found, bits = super().figures, sum(self.graph.values[n].width for n in saved)
+        # A bit of a parity or of carries is a look-up table, as one of an addition is.
+        more = {name: found[name] + bits for name in ("adder_bits", "carry_bits")}
+        return {**found, **more, "chosen_bits": sum(self.graph.values[n].width for n in chosen)}
 
     @property
     def register_bits(self) -> int:

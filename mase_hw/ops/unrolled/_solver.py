@@ -191,9 +191,65 @@ def added(graph: Graph, row: Sequence[Signed]) -> Signed | None:
     return (value, shift, at), sign
 
 
-def finished(graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int]) -> list[tuple[int, int] | None]:
-    """The outputs: each sum with the constant that is wanted in place of its own, each of them computed once."""
+class Early:
+    """Adds the constant of a sum to an operand that is there before the others, so that it takes no addition behind.
+
+    Args:
+        graph: The graph.
+        sums: All sums that are computed in it; what only one of them reads may be computed anew.
+    """
+
+    def __init__(self, graph: Graph, sums: Sequence[Signed | None]) -> None:
+        self.graph = graph
+        self.readers = graph.readers([term[0][0] for term in sums if term is not None])
+
+    def term(self, term: Signed, constant: int) -> Signed | None:
+        """The term with another constant in place of its own, as late as it; None if it would be later.
+
+        The constant has to be a multiple of what the term is shifted by.
+        """
+        (number, shift, at), sign = term
+        if at or constant % (1 << shift):
+            return None
+        found = self._moved(number, sign < 0, constant >> shift, self.graph.values[number].level)
+        return None if found is None else ((found, shift, 0), 1)
+
+    def _moved(self, number: int, negative: bool, constant: int, level: int) -> int | None:
+        """A value, or its negative, with another constant, at most so late; as a number that may be negative."""
+        values, made = self.graph.values, self.graph.values[number]
+        rest = constant - (-made.constant if negative else made.constant)
+        if made.level < level:
+            return self.graph.offset(number, 0, negative, rest)
+        if made.a < 0 or number in self.graph.ranges or self.readers.get(number, 0) > 1 or self.graph.offsets(number):
+            return None
+        sides = [(made.a, made.a_shift, negative), (made.b, made.b_shift, negative != made.minus)]
+        for at in sorted((0, 1), key=lambda k: (values[sides[k][0]].level, k)):
+            (own, shift, less), (other, places, minus) = sides[at], sides[1 - at]
+            beside = values[other]
+            if made.a_at or made.b_at or values[other].level >= level or (beside.signed and minus):
+                continue
+            more = (1 << (beside.width + places)) - (beside.constant << places) if minus else beside.constant << places
+            if (constant - more) % (1 << shift):
+                continue
+            early = self._moved(own, less, (constant - more) >> shift, level - 1)
+            if early is not None:
+                return self.graph.add((early, shift, 0), (other, places, 0), minus)
+        return None
+
+
+def finished(
+    graph: Graph, sums: Sequence[Signed | None], constants: Sequence[int], early: Early | None = None
+) -> list[tuple[int, int] | None]:
+    """The outputs: each sum with the constant that is wanted in place of its own, each of them computed once.
+
+    Args:
+        graph: The graph.
+        sums: Without their constants.
+        constants: An integer for every sum.
+        early: Where the constants of the latest sums are added before these are complete; None to add all behind.
+    """
     found: dict[tuple[Signed | None, int], tuple[int, int] | None] = {}
+    latest = max((graph.values[term[0][0]].level for term in sums if term is not None), default=0)
     for term, wanted in zip(sums, constants, strict=True):
         if (term, wanted) in found:
             continue
@@ -205,6 +261,11 @@ def finished(graph: Graph, sums: Sequence[Signed | None], constants: Sequence[in
         if sign > 0 and not rest:
             found[term, wanted] = value, shift
             continue
+        if early is not None and graph.values[value].level == latest:
+            before = early.term(term, wanted)
+            if before is not None:
+                found[term, wanted] = before[0][:2]
+                continue
         moved = min(shift, (rest & -rest).bit_length() - 1) if rest else shift
         found[term, wanted] = graph.offset(value, shift - moved, sign < 0, rest >> moved), moved
     return [found[term, wanted] for term, wanted in zip(sums, constants, strict=True)]

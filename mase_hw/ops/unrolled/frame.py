@@ -9,6 +9,7 @@ a beat, and what it needs of other beats is in registers.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import typing
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,6 +33,7 @@ from mase_hw.ops.unrolled._network import (
     Positive,
     Program,
     Rounded,
+    Saved,
     Step,
 )
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
@@ -125,6 +127,8 @@ class _NetworkText(Text):
         if isinstance(made, Accumulated):
             before = f"{value.width}'({self.name(made.bit, stage)} ? '0 : {name}_sum)"
             return {**item, "value": f"{self.operand(made.value, 0, value.width, stage)} + {before}"}
+        if isinstance(made, Saved):
+            return {**item, "value": self._saved(made, value.width, stage)}
         assert isinstance(made, Larger)
         return {**item, "value": self._larger(made, value, stage)}
 
@@ -149,6 +153,19 @@ class _NetworkText(Text):
         zeros = (width - 1).bit_length()
         names = [self.name(operand, stage) for operand in made.values] + ([f"{zeros}'d0"] if zeros else [])
         return f"{name}[{'{' + ', '.join(names) + '}' if len(names) > 1 else names[0]}+:{width}]"
+
+    def _saved(self, made: Saved, width: int, stage: int) -> str:
+        low, whole = self.network.places(made)[0], made.width
+        given = []
+        for number, shift, inverted in made.terms:
+            plain = self.operand(number, 0, whole, stage)
+            if inverted:  # of its own bits; a cast of ~ to more bits inverts these as well in Verilator
+                bits = self.graph.values[number].width
+                plain = f"{whole}'({self.name(number, stage)} ^ {bits}'d{(1 << bits) - 1})"
+            given.append(f"({plain} << {shift})" if shift else plain)
+        both = " | ".join(f"({one} & {other})" for one, other in itertools.combinations(given, 2))
+        found = both if made.carry else " ^ ".join(given)
+        return f"{width}'(({found}) >> {low})" if low else f"{width}'({found})"
 
     def _larger(self, made: Larger, value: Sum, stage: int) -> str:
         width, flipped = value.width, value.constant

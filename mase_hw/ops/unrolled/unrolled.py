@@ -295,8 +295,8 @@ class Text:
         operands = [(made.a, made.a_shift), (made.b, made.b_shift)]
         wider = [
             self.name(of, stage)
-            for of, _ in operands
-            if self.graph.values[of].coefficients and self.graph.values[of].width > made.width
+            for of, shift in operands
+            if self.graph.values[of].coefficients and self.graph.values[of].width + shift > made.width
         ]
         return {
             "declared": declared(made, self.name(number, stage)),
@@ -309,12 +309,13 @@ class Text:
     def _value(self, number: int, stage: int) -> str:
         made, offsets, apart = self.graph.values[number], self.graph.offsets(number), self.graph.apart(number)
         a, low, width = self.graph.values[made.a], made.b_shift, made.width
-        passes = low > 0 and not offsets and not apart
+        passes = low > 0 and not offsets and not apart and low < a.width
         if passes:
             # The lowest bits of the first operand pass by. That they are seen to also keeps Yosys from adding three
             # operands in one carry-save adder, which takes more look-up tables than two carry chains.
             width -= low
-            first = f"{width}'({self.name(made.a, stage)}[{a.width - 1}:{low}])"
+            upper = f"{self.name(made.a, stage)}[{a.width - 1}:{low}]"
+            first = f"{width}'(signed'({upper}))" if a.signed else f"{width}'({upper})"
         else:
             first = self.operand(made.a, made.a_shift, width, stage)
         second = self.operand(made.b, 0 if passes else low, width, stage)

@@ -133,6 +133,11 @@ class HardwareArgs(BaseModel):
         description="of such a network: clock for which registers are placed over all of it, by the delays of "
         "``family`` (``ecp5``) for additions, casts and tables of each width; in place of ``unroll_levels``",
     )
+    unroll_carry_save: bool = Field(
+        default=False,
+        description="with ``unroll_mhz``: the latest sums of every layer save carries: fewer stages, more look-up "
+        "tables",
+    )
     unroll_beats: PositiveInt = Field(
         default=1,
         description="of such a network: beats of a frame, each of as many rows of an image or positions of a "
