@@ -23,6 +23,7 @@ from mase_hw.cost.connectors import (
     stream_repack,
 )
 from mase_hw.cost.devices import RESOURCES, Resources
+from mase_hw.cost.fabrics import FABRICS
 from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import external_cache, matmul
 from mase_hw.cost.parameters import (
@@ -90,15 +91,15 @@ STRUCTURES: Mapping[str, Structure] = {
     "rom_source": rom_source,
 }
 """By module; of any other only what it declares is known."""
-FITTED = {"xc7": "xc7", "xcup": "xc7", "ecp5": "ecp5"}
-"""Families with a model, and the constants they take: logic of UltraScale+ has the look-up tables of Xilinx 7."""
 _CONSTANTS = Path(__file__).parent
 _KEPT = 65536
+KNOWN = "known"
+"""The unit of what is counted, where look-up tables are counted as those of the family that it is like."""
 
 
 def unsupported(family: str) -> str:
     """Why a family has no cost model; empty if it has one."""
-    if family in FITTED:
+    if family in FABRICS:
         return ""
     if family in FAMILIES:
         return f"no cost model was fitted for {family}: nothing is known of what its logic takes"
@@ -117,8 +118,8 @@ def find_family(family: str) -> str:
             reason,
             field="family",
             got=family,
-            expected=f"one of {', '.join(FITTED)}",
-            remedy=suggest(family, FITTED) if family not in FAMILIES else "synthesise the design to know its area",
+            expected=f"one of {', '.join(FABRICS)}",
+            remedy=suggest(family, FABRICS) if family not in FAMILIES else "synthesise the design to know its area",
         )
     return family
 
@@ -176,7 +177,7 @@ def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: st
     if "ADDER_BITS" in dict(parameters):
         return _made(cast(Parameters, dict(parameters)), family)
     terms = structure_of(module, dict(parameters), family)
-    units = constants(FITTED[family]).get(module)
+    units = constants(family).get(module)
     if units is None:
         least = {name: max(round(terms.known[name]), 0) for name in RESOURCES}
         return Resources(**least, not_estimated=(module,))
@@ -188,14 +189,16 @@ def _sum(terms: Terms, units: Mapping[str, Mapping[str, float]]) -> Resources:
     sums = {}
     for name in RESOURCES:
         found = units.get(name, {})
-        sums[name] = terms.known[name] + sum(found.get(k, 0.0) * v for k, v in getattr(terms, name).items())
+        sums[name] = terms.known[name] * found.get(KNOWN, 1.0) + sum(
+            found.get(k, 0.0) * v for k, v in getattr(terms, name).items()
+        )
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 
 def _made(p: Parameters, family: str) -> Resources:
     """A module that is made for its constants; what a bit of a result takes is that of some mapped by Yosys."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
-    xilinx = FITTED[family] == "xc7"
+    xilinx = FABRICS[family].xilinx
     # Carries alone take look-up tables where these are part of the chain.
     sums, cast = (p["ADDER_BITS"], 2) if xilinx else (p["CARRY_BITS"], 5)
     # Of a whole network the casts are in the expression, and most of them are of few bits.
@@ -205,7 +208,7 @@ def _made(p: Parameters, family: str) -> Resources:
         return made
     terms = Terms(family)
     parallel_window(terms, p, p["DATA_IN_0_PARALLELISM_DIM_0"] * p["DATA_IN_0_PRECISION_0"], 1, 1, 1)
-    return made + _sum(terms, constants(FITTED[family])["fixed_conv2d"])
+    return made + _sum(terms, constants(family)["fixed_conv2d"])
 
 
 @functools.cache
