@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 import mase_hw
-from mase_hw.synth.synthesise import Placement, synthesise
+from mase_hw.synth.place import Placement
+from mase_hw.synth.synthesise import synthesise
 
 
 def parts(path: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:

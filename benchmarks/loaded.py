@@ -24,7 +24,7 @@ import torch
 import mase_hw
 from mase_hw.design.design import Design
 from mase_hw.emit.pack_ecp5 import pack
-from mase_hw.synth.synthesise import PARTS, place
+from mase_hw.synth.place import ROUTERS, place
 from mase_hw.synth.targets import find_device, find_target
 from mase_hw.synth.tools import run_yosys
 from regress.synthesis import packed
@@ -55,7 +55,7 @@ def mapped(design: Design, family: str) -> tuple[Counter[str], Counter[str]]:
     ]
     run_yosys(script, folder, "map.log", lambda _: None)
     netlist = json.loads((folder / "netlist.json").read_text())
-    if target.place:
+    if target.packs:
         pack(netlist)
         (folder / "netlist.json").write_text(json.dumps(netlist))
     layer: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="*", default=[], help="of placements")
-    seeds, missed, device = parser.parse_args().seeds, False, list(PARTS)[-1]
+    seeds, missed, device = parser.parse_args().seeds, False, list(ROUTERS["ecp5"].parts)[-1]
     for family in ("xc7", "ecp5"):
         found, speeds = {}, {}
         for parameters in ("rom", "ram"):

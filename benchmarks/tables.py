@@ -24,7 +24,8 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw.formats import FixedFormat
 from mase_hw.nn.tables import thresholds
-from mase_hw.synth.synthesise import Placement, synthesise
+from mase_hw.synth.place import Placement
+from mase_hw.synth.synthesise import synthesise
 from mase_hw.training import TableLinear, prepare
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))

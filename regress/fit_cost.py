@@ -19,6 +19,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ from numpy.typing import NDArray
 
 from mase_hw.cost import RESOURCES
 from mase_hw.cost.casts import Terms
-from mase_hw.cost.model import FITTED, STRUCTURES, constants, cost_of, structure_of
+from mase_hw.cost.fabrics import FABRICS
+from mase_hw.cost.model import KNOWN, STRUCTURES, constants, cost_of, structure_of
 
 ROWS = Path(__file__).with_name("cost")
 UNSEEN = ROWS / "unseen"
 """Rows of draws that neither a constant was fitted to nor a structure written after."""
 CONSTANTS = Path(__file__).parents[1] / "mase_hw" / "cost"
-FAMILIES = sorted(set(FITTED.values()))
+FAMILIES = sorted(FABRICS)
 EVERY = 4
 """One draw of so many is held out."""
 SMALL = 20
@@ -54,7 +56,7 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"\.block$", 0.0, 1.0),
     (r"mac\.first$", 0.0, 1.0),
     (r"^(slots|found|aside)$", 1.0, 1.0),
-    (r"(tree\.add|chain\.tree|soft\.add|mac\.sum|mac\.biased|bias_half)$", 1.0, 1.0),
+    (r"(tree\.add|chain\.(tree|sum|weights)|soft\.add|mac\.sum|mac\.biased|bias_half)$", 1.0, 1.0),
     (r"(inside|alone|_bias|bias_above)$", 0.0, 0.0),
     (r"soft\.bits$", 1.0, 1.0),
     (r"logic\.(first|row|plain)$", 1.0, 2.7),
@@ -72,6 +74,9 @@ TOGETHER = (("fixed_linear", "fixed_conv2d"),)
 LOOSE = 2.0
 """How far a unit may be from what is expected, as a share of it, before it costs as much as an error of ``NOISE``."""
 LEAST = 1.0
+NEAR, NEAR_LEAST = 0.15, 0.05
+"""The same of a unit of a family that is like another one, from the unit of that; chosen with draws 1 and 2 of xcup,
+each left out in turn."""
 Floats = NDArray[np.float64]
 
 
@@ -98,10 +103,10 @@ class Row:
 
 
 def read_rows(family: str, folder: Path = ROWS) -> dict[str, list[Row]]:
-    """All rows of a family, by module."""
-    text = (folder / f"{family}.json").read_text(encoding="utf-8")
+    """All rows of a family, by module; none where the folder has no table of it."""
+    path = folder / f"{family}.json"
     found = {}
-    for module, table in json.loads(text).items():
+    for module, table in (json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}).items():
         names = table["parameters"]
         found[module] = [
             Row(draw, rtl, dict(zip(("lut", "ff", "dsp", "bram"), counts, strict=True)), _named(names, values))
@@ -144,13 +149,21 @@ def expected(name: str, resource: str, family: str) -> float:
     """What a unit of a term probably takes."""
     if resource != "lut":
         return 0.0
+    if name == KNOWN:
+        return 1.0
     found = next((xilinx, other) for pattern, xilinx, other in EXPECTED if re.search(pattern, name))
-    return found[family == "ecp5"]
+    return found[FABRICS[family].like == "ecp5"]
 
 
-def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
-    """The cost of a unit of each term: least squares of weighted errors, drawn to what is expected of the unit."""
-    names = sorted({name for _, terms in pairs for name in getattr(terms, resource)})
+def fit(pairs: list[tuple[Row, Terms]], resource: str, base: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The cost of a unit of each term: least squares of weighted errors, drawn to what is expected of the unit.
+
+    Args:
+        pairs: Rows and what they are built of.
+        resource: What is counted.
+        base: Units of the family that this one is like; None for one of its own kind. A term that no row has keeps it.
+    """
+    names = sorted({name for _, terms in pairs for name in getattr(terms, resource)} | set(base or ()))
     if not names:
         return {}
     family = pairs[0][1].family
@@ -158,33 +171,60 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str) -> dict[str, float]:
     counts = np.array([float(row.counts[resource]) for row, _ in pairs])
     wanted = counts - np.array([terms.known[resource] for _, terms in pairs])
     weight = 1 / np.sqrt(np.maximum(counts, SMALL) * TYPICAL)
-    prior = np.array([expected(name, resource, family) for name in names])
-    pull = NOISE / np.maximum(LOOSE * prior, LEAST)
+    prior = np.array([(base or {}).get(name, expected(name, resource, family)) for name in names])
+    pull = NOISE / (np.maximum(LOOSE * prior, LEAST) if base is None else np.maximum(NEAR * prior, NEAR_LEAST))
     stacked = np.vstack([matrix * weight[:, None], np.diag(pull)])
     solved = non_negative(stacked, np.concatenate([wanted * weight, prior * pull]))
     return {name: float(f"{value:.4g}") for name, value in zip(names, solved, strict=True) if value > 1e-6}
 
 
+def terms_of(module: str, row: Row, family: str) -> Terms:
+    """What a module is built of; look-up tables that are counted as another family's are weighed as well."""
+    terms = structure_of(module, row.parameters, family)
+    if FABRICS[family].like != family:
+        terms.logic(KNOWN, terms.known["lut"])
+        terms.known["lut"] = 0
+    return terms
+
+
+@cache
+def units_of(family: str, module: str) -> dict[str, float]:
+    """Look-up tables of a unit of each term that the rows of a module have; 0 where none were found."""
+    found = constants(family).get(module, {}).get("lut", {})
+    terms = (structure_of(module, row.parameters, family).lut for row in read_rows(family).get(module, []))
+    return {name: found.get(name, 0.0) for of in terms for name in of}
+
+
 def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
-    """All constants of a family. Modules without rows have none: their structure counts all that they take."""
+    """All constants of a family.
+
+    Modules without rows have none, or those of the family that this one is like: what they take is counted, or taken to
+    be the same.
+    """
+    like = None if FABRICS[family].like == family else constants(FABRICS[family].like)
     pairs = {
-        module: [(row, structure_of(module, row.parameters, family)) for row in rows if not row.held_out]
+        module: [(row, terms_of(module, row, family)) for row in rows if not row.held_out]
         for module, rows in sorted(read_rows(family).items())
         if module in STRUCTURES
     }
     groups = [group for group in TOGETHER if any(pairs.get(module) for module in group)]
     groups += [(module,) for module, rows in pairs.items() if rows and not any(module in group for group in TOGETHER)]
     found: dict[str, dict[str, dict[str, float]]] = {
-        module: {resource: {} for resource in RESOURCES} for module in STRUCTURES if module not in pairs
+        module: like[module] if like else {resource: {} for resource in RESOURCES}
+        for module in STRUCTURES
+        if not pairs.get(module)
     }
     for group in groups:
         rows = [pair for module in group for pair in pairs.get(module, [])]
-        units = {resource: fit(rows, resource) for resource in RESOURCES}
+        base = {name: unit for module in group for name, unit in units_of(FABRICS[family].like, module).items()}
+        units = {resource: fit(rows, resource, base if like and resource == "lut" else None) for resource in RESOURCES}
         for module in group:
             names = {
                 resource: {n for _, terms in pairs.get(module, []) for n in getattr(terms, resource)}
                 for resource in units
             }
+            if like:
+                names["lut"] |= units_of(FABRICS[family].like, module).keys()
             found[module] = {
                 resource: {name: unit for name, unit in of.items() if name in names[resource]}
                 for resource, of in units.items()
@@ -220,7 +260,7 @@ def errors(
 ) -> Iterator[tuple[str, dict[str, list[float]], int]]:
     """By module that is estimated: relative errors of every resource, and the number of rows."""
     for module, rows in sorted(of(family).items()):
-        if module not in constants(FITTED[family]):
+        if module not in constants(family):
             continue
         found: dict[str, list[float]] = defaultdict(list)
         for row in rows:
@@ -255,7 +295,8 @@ def table(of: Callable[[str], dict[str, list[Row]]] = held_out) -> str:
             lines.append(_line(f"`{module}`", family, found, number))
             for resource, values in found.items():
                 whole[resource] += values
-        lines.append(_line("all", family, whole, len(whole["lut"])))
+        if whole:
+            lines.append(_line("all", family, whole, len(whole["lut"])))
     return "\n".join(lines)
 
 

@@ -15,6 +15,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from mase_hw.cost.fabrics import FABRICS
+
 Parameters = Mapping[str, int]
 
 
@@ -27,7 +29,8 @@ class Terms:
 
     def __init__(self, family: str) -> None:
         self.family = family
-        self.xilinx = family != "ecp5"
+        self.fabric = FABRICS[family]
+        self.xilinx, self.adders = self.fabric.xilinx, self.fabric.multiplier.adders
         self.known: dict[str, float] = {"lut": 0, "ff": 0, "dsp": 0, "bram": 0}
         self.lut: defaultdict[str, float] = defaultdict(float)
         self.ff: defaultdict[str, float] = defaultdict(float)
@@ -271,7 +274,7 @@ def parameters_of(words: Sequence[int], bits: int, family: str) -> dict[str, int
     different = _different(words, bits)
     found = {"DISTINCT": len(different)}
     if len(words) <= MOST:
-        found["TABLE_LUTS"] = _luts_of(different, family != "ecp5")
+        found["TABLE_LUTS"] = _luts_of(different, FABRICS[family].xilinx)
     return found
 
 

@@ -210,7 +210,7 @@ def binary(t: Terms, p: Parameters) -> None:
         drop = max(taken[1] - given[1], 0)
         kept = exact - (min(max(drop - int(way[0] == 1), 0), exact) if way[0] in (1, 2) else 0)
         kept -= max(exact - drop - given[0], 0) if way[1] else 0
-        t.count(ff=1 + (0 if t.xilinx and blocks else lanes * kept), dsp=lanes * blocks)
+        t.count(ff=1 + (0 if t.adders and blocks else lanes * kept), dsp=lanes * blocks)
         t.logic("product" if blocks else "soft.bits", lanes * (1 if blocks else bits[0] * bits[1]))
     elif operation < 3:
         apart = abs(fracs[0] - fracs[1])
@@ -240,6 +240,6 @@ def _scaled(t: Terms, p: Parameters, lanes: int) -> None:
         blocks = 0 if plain else blocks_of(t, width, factor.bit_length() + 1, wide)
         t.count(dsp=lanes * blocks)
         # Blocks of Xilinx have the register of their product, but not that of the parts below the last.
-        t.count(ff=lanes * (17 * (blocks - 1) if t.xilinx and blocks else wide))
+        t.count(ff=lanes * (17 * (blocks - 1) if t.adders and blocks else wide))
         t.logic("scaled.parts", lanes * max(blocks - 1, 0) * wide)
         t.logic("scaled.soft", 0 if blocks or plain else lanes * width * factor.bit_length())

@@ -69,10 +69,11 @@ DSP_KINDS: Mapping[str, str] = {
     "xc7": "DSP48E1",
     "xcup": "DSP48E2",
     "ecp5": "MULT18X18D",
+    "nexus": "MULT9X9",
     "ice40": "SB_MAC16",
     "gowin": "MULT18X18",
 }
-"""The multiplier block of each family, which is what ``dsp`` counts."""
+"""The multiplier block of each family, which is what ``dsp`` counts; a MULT18X18 of Nexus counts as two."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ DEVICES: Mapping[str, Device] = {
         Device("lfe5u-25f", "ecp5", 24_288, 24_288, 28, 56, NEXTPNR),
         Device("lfe5u-45f", "ecp5", 43_848, 43_848, 72, 108, NEXTPNR),
         Device("lfe5u-85f", "ecp5", 83_640, 83_640, 156, 208, NEXTPNR),
+        Device("lifcl-40", "nexus", 32_256, 32_256, 112, 84, NEXTPNR),
         Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, NEXTPNR),
     )
 }

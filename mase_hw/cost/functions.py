@@ -153,7 +153,7 @@ def pieces(t: Terms, p: Parameters) -> None:
     low = max(low, drop - int(p["ROUNDING"] == 1) if p["ROUNDING"] in (1, 2) else 0)
     kept = max((min(exact, out + drop) if p["OVERFLOW"] else exact) - low, 1)
     # A block of Xilinx adds, and has the register behind it, but not one with a reset.
-    t.count(ff=(ragged if t.xilinx and blocks else lanes) * kept)
+    t.count(ff=(ragged if t.adders and blocks else lanes) * kept)
     t.logic("compare", lanes * width * sum(limit != 0 for limit in limits))
     t.logic("chosen", lanes * len(limits))
     t.logic("sum", lanes * kept if max(offsets) else 0)
@@ -213,7 +213,7 @@ def divide(
         low = 0 if kinds > 1 else _zeros(inverse)
         bits, short = inverse.bit_length() - low, whole - grow
         blocks = blocks_of(t, short + head, bits + head, short + bits)
-        if blocks and not t.xilinx:
+        if blocks and not t.adders:
             t.registers("divide.quotient", lanes * quotient)
         low = 0 if kinds > 1 else _zeros(least)
         remains = blocks_of(t, min(div, whole) + head, div - low + head, div - low)
@@ -250,7 +250,7 @@ def requantize(t: Terms, p: Parameters) -> None:
     row_end(t, "row_end", size, lanes)
     t.logic("zero_in", lanes * width if p["DATA_IN_0_ZERO_POINT"] else 0)
     # Blocks of Xilinx have the registers of their operands, and of a product as far as one has the whole sum of parts.
-    inside = t.xilinx and blocks > 0
+    inside = t.adders and blocks > 0
     if not inside:
         t.registers("operands", lanes * width)
         t.registers("factors", factor * (lanes if p["MULTIPLIER_TENSOR_SIZE_DIM_0"] > 1 else 1))

@@ -23,6 +23,7 @@ from mase_hw.cost.connectors import (
     stream_repack,
 )
 from mase_hw.cost.devices import RESOURCES, Resources
+from mase_hw.cost.fabrics import FABRICS
 from mase_hw.cost.functions import function, pieces, requantize
 from mase_hw.cost.matrices import external_cache, matmul
 from mase_hw.cost.parameters import (
@@ -90,17 +91,17 @@ STRUCTURES: Mapping[str, Structure] = {
     "rom_source": rom_source,
 }
 """By module; of any other only what it declares is known."""
-FITTED = {"xc7": "xc7", "xcup": "xc7", "ecp5": "ecp5"}
-"""Families with a model, and the constants they take: logic of UltraScale+ has the look-up tables of Xilinx 7."""
 _CONSTANTS = Path(__file__).parent
 _KEPT = 65536
+KNOWN = "known"
+"""The unit of what is counted, where look-up tables are counted as those of the family that it is like."""
 _MADE = {"ADDER_BITS", "LUTS_6"}
 """Parameters of modules that are made for their constants, which say what these take."""
 
 
 def unsupported(family: str) -> str:
     """Why a family has no cost model; empty if it has one."""
-    if family in FITTED:
+    if family in FABRICS:
         return ""
     if family in FAMILIES:
         return f"no cost model was fitted for {family}: nothing is known of what its logic takes"
@@ -119,8 +120,8 @@ def find_family(family: str) -> str:
             reason,
             field="family",
             got=family,
-            expected=f"one of {', '.join(FITTED)}",
-            remedy=suggest(family, FITTED) if family not in FAMILIES else "synthesise the design to know its area",
+            expected=f"one of {', '.join(FABRICS)}",
+            remedy=suggest(family, FABRICS) if family not in FAMILIES else "synthesise the design to know its area",
         )
     return family
 
@@ -178,7 +179,7 @@ def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: st
     if _MADE & dict(parameters).keys():
         return _made(cast(Parameters, dict(parameters)), family)
     terms = structure_of(module, dict(parameters), family)
-    units = constants(FITTED[family]).get(module)
+    units = constants(family).get(module)
     if units is None:
         least = {name: max(round(terms.known[name]), 0) for name in RESOURCES}
         return Resources(**least, not_estimated=(module,))
@@ -190,14 +191,16 @@ def _sum(terms: Terms, units: Mapping[str, Mapping[str, float]]) -> Resources:
     sums = {}
     for name in RESOURCES:
         found = units.get(name, {})
-        sums[name] = terms.known[name] + sum(found.get(k, 0.0) * v for k, v in getattr(terms, name).items())
+        sums[name] = terms.known[name] * found.get(KNOWN, 1.0) + sum(
+            found.get(k, 0.0) * v for k, v in getattr(terms, name).items()
+        )
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 
 def _made(p: Parameters, family: str) -> Resources:
     """A module that is made for its constants; what a bit of a result takes is that of some mapped by Yosys."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
-    xilinx = FITTED[family] == "xc7"
+    xilinx = FABRICS[family].xilinx
     if "LUTS_6" in p:
         made = Resources(p["LUTS_6" if xilinx else "LUTS_4"], results)
         return made + _windows(p, family)
@@ -214,7 +217,7 @@ def _windows(p: Parameters, family: str) -> Resources:
         return Resources()
     terms = Terms(family)
     parallel_window(terms, p, p["DATA_IN_0_PARALLELISM_DIM_0"] * p["DATA_IN_0_PRECISION_0"], 1, 1, 1)
-    return _sum(terms, constants(FITTED[family])["fixed_conv2d"])
+    return _sum(terms, constants(family)["fixed_conv2d"])
 
 
 @functools.cache

@@ -41,20 +41,21 @@ def ram_source(t: Terms, p: Parameters) -> None:
     if (repeats := p.get("REPEATS", 1)) > 1:
         counters = counted_down(p["DEPTH"] // p["SETS"]) + counted_down(repeats)
         t.count(ff=counters + address, lut=counters + 2 + address)
-    wide, unit = (4, 16) if not t.xilinx else (6, 32) if words <= 32 else (3, 64)
+    of = t.fabric.lut_ram
+    wide, unit = of.shape(words)
     units, rows = chunks * ceil(column / wide), ceil(words / unit)
     blocks, turns = _blocks(t, words, chunks, column)
-    if style == "block" or (style == "auto" and registers and PRICE * blocks < PRICE_OF_UNIT * units * rows):
+    if style == "block" or (style == "auto" and registers and PRICE * blocks < 2 * of.luts * units * rows):
         t.count(bram=blocks)
         t.logic("turns", bits * chosen(t, turns))
         if registers == 2:  # on ECP5 the second one is a part of the block
-            t.count(ff=1 + bits if t.xilinx else 1)
+            t.count(ff=1 + bits * t.fabric.rom_register)
         t.count(ff=int(not t.xilinx and chunks == 1))
         return
     if words == 1 and style == "auto" and not t.xilinx:
         t.count(ff=(registers + 1) * bits + int(registers == 2))
         return
-    t.count(lut=4 * units * rows, ff=registers * bits if registers else address + int(not t.xilinx))
+    t.count(lut=of.luts * units * rows, ff=registers * bits if registers else address + int(not t.xilinx))
     t.count(ff=int(registers == 2))
     t.logic("mux", bits * (rows - 1))
     t.logic("rows", chunks * (rows - 1))
@@ -69,8 +70,8 @@ def _found(t: Terms, ways: int) -> int:
     return ways // 4 * 4 + _found(t, ways % 4) + _found(t, ceil(ways / 4))
 
 
-PRICE, PRICE_OF_UNIT = 129, 8
-"""What Yosys counts for a block RAM, and for a unit of look-up tables."""
+PRICE = 129
+"""What Yosys counts for a block RAM; for each look-up table of a unit of RAM it counts two."""
 LANE = 9
 """Bits of a block RAM that are written alone."""
 

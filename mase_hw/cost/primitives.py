@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from itertools import product
+from math import ceil
 
 from mase_hw.cost.casts import WIDEST, Parameters, Terms, bits_of, wide
 from mase_hw.hardware.memories import FAMILIES
@@ -89,8 +90,8 @@ def ram(
     Returns:
         Whether it is in block RAM.
     """
-    wide, unit, luts = _lutram(t, words)
-    rows = ceil(words / unit)
+    wide, unit = t.fabric.lut_ram.shape(words)
+    luts, rows = t.fabric.lut_ram.luts, ceil(words / unit)
     address = max(bits_of(words), 1)
     if not registered:
         t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
@@ -104,7 +105,7 @@ def ram(
         t.count(bram=banks * block)
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
-        if not t.xilinx and forwarded:
+        if not t.xilinx and forwarded and not t.fabric.read_first:
             t.count(ff=2 * bits + address + 2 * banks)
         return True
     t.count(lut=banks * ceil(bits / wide) * rows * luts, ff=banks * bits if registered else 0)
@@ -113,18 +114,12 @@ def ram(
     return False
 
 
-def _lutram(t: Terms, words: int) -> tuple[int, int, int]:
-    """Bits and words of a unit of LUT RAM, and its LUTs."""
-    if not t.xilinx:
-        return 4, 16, 4
-    return (6, 32, 4) if words <= 32 else (3, 64, 4)
-
-
 def _lutram_cost(t: Terms, bits: int, wide: int, rows: int) -> float:
     whole, rest = divmod(bits, wide)
     if not t.xilinx:
         return rows * 4 * ceil(bits / wide) + (rows - 1) / 2
-    return rows * (8 * whole + (1 + 7 * rest / wide if rest else 0))
+    cost = 2 * t.fabric.lut_ram.luts
+    return rows * (cost * whole + (1 + (cost - 1) * rest / wide if rest else 0))
 
 
 def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
@@ -170,11 +165,6 @@ def multiplied(t: Terms, a: tuple[int, int], b: tuple[int, int]) -> int:
     return blocks_of(t, first, second, a[0] + b[0])
 
 
-_BLOCK = {True: (25, 18, 17, 9), False: (18, 18, 18, 0)}
-"""Widest operands of a multiplier block, bits of a part where an operand is wider (without the sign that Xilinx's
-need), and bits of the smallest product that a block is taken for: on Xilinx and elsewhere."""
-
-
 def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
     """Multiplier blocks of one product, as Yosys's ``mul2dsp.v`` cuts it into parts.
 
@@ -184,16 +174,17 @@ def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
         second: Bits of the other one.
         out: Bits of the product that are read.
     """
-    widest, narrower, part, least = _BLOCK[t.xilinx]
+    of = t.fabric.multiplier
     first, second = max(min(first, out), min(second, out)), min(min(first, out), min(second, out))
-    if second < 2 or out < least:
+    if second < 2 or out < of.least:
         return 0
     # A last part of one bit is in logic.
-    return prod(
-        cut + (1 if width - cut * part >= 2 else 0)
-        for width, most in ((first, widest), (second, narrower))
-        for cut in (max(width - most + part - 1, 0) // part,)
-    )
+    parts = [
+        [of.part if index < cut else width - cut * of.part for index in range(cut + (width - cut * of.part >= 2))]
+        for width, most in ((first, of.wide), (second, of.narrow))
+        for cut in (max(width - most + of.part - 1, 0) // of.part,)
+    ]
+    return sum(2 if of.half and max(pair) > of.half else 1 for pair in product(*parts))
 
 
 def block_product(t: Terms, first: int, second: int, block: int) -> None:
@@ -249,7 +240,7 @@ def rom_source(t: Terms, p: Parameters) -> None:
     if block:
         t.count(bram=family.block.count(words, bits))
         if registers > 1:
-            t.count(ff=1 + (different if t.xilinx else 0))
+            t.count(ff=1 + different * t.fabric.rom_register)
         return
     t.logic("table", p["TABLE_LUTS"] if "TABLE_LUTS" in p else different * random_luts(t, words))
     if registers:

@@ -375,17 +375,17 @@ def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = Tru
     if run == 1 and sums == 1 and 0 < drop < total and rounding in (1, 2):
         kept = total - drop
         # Where nothing is added below, what is dropped is not kept in the trees either.
-        if products > (2 if t.xilinx else 1) and not chain and not logic:
+        if products > (2 if t.adders else 1) and not chain and not logic:
             t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
     signs = is_ternary(p)
     blocks = 0 if signs or logic else multiplied(t, a, b)
     # Lanes of one product, that share it with no other, add up in the block itself.
     inside = lanes % p["PACKED"] if p["PACKED"] > 1 else lanes
-    if not (t.xilinx and products == 1 and blocks == 1 and sums == 1 and of.start == 0) or inside > 1 < p["PACKED"]:
+    if not (t.adders and products == 1 and blocks == 1 and sums == 1 and of.start == 0) or inside > 1 < p["PACKED"]:
         inside = 0
     bits = p["WEIGHT_SHIFT_PRECISION_0"] if p["HAS_WEIGHT_SHIFT"] and p.get("WEIGHT_FACTORS", 0) else 0
     scaled = blocks_of(t, of.term - bits, bits + 1, of.term) if bits else 0
-    if t.xilinx and scaled == 1 and sums == 1:
+    if t.adders and scaled == 1 and sums == 1:
         inside = lanes  # the block of the factor adds up
 
     t.logic("mac.any", 1)
@@ -442,7 +442,7 @@ def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = Tru
     if p["HAS_WEIGHT_SHIFT"]:
         if bits:
             # Registers of the operands and of the term are those of the block.
-            t.count(dsp=lanes * scaled, ff=-lanes * (of.term - bits) if t.xilinx and products > 1 and not chain else 0)
+            t.count(dsp=lanes * scaled, ff=-lanes * (of.term - bits) if t.adders and products > 1 and not chain else 0)
             _delayed(t, "mac.bias", lanes * bits, of.delay - 2)
         else:
             t.count(ff=lanes * min(of.term, read))
@@ -499,14 +499,16 @@ def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[in
         t.logic("tree.products", total)
         t.both("tree.wide", total * (blocks - 1) * (a + b))
         if of.gated:
-            t.count(ff=0 if t.xilinx else operands)
+            t.count(ff=0 if t.adders or not t.fabric.multiplier.registers else operands)
             t.both("tree.gated", operands)
+        if not t.fabric.multiplier.registers:
+            t.count(ff=total * (b + bits) + operands)
     else:
         t.logic("soft.bits", total * a * b)
         t.logic("soft.rows", total * (a + b))
         t.logic("soft.any", total)
         t.count(ff=total * (b + bits) + operands)
-    if blocks == 1 and t.xilinx:
+    if blocks == 1 and t.adders:
         # The adder behind each other multiplier takes the first level, with its register.
         pairs, odd = divmod(of.products, 2)
         t.logic("tree.inside", lanes * pairs * min(bits + 1, read))
@@ -550,6 +552,9 @@ def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> No
     each = chains * (1 if of.shared else groups)
     stages = range(1, sums.stages + 1)
     ones = [1 if links == sums.stages or s == 1 else min(2, links - 2 * s + 3) for s in stages]
+    if not t.fabric.multiplier.registers:
+        _beside(t, p, of, sums, ones, read)
+        return
     late = sum(n * max(s - 3, 0) for s, n in zip(stages, ones, strict=True))
     gated = late + sum(ones[2:3]) if of.gated else late
     t.count(ff=each * a * gated + chains * b * lanes * late)
@@ -574,6 +579,55 @@ def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> No
             t.both("chain.lack", of.products * a)
             t.both("chain.lacks", chains * (a + bits_of(links)))
     tree(t, "chain.tree", lanes, chains, sums.product + bits_of(links), read)
+
+
+def _beside(t: Terms, p: Parameters, of: _Operands, sums: Sums, ones: list[int], read: int) -> None:
+    """Chains of multipliers that take neither the registers nor the adders around them.
+
+    Args:
+        t: Where it is added.
+        p: Parameters of the layer.
+        of: What is multiplied.
+        sums: Their widths.
+        ones: Products of a chain in each stage.
+        read: Bits of the sum that are read.
+    """
+    a, b, packed, spacing = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"], p["PACKED"], p["SPACING"]
+    full, rest = divmod(of.lanes, packed)
+    last = min(sums.product + bits_of(sums.links), read)
+    each = sums.chains * (1 if of.shared else full + (rest > 0))
+    for stage, count in enumerate(ones, 1):
+        wait = max(stage - 1, 1)
+        if of.gated:
+            t.count(ff=each * count * a * wait)
+        else:
+            _delayed(t, "chain.wait", each * count * a, wait)
+        # Where lanes share a block, their weights are added before the last register.
+        alone = sums.chains * (rest if rest == 1 and packed > 1 else full if packed == 1 else 0)
+        _delayed(t, "chain.wait", alone * count * b, wait)
+        _delayed(t, "chain.wait", (sums.chains * of.lanes - alone) * count * b, wait - 1)
+    for lanes, groups in ((packed, full), (rest, 1)):
+        if not lanes:
+            continue
+        above, number = (lanes - 1) * spacing, groups * sums.chains
+        done = 0
+        for stage, count in enumerate(ones, 1):
+            done += count
+            product = min(sums.product, last) + above
+            total = min(sums.product + bits_of(done + (lanes > 1)), last) + above
+            t.count(ff=number * (count * lanes * b * (lanes > 1) + total))
+            if lanes > 1:
+                t.registers("chain.product", number * count * product * (stage > 1))
+            else:
+                t.count(ff=number * count * product * (stage > 1))
+            t.logic("chain.sum", number * (count if stage > 1 or lanes > 1 else 0) * total)
+            t.logic("chain.weights", number * count * (lanes - 1) * b)
+    if sums.over:
+        t.both("chain.over", sums.chains * (of.lanes - full - (rest > 0)) * (sums.stages + 1))
+    if p["LIFT"]:
+        t.both("chain.lack", of.products * a)
+        t.both("chain.lacks", sums.chains * (a + bits_of(sums.links)))
+    tree(t, "chain.tree", of.lanes, sums.chains, last, read)
 
 
 def _soft_chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> None:

@@ -128,7 +128,7 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
         bits = 0
     full = max(width + sized, bits) + 1
     blocks = constant_product(t, "rescale.times", width, size, lanes)
-    t.both("rescale.centred", lanes * min(full, centred) * (0 if blocks and t.xilinx else 1))
+    t.both("rescale.centred", lanes * min(full, centred) * (0 if blocks and t.adders else 1))
     t.logic("rescale.shift", lanes * short * shift)
     scaled = short + scale
     factor, place = max(p["C1_WIDTH"], p["C2_WIDTH"]) + 1, p["STEP_WIDTH"] + 1

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mase_hw.cost import Resources, cost_of
-from mase_hw.cost.model import FITTED
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.hardware.external import FETCHED, Tensor
 from mase_hw.hardware.manifest import Fifo, Instance, Manifest, Memory
@@ -25,7 +24,7 @@ BASIS = (
 
 def basis(family: str = FAMILY) -> str:
     """What an estimate rests on."""
-    return BASIS.format(title=MAPPERS[FITTED[family]].title)
+    return BASIS.format(title=MAPPERS[family].title)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,17 @@ of a ROM that fits one LUT takes three. Without it designs with ROMs in LUTs get
 """
 _HIDDEN = "$__hidden_add"
 _ICE40 = "synth_ice40 -device u -top {top}"
+_NEXUS = "synth_nexus -family lifcl -top {top}"
+
+
+def _nexus_products(widest: int, least: int) -> tuple[str, ...]:
+    """Products whose wider operand has at least so many bits, in blocks of so many."""
+    sizes = f"-D DSP_A_MAXWIDTH={widest} -D DSP_B_MAXWIDTH={widest} -D DSP_A_MINWIDTH={least} -D DSP_B_MINWIDTH=2"
+    return (
+        f"techmap -map +/mul2dsp.v {sizes} -D DSP_NAME=$__NX_MUL{widest}X{widest}",
+        *("select a:mul2dsp", "setattr -unset mul2dsp", "opt_expr -fine", "wreduce", "select -clear"),
+        "chtype -set $mul t:$__soft_mul",
+    )
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,23 @@ MAPPERS: Mapping[str, Mapper] = {
     "xc7": Mapper("Xilinx 7 series", (LUTS, "synth_xilinx -family xc7 -flatten -top {top}"), "-noiopad -noclkbuf"),
     "xcup": Mapper("Xilinx UltraScale+", (LUTS, "synth_xilinx -family xcup -flatten -top {top}"), "-noiopad -noclkbuf"),
     "ecp5": Mapper("Lattice ECP5", (LUTS, "synth_ecp5 -top {top}")),
+    "nexus": Mapper(
+        "Lattice Nexus",
+        # Multipliers are mapped before `synth_nexus`: its pass lattice_dsp_nexus (Yosys 0.70) takes a register that
+        # several multipliers read into one of them, and gives the others 0. So all registers stay beside the blocks.
+        (
+            LUTS,
+            f"{_NEXUS} -run begin:coarse",
+            *("proc", "flatten", "opt_expr", "opt_clean", "opt -nodffe -nosdff", "wreduce", "peepopt", "opt_clean"),
+            "wreduce t:$mul",
+            *_nexus_products(18, 10),
+            *_nexus_products(9, 2),
+            "techmap -map +/lattice/dsp_map_nexus.v",
+            "setundef -undriven -zero",  # clock and resets of the registers that are not used
+            f"{_NEXUS} -nodsp -run coarse:",
+        ),
+        "-noiopad",
+    ),
     "ice40": Mapper(
         "Lattice iCE40 UltraPlus",
         # Instead of `synth_ice40 -dsp`: its pass ice40_dsp (Yosys 0.70) takes the adder behind two multipliers into the

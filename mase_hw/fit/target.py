@@ -10,13 +10,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from mase_hw.cost.devices import DEVICES, RESOURCES, device_of
-from mase_hw.cost.model import FITTED
+from mase_hw.cost.fabrics import FABRICS
 from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
 
 SLOWEST = 1 / 3600
 """The lowest rate, in frames per second: one frame an hour."""
-ESTIMATED = tuple(FITTED)
+ESTIMATED = tuple(FABRICS)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""

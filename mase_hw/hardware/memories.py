@@ -1,8 +1,9 @@
 """What a memory takes on each family of FPGAs: look-up tables, block RAMs, large RAMs, and where it costs less.
 
 The geometry is that of the files Yosys maps memories with, in its folder ``share``: ``xilinx/brams_xc4v.txt``
-(Xilinx 7 and UltraScale+), ``xilinx/urams.txt``, ``lattice/brams_16kd.txt``, ``ice40/brams.txt``, ``ice40/spram.txt``,
-``gowin/brams.txt``. A test reads those files and compares.
+(Xilinx 7 and UltraScale+), ``xilinx/urams.txt``, ``lattice/brams_16kd.txt``, ``lattice/brams_nexus.txt``,
+``lattice/lrams_nexus.txt``, ``ice40/brams.txt``, ``ice40/spram.txt``, ``gowin/brams.txt``. A test
+reads those files and compares.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Family:
             banks: So often it is there, if it is loaded; 0 for a ROM.
 
         Returns:
-            ``block`` or ``lut``. Large RAMs are not considered: none of these families fills them with contents.
+            ``block`` or ``lut``. Large RAMs are not considered: of these families only Nexus fills them with contents.
         """
         cost = self.block.cost if block_cost is None else block_cost
         blocks = self.block.count(words * (banks or 1), bits)
@@ -96,11 +97,12 @@ def _halved(words: int, bits: int, narrowest: int = 1) -> tuple[tuple[int, int],
 
 
 _KBIT18 = Block(_halved(512, 36))
-"""RAMB18 of Xilinx, DP16KD of ECP5 and the BSRAM of Gowin: 512 x 36 to 16384 x 1."""
+"""RAMB18 of Xilinx, DP16KD of ECP5, EBR of Nexus and the BSRAM of Gowin: 512 x 36 to 16384 x 1."""
 FAMILIES: Mapping[str, Family] = {
     "xc7": Family(64, 32, _KBIT18, behind=1),
     "xcup": Family(64, 32, _KBIT18, Block(((2048, 144), (4096, 72)), stored=False), behind=1),
     "ecp5": Family(16, 16, _KBIT18, behind=2),
+    "nexus": Family(16, 16, _KBIT18, Block(((16384, 32),)), behind=1),
     "ice40": Family(16, 1, Block(_halved(256, 16, 2)), Block(((16384, 16),), stored=False)),
     "gowin": Family(16, 16, _KBIT18),
 }

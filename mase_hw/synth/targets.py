@@ -39,7 +39,7 @@ class Target:
         dsp_widths: Widest signed operands of one multiplier, wider first; empty if there is none.
         models: Files with simulation models of the cells: of Yosys's data folder, or of ``sim/cells`` if they begin
             with ``ours/``. Cells may be missing; then a netlist with them is not simulated.
-        place: Whether place and route is available.
+        packs: Whether registers are moved into blocks behind Yosys, by :mod:`mase_hw.emit.pack_ecp5`.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Target:
     block_bits: int
     dsp_widths: tuple[int, int] | tuple[()]
     models: tuple[str, ...] = ()
-    place: bool = False
+    packs: bool = False
 
     @property
     def title(self) -> str:
@@ -110,6 +110,17 @@ _ECP5_MODELS = (
     "ours/block_ram.v",
     "ours/dp16kd.v",
 )
+_NEXUS = (
+    (r"LUT4|INV", {"lut": 1}),
+    (r"WIDEFN9", {"lut": 2}),
+    (r"FD1P3[BDIJ]X", {"ff": 1}),
+    (r"CCU2", {"lut": 2, "carry": 1}),
+    (r"MULT9X9", {"dsp": 1}),
+    (r"MULT18X18", {"dsp": 2}),
+    (r"DP16K|PDP16K|PDPSC16K", {"bram": 1}),
+    (r"DPR16X4", {"lut": 4, "lutram": 4}),
+    (r"VHI|VLO|IB|OB", _NOTHING),
+)
 _ICE40 = (
     (r"SB_LUT4", {"lut": 1}),
     (r"SB_DFF\w*", {"ff": 1}),
@@ -137,7 +148,8 @@ TARGETS: Mapping[str, Target] = {
     for target in (
         Target("xc7", MAPPERS["xc7"], _XILINX, FAMILIES["xc7"].block.bits, (25, 18), _XILINX_MODELS),
         Target("xcup", MAPPERS["xcup"], _XILINX, FAMILIES["xcup"].block.bits, (27, 18), _XILINX_MODELS),
-        Target("ecp5", MAPPERS["ecp5"], _ECP5, FAMILIES["ecp5"].block.bits, (18, 18), _ECP5_MODELS, place=True),
+        Target("ecp5", MAPPERS["ecp5"], _ECP5, FAMILIES["ecp5"].block.bits, (18, 18), _ECP5_MODELS, packs=True),
+        Target("nexus", MAPPERS["nexus"], _NEXUS, FAMILIES["nexus"].block.bits, (9, 9), ("lattice/cells_sim_nexus.v",)),
         Target("ice40", MAPPERS["ice40"], _ICE40, FAMILIES["ice40"].block.bits, (16, 16), ("ice40/cells_sim.v",)),
         Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (18, 18), ("gowin/cells_sim.v",)),
         Target("generic", Mapper("4-input LUTs, no vendor", ("synth -lut 4 -flatten -top {top}",)), _GENERIC, 0, ()),

@@ -27,10 +27,11 @@ from measure import COLUMNS, Item, measure
 from sources import digest_of
 
 from mase_hw.cost import cost_of
+from mase_hw.cost.fabrics import FABRICS
 from mase_hw.errors import ToolError
 
 FOLDER = Path(__file__).parent
-FAMILIES = ("ecp5", "xc7")
+FAMILIES = tuple(sorted(FABRICS))
 BATCH = 24
 ENOUGH = 120
 """Rows of a module after which no more are taken, for what every draw has several of."""

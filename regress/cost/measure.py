@@ -121,7 +121,7 @@ def measure(items: Sequence[Item], family: str, folder: Path) -> list[dict[str, 
     ]
     commands = [*read, *target.mapper.script(TOP, pads=False)]
     statistics = "tee -q -o statistics.json stat -json"
-    if target.place:
+    if target.packs:
         run_yosys([*commands, "write_json netlist.json"], folder, "map.log", _quiet)
         netlist = json.loads((folder / "netlist.json").read_text(encoding="utf-8"))
         pack(netlist)

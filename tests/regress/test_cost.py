@@ -11,6 +11,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from mase_hw.cost.fabrics import FABRICS
+
 ROOT = Path(__file__).parents[2]
 MEDIAN, WORST = 5.0, 15.0
 """Percent, of look-up tables and of flip-flops."""
@@ -27,6 +29,11 @@ KEPT = (
 """Modules whose median is promised; what each reaches is told by ``regress/fit_cost.py --errors``."""
 MOST = {"lut": 0.85, "ff": 0.98}
 """The share of unseen modules that is within ``WORST``."""
+LIKE = [family for family, fabric in FABRICS.items() if fabric.like != family]
+ROWS, HELD_OUT = 60, 20
+"""Modules at least of such a family, and how many of them no constant is fitted to."""
+LEAST_NEAR = {"lut": 0.8, "ff": 0.95}
+"""The share of those that is within a tenth."""
 UNSEEN = 200
 """Modules at least, of draws that nobody looked at before the structures were settled."""
 
@@ -43,7 +50,7 @@ def script(name: str = "fit_cost") -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("family", ["ecp5", "xc7"])
+@pytest.mark.parametrize("family", FABRICS)
 def test_constants_are_what_the_rows_give(family: str) -> None:
     fit = script()
     assert (fit.CONSTANTS / f"{family}.json").read_text(encoding="utf-8") == fit.text_of(fit.fit_family(family))
@@ -57,6 +64,23 @@ def test_errors_on_what_was_held_out(family: str) -> None:
         assert number >= 2
         for resource in ("lut", "ff"):
             assert 100 * np.median(errors[resource]) <= MEDIAN, (module, resource)
+
+
+@pytest.mark.parametrize("family", LIKE)
+def test_errors_of_a_family_that_is_like_another_one(family: str) -> None:
+    """It has fewer rows; that its cells differ in more than the look-up tables would be seen in its flip-flops."""
+    fit = script()
+    rows = [row for of in fit.read_rows(family).values() for row in of]
+    assert len(rows) >= ROWS and len({row.draw.split()[0] for row in rows}) == len(script("cost/draws").KINDS)
+    found: dict[str, list[float]] = {resource: [] for resource in ("lut", "ff", "dsp", "bram")}
+    for _, errors, _ in fit.errors(family):
+        for resource, values in errors.items():
+            found[resource] += values
+    assert len(found["lut"]) >= HELD_OUT
+    for resource, most in LEAST_NEAR.items():
+        assert 100 * np.median(found[resource]) <= MEDIAN, resource
+        assert (np.array(found[resource]) <= 0.1).mean() >= most, resource
+    assert not any(found["dsp"])
 
 
 @pytest.mark.parametrize("family", ["ecp5", "xc7"])

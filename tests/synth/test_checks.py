@@ -12,9 +12,9 @@ from mase_hw.cost.devices import DEVICES
 from mase_hw.errors import ConfigError, ResourceError, ToolError
 from mase_hw.hardware.manifest import Instance
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_outputs, check_rows
+from mase_hw.synth.place import read_timing
 from mase_hw.synth.replay import cell_models
 from mase_hw.synth.report import MappedMemory, Row, read_statistics
-from mase_hw.synth.synthesise import read_timing
 from mase_hw.synth.targets import COLUMNS, TARGETS, Elaborated, Memory, find_device, find_target
 
 from .conftest import manifest

@@ -14,9 +14,10 @@ import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, EmitError, MismatchError, ResourceError, ToolError
 from mase_hw.synth.checks import check_family
+from mase_hw.synth.place import Placement
 from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
-from mase_hw.synth.synthesise import Placement, synthesise
+from mase_hw.synth.synthesise import synthesise
 from mase_hw.synth.targets import TARGETS
 from mase_hw.synth.tools import _check_cache, run_yosys
 

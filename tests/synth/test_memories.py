@@ -38,6 +38,7 @@ BLOCKS = {
     "xc7": {"RAMB18E1", "RAMB36E1"},
     "xcup": {"RAMB18E2", "RAMB36E2"},
     "ecp5": {"DP16KD"},
+    "nexus": {"DP16K", "PDP16K"},
     "ice40": {"SB_RAM40_4K"},
     "gowin": {"DPB", "SP", "SPX9", "SDPB", "SDPX9B", "DPX9B", "pROM", "pROMX9"},
 }
@@ -84,7 +85,8 @@ def mapped(family: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "family", ["gowin", "ecp5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xc7", "xcup", "ice40"))]
+    "family",
+    ["gowin", "ecp5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xc7", "xcup", "nexus", "ice40"))],
 )
 def test_large_memories_become_block_ram(family: str, tmp_path: Path) -> None:
     assert set(BLOCKS) == set(MAPPERS)

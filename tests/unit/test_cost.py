@@ -9,14 +9,15 @@ import pytest
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
 from mase_hw.cost.casts import Terms, parameters_of
-from mase_hw.cost.model import FITTED, STRUCTURES, constants
+from mase_hw.cost.fabrics import FABRICS
+from mase_hw.cost.model import STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
 from mase_hw.errors import ConfigError
 from mase_hw.opdef import Arithmetic, Request, verilog_params
 from mase_hw.ops import linear, requantize
 from mase_hw.ops.rows import norms
 
-FAMILIES = ("xc7", "xcup", "ecp5")
+FAMILIES = tuple(FABRICS)
 
 
 def test_resources_add_up_and_fit() -> None:
@@ -68,7 +69,7 @@ MADE = ("fixed_unrolled", "fixed_unrolled_conv", "fixed_tabled", "fixed_tabled_c
 def test_what_has_a_structure_has_constants_and_the_page_names_what_has_none() -> None:
     """So a module of the package is estimated on every family or on none."""
     for family in FAMILIES:
-        assert set(constants(FITTED[family])) == set(STRUCTURES)
+        assert set(constants(family)) == set(STRUCTURES)
     modules = {op.hardware.module for op in default_catalogue() if op.hardware is not None}
     without = {name for name in modules - set(STRUCTURES) if name.startswith("fixed_") and name not in MADE}
     page = (Path(__file__).parents[2] / "docs" / "area.md").read_text(encoding="utf-8")
@@ -121,6 +122,9 @@ def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
         ("xc7", 5, 4, 9, 1),
         ("xc7", 30, 30, 16, 1),  # what is not read is not multiplied
         ("xc7", 9, 1, 10, 0),
+        ("xcup", 27, 18, 45, 1),
+        ("xcup", 28, 18, 46, 2),
+        ("xcup", 4, 4, 8, 0),
         ("ecp5", 18, 18, 36, 1),
         ("ecp5", 19, 18, 37, 1),  # the bit above is in logic
         ("ecp5", 20, 18, 38, 2),
@@ -145,7 +149,7 @@ def test_products_of_a_requantisation_are_counted(family: str, bits: int, blocks
     plain = verilog_params(facets.cases()[0].params)
     lanes = plain["DATA_OUT_0_PARALLELISM_DIM_0"]
     case = plain | {"DATA_IN_0_PRECISION_0": 8, "DATA_IN_0_SIGNED": 1, "MULTIPLIER_PRECISION_0": bits}
-    expected = 2 if family == "ecp5" and bits == 24 else blocks
+    expected = 2 if FABRICS[family].multiplier.wide == 18 and bits == 24 else blocks
     assert cost_of(facets.module, case, family).dsp == lanes * expected
 
 

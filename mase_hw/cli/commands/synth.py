@@ -14,9 +14,11 @@ HELP = "synthesise a bundle with the open tools and check what comes out"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("bundle", type=path, metavar="BUNDLE", help="folder written by compile")
-    parser.add_argument("--target", default="xc7", metavar="NAME", help="xc7, xcup, ecp5, ice40, gowin, generic (xc7)")
+    parser.add_argument(
+        "--target", default="xc7", metavar="NAME", help="xc7, xcup, ecp5, nexus, ice40, gowin, generic (xc7)"
+    )
     parser.add_argument("--device", metavar="NAME", help="refuse what this device cannot hold, such as xc7a35t")
-    parser.add_argument("--place", action="store_true", help="place and route too, and write a bitstream (ecp5)")
+    parser.add_argument("--place", action="store_true", help="place and route too, and write a bitstream (ecp5, nexus)")
     parser.add_argument("--mhz", type=float, metavar="F", help="clock to aim at (the bundle's, else 100)")
     parser.add_argument("--seed", type=whole, default=1, metavar="N", help="of the placement (1)")
     parser.add_argument("--no-replay", action="store_true", help="do not simulate the netlist")
@@ -30,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If something is wrong with the design, the tools or the arguments.
     """
     from mase_hw.design.design import load_design
-    from mase_hw.synth.synthesise import Placement, synthesise
+    from mase_hw.synth.place import Placement
+    from mase_hw.synth.synthesise import synthesise
 
     arguments.kept = lambda: "what was synthesised so far is in the work folder, and no report was written"
     placement = Placement(arguments.mhz, arguments.seed)

