@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from mase_hw.cost.devices import RESOURCES, missing
-from mase_hw.emit.energy import energy
 from mase_hw.emit.estimate import Part, estimate, of_one
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import Choice, Way
+from mase_hw.fit.energy import energy
 from mase_hw.fit.sharing import said_of
 from mase_hw.fit.target import Goal
 from mase_hw.host.documents import Json
@@ -98,7 +98,7 @@ class Fit(Shown):
 
     @property
     def energy(self) -> float:
-        """Relative energy of a frame, estimated (:mod:`mase_hw.emit.energy`)."""
+        """Relative energy of a frame, estimated (:mod:`mase_hw.fit.energy`)."""
         return energy(self.choice.manifest, self.goal.family)
 
     def to_json(self) -> Json:

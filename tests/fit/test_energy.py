@@ -10,9 +10,9 @@ from torch import nn
 
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
-from mase_hw.emit.energy import CLOCKED, MULTIPLIED, WORKING, energy
 from mase_hw.emit.estimate import Part, estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
+from mase_hw.fit.energy import CLOCKED, MULTIPLIED, WORKING, energy
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.passes import add_hardware_metadata_analysis_pass
 from mase_hw.preflight.fit import fit
