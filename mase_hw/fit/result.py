@@ -15,6 +15,7 @@ from mase_hw.cost.devices import RESOURCES, missing
 from mase_hw.emit.estimate import Part, estimate, of_one
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import Choice, Way
+from mase_hw.fit.energy import energy
 from mase_hw.fit.sharing import said_of
 from mase_hw.fit.target import Goal
 from mase_hw.host.documents import Json
@@ -95,6 +96,11 @@ class Fit(Shown):
             **of_one(use),
         }
 
+    @property
+    def energy(self) -> float:
+        """Relative energy of a frame, estimated (:mod:`mase_hw.fit.energy`)."""
+        return energy(self.choice.manifest, self.goal.family)
+
     def to_json(self) -> Json:
         """JSON types; the same model and target give the same."""
         timing = self.choice.manifest.timing
@@ -110,6 +116,7 @@ class Fit(Shown):
             "bottleneck": timing.bottleneck,
             "layers": self.layers(),
             "use": dict(self.choice.use),
+            "energy": self.energy,
             "not_estimated": dict(self.choice.not_estimated),
             "budgets": dict(self.goal.budgets),
             "shares": {name: self.goal.share(name, self.choice.use[name]) for name in self.goal.budgets},
@@ -191,6 +198,7 @@ class Fit(Shown):
             said.append(f"not estimated, but for the multipliers and memories that they declare: {left}")
         if (outside := self.choice.manifest.external) is not None:
             said.append(f"  words of external memory: {outside.words_per_frame} per frame")
+        said.append(f"  {self.energy:,.3g} units of energy per frame, roughly and relative (docs/power.md)")
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
         for way in self.choice.ways:

@@ -79,7 +79,7 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster 
         return
     if importlib.util.find_spec("distributed") is None:
         pytest.skip("needs the extra cluster")
-    made = Cluster(tmp_path, 8)
+    made = Cluster(tmp_path, 3)
     try:
         yield made
     finally:
