@@ -298,13 +298,14 @@ def test_elements_that_drop_bits(fmt: FixedFormat, reader: str) -> None:
 def test_elements_with_formats_of_their_own(mode: str, overflow: str) -> None:
     """Every element rounded into its own format, as Python's fractions have it, by itself and in front of a layer."""
     elements = ((3, 1, True), (0, 0, True), (4, 2, False), (6, 3, True), (2, -1, True), (30, 2, True))
-    weight, rounded = integers(3, 6, seed=4), {"half_even": round, "floor": math.floor}[mode]
+    weight = integers(3, 6, seed=4)
 
     def of(code: int, width: int, frac: int, signed: bool) -> int:
         if not width:
             return 0
         low, count = -(1 << (width - 1)) if signed else 0, 1 << width
-        value = rounded(Fraction(code, 4) * Fraction(2) ** frac)
+        exact = Fraction(code, 4) * Fraction(2) ** frac
+        value = math.floor(exact) if mode == "floor" else round(exact)
         kept = (value - low) % count + low if overflow == "wrap" else min(max(value, low), low + count - 1)
         return int(kept * Fraction(2) ** (3 - frac))
 

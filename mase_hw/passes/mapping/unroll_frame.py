@@ -84,8 +84,17 @@ def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[Mas
     assert fmt is not None and out is not None  # both ends of a quantised graph have formats
     kept = tuple(steps[: numbers[result]])
     axis = _axis(tuple(given.shape), kept, args.beats)
-    clock = {"mhz": args.mhz, "family": args.family, "carry_save": args.carry_save and args.mhz is not None}
-    program = Program(tuple(given.shape), fmt, kept, args.levels, args.beats, axis, **clock)
+    program = Program(
+        tuple(given.shape),
+        fmt,
+        kept,
+        args.levels,
+        args.beats,
+        axis,
+        mhz=args.mhz,
+        family=args.family,
+        carry_save=args.carry_save and args.mhz is not None,
+    )
     inside = [node for node in numbers if node is not entry]
     whole = Arithmetic({"data_in_0": fmt, "data_out_0": out}, attributes=attributes_of({"program": program}))
     _replace(graph, entry, result, whole, FRAME if axis == 1 else CHANNELS_LAST)
