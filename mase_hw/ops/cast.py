@@ -18,7 +18,8 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import Overflow, Rounding
 from mase_hw.formats.elements import format_of
 from mase_hw.nn.values import OnValues, cast_to, in_float32
-from mase_hw.numerics import cast
+from mase_hw.numerics import cast, magnitude
+from mase_hw.numerics.exact_sums import EXACT_FLOAT32
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 
@@ -49,7 +50,8 @@ def _each(a: Arithmetic, x: Tensor) -> Tensor:
     for place, element in enumerate(elements):
         places.setdefault(tuple(element), []).append(place)
     rows = x.reshape(-1, len(elements))
-    found = torch.zeros_like(rows)
+    carrier = torch.float64 if rows.dtype == torch.float32 and magnitude(out) > EXACT_FLOAT32 else rows.dtype
+    found = torch.zeros(rows.shape, dtype=carrier, device=rows.device)
     for element, columns in places.items():
         own = format_of(element)
         if own is not None:

@@ -44,7 +44,7 @@ class Net:
         return out
 
     def quant(
-        self, frac: Any, bits: int, *, of: str = "", mode: str = "ROUND", signed: int = 1, narrow: int = 0,
+        self, frac: Any, bits: Any, *, of: str = "", mode: str = "ROUND", signed: int = 1, narrow: int = 0,
         zero: int = 0, scale: Any = None,
     ) -> str:  # fmt: skip
         scale = np.ldexp(np.float32(1), -np.asarray(frac)) if scale is None else scale
@@ -52,7 +52,7 @@ class Net:
         more = {"signed": signed, "narrow": narrow, "rounding_mode": mode}
         return self.add("Quant", *others, of=of, domain=DOMAIN, **more)
 
-    def weight(self, frac: Any, bits: int, *shape: int, narrow: int = 1, scale: Any = None, zero: int = 0) -> str:
+    def weight(self, frac: Any, bits: Any, *shape: int, narrow: int = 1, scale: Any = None, zero: int = 0) -> str:
         last = self.last
         made = self.quant(frac, bits, of=self.store(self.weights(*shape)), narrow=narrow, scale=scale, zero=zero)
         self.last = last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from tests.importers.qonnx_networks import Net
 
 FRACS, BITS = np.array([[3, 1, 0, 2, 4]]), np.array([[5, 3, 0, 4, 6]])
 """Of the values between the layers; one is pruned."""
-ROUND = {"ROUND": np.round, "FLOOR": np.floor, "HALF_UP": lambda v: np.sign(v) * np.floor(np.abs(v) + 0.5)}
+ROUND: dict[str, Callable[..., Any]] = {
+    "ROUND": np.round,
+    "FLOOR": np.floor,
+    "HALF_UP": lambda v: np.sign(v) * np.floor(np.abs(v) + 0.5),
+}
 
 
 def quantised(x: np.ndarray, frac: Any, bits: Any, signed: int, mode: str = "ROUND") -> np.ndarray:

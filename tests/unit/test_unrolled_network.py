@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -290,6 +291,33 @@ def test_elements_that_drop_bits(fmt: FixedFormat, reader: str) -> None:
         whole = Program((1, 1, 6), fmt, (step("linear", f"{name} s4.1 s40.2", (1, 1, 3), weight=weight),), 2)
         bits = [sum(n.graph.values[v].width for v in n.live()) for n in (network_of(program), network_of(whole))]
         assert bits[0] < bits[1]
+
+
+@pytest.mark.parametrize("mode", ["half_even", "floor"])
+@pytest.mark.parametrize("overflow", ["saturate", "wrap"])
+def test_elements_with_formats_of_their_own(mode: str, overflow: str) -> None:
+    """Every element rounded into its own format, as Python's fractions have it, by itself and in front of a layer."""
+    elements = ((3, 1, True), (0, 0, True), (4, 2, False), (6, 3, True), (2, -1, True), (30, 2, True))
+    weight = integers(3, 6, seed=4)
+
+    def of(code: int, width: int, frac: int, signed: bool) -> int:
+        if not width:
+            return 0
+        low, count = -(1 << (width - 1)) if signed else 0, 1 << width
+        exact = Fraction(code, 4) * Fraction(2) ** frac
+        value = math.floor(exact) if mode == "floor" else round(exact)
+        kept = (value - low) % count + low if overflow == "wrap" else min(max(value, low), low + count - 1)
+        return int(kept * Fraction(2) ** (3 - frac))
+
+    layers = (
+        step("cast", f"s6.2 s31.3 {mode} {overflow}", (1, 6), elements=elements),
+        step("linear", "s31.3 s4.1 s40.4", (1, 3), 1, weight=weight),
+    )
+    frames = corners((6,), FixedFormat(6, 2), 40)
+    kept = [[of(code, *each) for code, each in zip(f, elements, strict=True)] for f in frames.tolist()]
+    alone, both = (Program((1, 6), FixedFormat(6, 2), layers[:count], 2) for count in (1, 2))
+    assert computed(alone, frames) == kept == alone.run(frames.float()).to(torch.int64).tolist()
+    assert computed(both, frames) == (torch.tensor(kept) @ weight.T).tolist()
 
 
 def test_a_value_in_several_columns_is_one() -> None:

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,8 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
-from mase_hw.ops.unrolled._solver import Early, Plan, Signed, apart, digits, finished, merged, moved, plan
+from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
+from mase_hw.ops.unrolled._solver import Early, Plan, Signed, apart, digits, finished, merged, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
 
 MOST_DIGITS = 200_000
@@ -57,8 +58,6 @@ _KEPT = 1 / 6
 two beside it."""
 _WIDE = 60
 """Bits of a result that loses nothing."""
-_ROW = 1 << 16
-"""Distance of neighbouring rows among positions."""
 _LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", "avg_pool1d", "avg_pool2d"}
 """Ops whose exact results are linear in the data."""
 _DIVIDING = {"mean", "mean_over", "avg_pool1d", "avg_pool2d"}
@@ -156,7 +155,7 @@ class _Lowering:
                     terms[row] = term
                 continue
             planned = self._planned(matrix[rows][:, columns].tolist(), numbers, None, 1)
-            repeated = _Repeated(self.network, planned, functools.partial(_of_vector, numbers))
+            repeated = Repeated(self.network, planned, functools.partial(of_vector, numbers))
             for row, term in zip(rows, planned.sums, strict=True):
                 terms[row] = repeated.term(term, 0)
         return self._finished(terms, constants, frac)
@@ -194,7 +193,7 @@ class _Lowering:
         ]
         matrix = [[by_row.get(row, 0) for by_row in columns.values()] for row in range(over.rows)]
         planned = self._planned(matrix, numbers, None, 1)
-        repeated = _Repeated(network, planned, functools.partial(_of_vector, numbers))
+        repeated = Repeated(network, planned, functools.partial(of_vector, numbers))
         begins = over.beats((True, *[False] * (over.times - 1)), start)
         low, high = [0] * over.rows, [0] * over.rows
         for (number, row), weights in over.weights.items():
@@ -267,7 +266,7 @@ class _Lowering:
             for channel, down, along in np.ndindex(*weights.shape[1:]):
                 places = (down * g.dilation[0] - g.before[0], along * g.dilation[1] - g.before[1])
                 (at_row, row), (at_column, column) = (divmod(p, s) for p, s in zip(places, g.stride, strict=True))
-                taps.append((inputs.setdefault((channel, row, column), len(inputs)), at_row * _ROW + at_column))
+                taps.append((inputs.setdefault((channel, row, column), len(inputs)), at_row * ROW + at_column))
             phases = list(inputs)
             ends = []
             for channel, row, column in phases:
@@ -277,11 +276,11 @@ class _Lowering:
             matrix = weights.flatten(1).tolist()
             planned = self._checked(matrix, ends, tuple(taps), len(x) * tile.rows * columns)
             for image in range(len(x)):
-                element = functools.partial(_pixel, self.network, own[image], phases, tile)
-                repeated = _Repeated(self.network, planned, element)
+                element = functools.partial(pixel, self.network, own[image], phases, tile)
+                repeated = Repeated(self.network, planned, element)
                 for y, z in np.ndindex(tile.rows, columns):
                     for channel, term in enumerate(planned.sums):
-                        found_term = repeated.term(term, y * _ROW + z)
+                        found_term = repeated.term(term, y * ROW + z)
                         for times, row in enumerate(range(y, rows, tile.rows)):
                             place = image, group * len(weights) + channel, row, z
                             terms[place] = later(found_term, times * tile.step)
@@ -531,69 +530,6 @@ class _Lowering:
         a = self.step.arithmetic
         formats = {n: FixedFormat(40, 0) if n.startswith("data_") else f for n, f in a.formats.items()}
         return dataclasses.replace(self.step, arithmetic=dataclasses.replace(a, formats=formats))
-
-
-def _of_vector(numbers: Sequence[int], number: int, _: int) -> int:
-    return numbers[number]
-
-
-def _pixel(
-    network: Network, image: Elements, inputs: Sequence[tuple[int, int, int]], tile: Tile, number: int, at: int
-) -> int | None:
-    """The element of an image that an input of a convolution is at a position of the tile; None outside the image.
-
-    Args:
-        network: Where elements of other beats go.
-        image: Elements by channel, row and column.
-        inputs: Channel, and row and column within a stride.
-        tile: What repeats.
-        number: Of the input.
-        at: The position.
-    """
-    channel, row, column = inputs[number]
-    at_row = (at + _ROW // 2) // _ROW
-    y, x = at_row * tile.stride[0] + row, (at - at_row * _ROW) * tile.stride[1] + column
-    if not 0 <= x < image.shape[2]:
-        return None
-    return tile.element(network, image[channel, :, x], y)
-
-
-class _Repeated:
-    """A plan at any position.
-
-    Args:
-        network: Where its sums go.
-        planned: The plan.
-        element: The element of an input at a position; None outside the image.
-
-    The position of a term in the network is its beat, counted down.
-    """
-
-    def __init__(self, network: Network, planned: Plan, element: Callable[[int, int], int | None]) -> None:
-        self.network, self.planned, self.element = network, planned, element
-        self._known: dict[tuple[int, int], Signed | None] = {}
-
-    def term(self, term: Signed | None, at: int) -> Signed | None:
-        """A sum of the plan, there."""
-        if term is None:
-            return None
-        (value, shift, own), sign = term
-        return moved(self._value(value, at + own), shift, sign < 0)
-
-    def _value(self, number: int, at: int) -> Signed | None:
-        if (number, at) not in self._known:
-            value = self.planned.graph.values[number]
-            if number in self.planned.graph.ranges:
-                found = self.element(number, at)
-                varies = found is not None and self.network.constant(found) is None
-                self._known[number, at] = (
-                    ((found % BEAT, 0, -(found // BEAT)), 1) if found is not None and varies else None
-                )
-            else:
-                one = moved(self._value(value.a, at + value.a_at), value.a_shift, False)
-                other = moved(self._value(value.b, at + value.b_at), value.b_shift, value.minus)
-                self._known[number, at] = self.network.sum_of(one, other)
-        return self._known[number, at]
 
 
 @functools.lru_cache(maxsize=256)
