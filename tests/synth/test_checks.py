@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mase_hw.synth.checks import check_capacity, check_elaborated, check_outputs
 from mase_hw.synth.place import read_timing
 from mase_hw.synth.replay import cell_models
 from mase_hw.synth.report import MappedMemory, Row, read_statistics
+from mase_hw.synth.synthesise import _placeable
 from mase_hw.synth.targets import COLUMNS, TARGETS, Elaborated, Memory, find_device, find_target
 
 from .conftest import manifest
@@ -160,3 +162,11 @@ def test_the_limiting_path_is_told_by_instance(tmp_path: Path) -> None:
     (tmp_path / "timing.json").write_text(json.dumps({"fmax": {}, "critical_paths": paths}))
     with pytest.raises(ToolError, match="nextpnr"):
         read_timing(tmp_path / "timing.json", MANIFEST)
+
+
+def test_a_device_that_no_router_knows_is_refused() -> None:
+    """It may be one of a plug-in."""
+    other = dataclasses.replace(DEVICES["lfe5u-85f"], name="lfe5u-86f")
+    with pytest.raises(ConfigError, match="cannot be placed and routed"):
+        _placeable(TARGETS["ecp5"], other)
+    assert _placeable(TARGETS["ecp5"], None) is DEVICES["lfe5u-85f"]

@@ -179,3 +179,11 @@ def test_place_and_route(tiny: mase_hw.Design) -> None:
     assert (work / report.place["bitstream"]).stat().st_size > 10_000
     packed = json.loads((work / "packed.json").read_text())
     assert (packed["operands"], packed["products"]) == (8, 4)
+
+
+@pytest.mark.slow
+def test_products_of_one_activation_on_nexus(tiny: mase_hw.Design) -> None:
+    """`synth_nexus` alone gives its register to one of the multipliers that read it, and 0 to the others."""
+    report = synthesise(tiny, "nexus")
+    assert report.total["dsp"] == 4
+    assert report.replay is not None and report.replay["mismatches"] == 0
