@@ -1,11 +1,11 @@
-"""Digits as tables, gates, trees and an unrolled MLP: accuracy, look-up tables, flip-flops, cycles, and a clock.
+"""Digits as tables, windows of them, gates, trees and an unrolled MLP: accuracy, look-up tables, cycles, and a clock.
 
 Every design takes an image per cycle, 64 pixels of 4 bits (of 0 to 16, the last two are one), and gives ten scores; the
 largest one is the digit. The split is that of the examples, 360 images are held out. All bits are compared in a
 simulation of these; look-up tables and flip-flops are those of Yosys on xc7, the whole design, no multiplier and no
 memory in it.
 
-    python -m benchmarks.tables --out DIR --designs tables gates trees mlp --place tables
+    python -m benchmarks.tables --out DIR --designs tables windows gates trees mlp --place tables
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.formats import FixedFormat
-from mase_hw.nn.tables import thresholds
+from mase_hw.nn.tables import TableWindows, thresholds
 from mase_hw.synth.place import Placement
 from mase_hw.synth.synthesise import synthesise
-from mase_hw.training import TableLinear, prepare
+from mase_hw.training import TableConv2d, TableLinear, prepare
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import digits_mlp
@@ -55,7 +55,28 @@ class Voting(nn.Module):
         return votes
 
 
-def voting(digits: digits_mlp.Digits, net: Voting, temperature: float, epochs: int) -> nn.Module:
+class Windows(nn.Module):
+    """Pixels beside limits, windows of 3 x 3 of them, a layer of tables, and its votes."""
+
+    def __init__(self, limits: list[float], kernels: int, width: int, seed: int = 0) -> None:
+        super().__init__()
+        above = torch.arange(16)[None] > torch.tensor(limits)[:, None] - 0.5
+        ones = torch.zeros(len(limits), 1)
+        self.coded = nn.Sequential(
+            nn.Unflatten(1, (1, 8, 8)), TableWindows(ones, above, PIXEL, FixedFormat(1, 0, signed=False))
+        )
+        self.layers = nn.Sequential(
+            TableConv2d(len(limits), kernels, 3, fan_in=6, learn_sources=True, seed=seed),
+            nn.Flatten(),
+            TableLinear(36 * kernels, width, fan_in=6, learn_sources=True, seed=seed + 1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        votes: Tensor = self.layers(self.coded(x)).reshape(-1, 10, self.layers[-1].words.shape[0] // 10).sum(2)
+        return votes
+
+
+def voting(digits: digits_mlp.Digits, net: Voting | Windows, temperature: float, epochs: int) -> nn.Module:
     """Train, with noise on the pixels and without a fifth of the votes, another one each time."""
     torch.manual_seed(0)
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
@@ -81,6 +102,11 @@ def pixels_of(images: Tensor) -> Tensor:
 def tables(digits: digits_mlp.Digits) -> tuple[Any, dict[str, Any]]:
     """A hundred tables of six inputs."""
     return voting(digits, Voting([4, 8, 12], [100], 6), 1.5, 60), {**INPUT, "data_out_width": 8}
+
+
+def windows(digits: digits_mlp.Digits) -> tuple[Any, dict[str, Any]]:
+    """Sixteen kernels of six inputs, and two hundred tables over what they give."""
+    return voting(digits, Windows([4, 8, 12], 16, 200), 2.0, 60), {**INPUT, "data_out_width": 8}
 
 
 def gates(digits: digits_mlp.Digits) -> tuple[Any, dict[str, Any]]:
@@ -127,6 +153,7 @@ def mlp(digits: digits_mlp.Digits) -> tuple[Any, dict[str, Any]]:
 
 DESIGNS: dict[str, Callable[[digits_mlp.Digits], tuple[Any, dict[str, Any]]]] = {
     "tables": tables,
+    "windows": windows,
     "gates": gates,
     "trees": trees,
     "mlp": mlp,
