@@ -98,7 +98,7 @@ def test_offsets_widths_and_modes() -> None:
     refused(made, "bit width", "whole numbers of bits")
     refused(net(mode="CEIL"), "rounding mode 'CEIL'")
     refused(net(mode="FLOOR"), "(quantisation)", "rounded half to even, by the host")
-    refused(net(np.array([[4, 3, 2, 1]])), "a scale for each channel")
+    refused(net(np.array([[4, 3, 2, 1]])), "a format for every element, and the host rounds it to one")
 
 
 def test_real_scales_that_are_not_taken() -> None:
