@@ -150,5 +150,5 @@ def _model(name: str) -> dict[str, str]:
 
 def _examples() -> dict[str, str]:
     root = find_folder("examples", PACKAGE)
-    files = (file for kind in ("*.py", "*.toml", "*.sv", "*.sv.j2") for file in sorted(root.rglob(kind)))
+    files = (file for kind in ("*.py", "*.toml", "*.sv", "*.sv.j2", "*.h") for file in sorted(root.rglob(kind)))
     return {f"{root.name}/{file.relative_to(root)}": file.read_text(encoding="utf-8") for file in files}
