@@ -99,14 +99,14 @@ def image(seed: int) -> hgq.Model:
     )
 
 
-def residual(seed: int) -> hgq.Model:
-    """One tensor that two quantisers read: elements of the same formats, beside finer ones in the first."""
+def residual(seed: int, finer: int = 0, last: int = 0) -> hgq.Model:
+    """One tensor that two quantisers read: elements of the same formats, beside finer ones in one of the two."""
     d = Drawn(seed)
     x = hgq.InputLayer("x").tensor(6)
     a = d.dense("a", 6, 6, activation=hgq.relu, iq=d.quantiser(6))(x)
-    fine, coarse = (hgq.Quantizer(0, 2, [f]) for f in ([1, 1, 3, 0, 2, 1], [1, 1, 1, 0, 1, 1]))
-    b = d.dense("b", 6, 6, iq=fine)(a)
-    total = hgq.QAdd("sum", iq=[coarse, d.quantiser(6)])(a, b)
+    each = [hgq.Quantizer(0, 2, [f]) for f in ([1, 1, 3, 1, 2, last], [1, 1, 1, 1, 1, last])]
+    b = d.dense("b", 6, 6, iq=each[finer])(a)
+    total = hgq.QAdd("sum", iq=[each[1 - finer], d.quantiser(6)])(a, b)
     return hgq.Model([x], [d.dense("c", 6, 3, iq=d.quantiser(6))(total)])
 
 
@@ -125,7 +125,17 @@ def test_equations() -> None:
     assert_same(hgq.sequence((3, 5), first, second, third), d.inputs(60, 3, 5), {"x": GIVEN})
 
 
-@pytest.mark.parametrize("made", [classifier, residual])
+def alike(seed: int, finer: int = 0) -> hgq.Model:
+    """The same, where the elements of one of them are alike."""
+    return residual(seed, finer, last=1)
+
+
+def turned(seed: int) -> hgq.Model:
+    """The same the other way round."""
+    return alike(seed, finer=1)
+
+
+@pytest.mark.parametrize("made", [classifier, residual, alike, turned])
 def test_in_hardware(made: Any, tmp_path: Path) -> None:
     """A frame per beat: every bit and cycle is that of the model."""
     model = made(8)
