@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mase_hw.devices import compile_devices, load_devices
     from mase_hw.formats import FixedFormat, Overflow, Rounding
     from mase_hw.host.shown import NotebookProgress
-    from mase_hw.importers import from_trees, import_model, load_float8_weights, load_group_weights
+    from mase_hw.importers import from_hgq, from_trees, import_model, load_float8_weights, load_group_weights
     from mase_hw.ir import MaseGraph, custom_op
     from mase_hw.partition import compile_partitioned
     from mase_hw.preflight.check import check
@@ -40,6 +40,7 @@ __all__ = [
     "compile_devices",
     "compile_partitioned",
     "custom_op",
+    "from_hgq",
     "from_trees",
     "import_model",
     "load_design",
@@ -63,6 +64,7 @@ _HOMES = {
     "compile_devices": "mase_hw.devices",
     "compile_partitioned": "mase_hw.partition",
     "custom_op": "mase_hw.ir",
+    "from_hgq": "mase_hw.importers",
     "from_trees": "mase_hw.importers",
     "import_model": "mase_hw.importers",
     "load_float8_weights": "mase_hw.importers",

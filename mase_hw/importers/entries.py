@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from torch import fx
 
-from mase_hw.formats import Rounding
-from mase_hw.importers.graph import ON_HOST, Marker, Refused
+from mase_hw.errors import ConfigError, suggest
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.importers.graph import ON_HOST, Marker, Refused, Writer
 from mase_hw.ir import MaseGraph
+from mase_hw.ops.cast import passed_on
 
 
 def marker_of_input(
@@ -50,6 +52,32 @@ def marker_of_input(
             f"the input {start.name} has a format for every element, and the host rounds it to one",
             "put a quantisation with one scale before it, to steps as fine as the finest",
         )
-    if marker.rounding is not Rounding.HALF_EVEN:
+    if marker.rounding is not Rounding.HALF_EVEN or marker.overflow is not Overflow.SATURATE:
         raise Refused("an input of the model is rounded half to even, by the host", "use the rounding mode ROUND")
     return start, marker
+
+
+def enter(module: fx.GraphModule, writer: Writer, formats: Mapping[str, FixedFormat]) -> None:
+    """Quantise inputs of a model right where they enter, as the caller says.
+
+    Args:
+        module: The graph.
+        writer: What wrote it; gets the markers.
+        formats: By what the source calls the input.
+
+    Raises:
+        ConfigError: If the model has no such input.
+    """
+    named = {writer.sources[n.name]: n for n in module.graph.nodes if n.op == "placeholder"}
+    for name, fmt in formats.items():
+        if name not in named:
+            hint = suggest(name, named)
+            raise ConfigError("the model has no such input", field="inputs", got=name, expected=hint)
+        node = named[name]
+        with module.graph.inserting_after(node):
+            made = module.graph.call_function(passed_on, (node,))
+        node.replace_all_uses_with(made, lambda user, own=made: user is not own)
+        writer.sources[made.name] = name
+        writer.markers[made.name] = Marker(fmt, Rounding.HALF_EVEN)
+        writer.integers |= isinstance(fmt, ScaledFormat)
+    module.recompile()

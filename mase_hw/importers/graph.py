@@ -23,7 +23,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from mase_hw.errors import MaseHwError, UnsupportedError
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.formats.elements import Element
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.export import frames
@@ -53,12 +53,13 @@ class Marker:
     """A quantisation between nodes of a file.
 
     Args:
-        fmt: The format to which values are rounded; they saturate.
+        fmt: The format to which values are rounded.
         rounding: How.
         given: The format in which the values that come must be exact; None for any.
         how: How scaled integers are brought to ``fmt``; None for one multiplication, and ``rounding``.
         tied: Whether ``rounding`` says of ties what the file does; else there must be none.
         elements: The formats of the elements of a frame, in order, where these differ; ``fmt`` holds all of them.
+        overflow: What becomes of values beyond the format.
     """
 
     fmt: FixedFormat
@@ -67,6 +68,7 @@ class Marker:
     how: Requantizing | None = None
     tied: bool = True
     elements: tuple[Element, ...] = ()
+    overflow: Overflow = Overflow.SATURATE
 
     @property
     def requantizing(self) -> Requantizing:
@@ -353,6 +355,12 @@ class Writer:
         """The shape of a value, the frames left open."""
         return tuple(-1 if i == self.frames_dim(value) else n for i, n in enumerate(self.shape(value)))
 
+    def examples(self) -> dict[str, Tensor]:
+        """An input for one frame by name: random with a fixed seed, or zeros where it is of integers."""
+        drawn = torch.Generator().manual_seed(0)
+        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        return {str(node.target): example_of(self.like(node), drawn) for node in inputs}
+
     def finished(self, outputs: Sequence[Ref], names: Sequence[str]) -> fx.GraphModule:
         """The module, which gives one tensor, or a tuple of several; ``names`` has what the source calls them."""
         self.outputs = list(names)
@@ -455,6 +463,13 @@ def python_name(name: str) -> str:
 def item(value: Ref, index: int) -> tuple[Any, ...]:
     """The call that takes one result of several."""
     return operator.getitem, value, index
+
+
+def example_of(like: Tensor, drawn: torch.Generator) -> Tensor:
+    """Random numbers in the shape of a tensor of floats, and zeros in that of integers."""
+    if like.dtype.is_floating_point:
+        return torch.rand(tuple(like.shape), generator=drawn).to(like.dtype) * 2 - 1
+    return torch.zeros(tuple(like.shape), dtype=like.dtype)
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import ConfigError, ToolError, suggest
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
-from mase_hw.importers.graph import Marker, Writer
+from mase_hw.errors import ConfigError, ToolError
+from mase_hw.formats import FixedFormat
+from mase_hw.importers.entries import enter
+from mase_hw.importers.graph import example_of
 from mase_hw.importers.settle import settle, settle_around
 from mase_hw.importers.torch_export import QuantisedProgram, is_quantised_program
 from mase_hw.ir import MaseGraph
@@ -23,7 +24,6 @@ from mase_hw.ir.annotated import MODEL_NAME, SOURCE_NAMES, SOURCE_OUTPUTS
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.export import is_program
-from mase_hw.ops.cast import passed_on
 from mase_hw.plugins import plugins
 
 SOURCES = {".onnx": "onnx", ".tflite": "tflite"}
@@ -110,10 +110,8 @@ def import_model(
         )
     sizes = None if shapes is None else {str(k): tuple(int(n) for n in v) for k, v in shapes.items()}
     module, writer = importlib.import_module(f"mase_hw.importers.{room}").load(given, sizes, outputs, host)
-    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
-    drawn = torch.Generator().manual_seed(0)
-    example = {str(n.target): _example(writer.like(n), drawn) for n in placeholders}
-    _enter(module, writer, inputs or {})
+    example = writer.examples()
+    enter(module, writer, inputs or {})
     quantised = writer.markers or writer.quantised
     if layout is not None and layout != NATIVE[room]:
         if quantised:
@@ -128,27 +126,6 @@ def import_model(
     graph.meta |= {} if name is None else {MODEL_NAME: name}
     graph.example = example
     return graph
-
-
-def _enter(module: fx.GraphModule, writer: Writer, formats: Mapping[str, FixedFormat]) -> None:
-    """Quantise inputs of a model right where they enter, as the caller says.
-
-    Raises:
-        ConfigError: If the model has no such input.
-    """
-    named = {writer.sources[n.name]: n for n in module.graph.nodes if n.op == "placeholder"}
-    for name, fmt in formats.items():
-        if name not in named:
-            hint = suggest(name, named)
-            raise ConfigError("the model has no such input", field="inputs", got=name, expected=hint)
-        node = named[name]
-        with module.graph.inserting_after(node):
-            made = module.graph.call_function(passed_on, (node,))
-        node.replace_all_uses_with(made, lambda user, own=made: user is not own)
-        writer.sources[made.name] = name
-        writer.markers[made.name] = Marker(fmt, Rounding.HALF_EVEN)
-        writer.integers |= isinstance(fmt, ScaledFormat)
-    module.recompile()
 
 
 def _of_plugin(read: Any, path: Path, options: Mapping[str, object], name: str | None) -> MaseGraph:
@@ -176,7 +153,7 @@ def _quantised_program(model: Any, custom_ops: CustomOps | None) -> MaseGraph:
     drawn = torch.Generator().manual_seed(0)
     inputs = {n.name: n for n in made.program.graph.nodes if n.op == "placeholder"}
     example = {
-        str(n.target): _example(inputs[str(n.target)].meta["val"], drawn)
+        str(n.target): example_of(inputs[str(n.target)].meta["val"], drawn)
         for n in module.graph.nodes
         if n.op == "placeholder"
     }
@@ -202,12 +179,6 @@ def _room(model: Any) -> tuple[str, Any]:
         expected=f"a file ({', '.join(SOURCES)}), its bytes, a ModelProto, a program of torch.export or an nn.Module",
         remedy=_PICKLED if str(model).lower().endswith((".pt2", ".pt", ".pth")) else None,
     )
-
-
-def _example(like: torch.Tensor, drawn: torch.Generator) -> torch.Tensor:
-    if like.dtype.is_floating_point:
-        return torch.rand(tuple(like.shape), generator=drawn).to(like.dtype) * 2 - 1
-    return torch.zeros(tuple(like.shape), dtype=like.dtype)
 
 
 def _as_it_is(what: str) -> ConfigError:

@@ -25,7 +25,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.compiler.stages import CALIBRATE, QUANTIZE, quantise_pipeline
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
-from mase_hw.formats import FixedFormat, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
@@ -99,10 +99,11 @@ def settle(
             remedy="please report this, with the file",
         )
     apart = [name for name, marker in markers.items() if marker.elements and name in placed]
-    if integers and apart:
+    wraps = [name for name, marker in markers.items() if marker.overflow is Overflow.WRAP]
+    if integers and (apart or wraps):
         raise UnsupportedError(
-            "formats by element are for fixed point, and the file has other scales or zero points as well",
-            node=", ".join(sources.get(name, name) for name in apart)[:400],
+            "formats by element, and numbers that wrap, are for fixed point, and there are other scales as well",
+            node=", ".join(sources.get(name, name) for name in [*apart, *wraps])[:400],
             got="a scale that is no power of two, or a zero point",
             expected="powers of two, without zero points",
         )
@@ -113,7 +114,7 @@ def settle(
     try:
         args = made.run()
     except NodesRefused as error:
-        if set(error.places) != made.finer or apart:
+        if set(error.places) != made.finer or apart or wraps:
             raise
         # Sums of scaled integers can be finer than their products, and means are sums at a scale of their own.
         try:
@@ -215,7 +216,7 @@ class _Settled:
             self._refuse_finer(formats["data_in_0"] if marks else exact(), cast.given)
         result = cast.fmt if cast is not None else exact()
         if cast is not None:
-            given |= {"rounding": cast.rounding}
+            given |= {"rounding": cast.rounding, "overflow": cast.overflow}
         if cast is not None or op.name in _EXACT or not (op.default_out or op.exact_out):
             given |= _keys("data_out", result)
         self.formats[node.name] = result

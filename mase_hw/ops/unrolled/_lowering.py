@@ -407,11 +407,12 @@ class _Lowering:
     def _shifted(self, made: Rounded, ends: tuple[int, int], delay: int) -> int:
         """An element in a format that is coarser than that of the result, of which it is a multiple."""
         out = self.step.arithmetic.formats["data_out_0"]
-        number, shift = self.network.enter(made, ends, delay), (out.frac_width - made.fmt.frac_width, out)
+        shift = out.frac_width - made.fmt.frac_width
+        number = self.network.enter(dataclasses.replace(made, stands=shift), ends, delay)
         if self.network.constant(number) is not None:
-            return self.graph.constant(ends[0] << shift[0])
-        if shift[0] and self.network.shifts.setdefault(number, shift) != shift:
-            raise self._refused("one tensor that is cast by element in two ways", "one such cast of a tensor")
+            return self.graph.constant(ends[0] << shift)
+        if shift:
+            self.network.shifts.setdefault(number, (shift, out))
         return number
 
     def _each(self, x: Elements) -> Elements:

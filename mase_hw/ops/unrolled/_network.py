@@ -115,6 +115,7 @@ class Rounded:
         overflow: What happens beyond the range.
         half: Half an output LSB is in the sum already, so that rounding drops bits.
         element: The value is an element, without the constant that flips its sign bit.
+        stands: Places by which what it stands for is larger; a cast that stands for something else is another one.
     """
 
     value: int
@@ -125,6 +126,7 @@ class Rounded:
     overflow: Overflow
     half: bool
     element: bool
+    stands: int = 0
 
 
 @dataclass(frozen=True)
