@@ -16,7 +16,7 @@ module axi_write_memory #(
 ) (
     input  logic                  clk,
     input  logic                  rst,
-    input  logic                  armed,      // there was a reset
+    input  logic                  armed,     // there was a reset
     input  logic [ADDR_WIDTH-1:0] awaddr,
     input  logic [           7:0] awlen,
     input  logic                  awvalid,
@@ -27,13 +27,13 @@ module axi_write_memory #(
     input  logic                  wready,
     input  logic                  bready,
     input  logic                  answers,
-    input  logic                  opened,     // there is an address that was taken and not answered
+    input  logic                  opened,    // there is an address that was taken and not answered
     output logic                  bvalid,
-    output logic                  aw_waits,   // the address that is offered was offered before
-    output logic [           2:0] whole,      // bursts that have come with all beats, not answered
-    output logic [           1:0] owed,       // bursts with beats to come
-    output logic [           8:0] head,       // beats to come of the oldest one
-    output logic [           8:0] second      // and of the one behind it
+    output logic                  aw_waits,  // the address that is offered was offered before
+    output logic [           2:0] whole,     // bursts that have come with all beats, not answered
+    output logic [           1:0] owed,      // bursts with beats to come
+    output logic [           8:0] head,      // beats to come of the oldest one
+    output logic [           8:0] second     // and of the one behind it
 );
 
   logic       check;
@@ -84,7 +84,8 @@ module axi_write_memory #(
 
   always_comb begin
     p_aw_stays : assert (!check || !aw_waits || awvalid);
-    p_aw_stable : assert (!check || !aw_waits || !awvalid || {awaddr, awlen} == {awaddr_q, awlen_q});
+    p_aw_stable :
+    assert (!check || !aw_waits || !awvalid || {awaddr, awlen} == {awaddr_q, awlen_q});
     p_w_stays : assert (!check || !w_waits || wvalid);
     p_w_stable : assert (!check || !w_waits || !wvalid || {wdata, wlast} == {wdata_q, wlast_q});
     p_wlast : assert (!check || !wvalid || wlast == (head == 9'd1));

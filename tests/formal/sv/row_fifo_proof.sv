@@ -50,24 +50,24 @@ module row_fifo_proof #(
   localparam int PosW = $clog2(LEN + 1);
 
   // ---- Model.
-  logic                      armed;
-  logic                      in_fire;
-  logic                      out_fire;
-  logic                      last_leaves;
-  logic [          PosW-1:0] in_pos_q;
-  logic [          PosW-1:0] out_pos_q;
-  logic [        CountW-1:0] level_q;  // beats
-  logic [        CountW-1:0] whole_q;  // rows whose last beat is inside
-  logic [        CountW-1:0] noted_q;  // of these, that have a note
-  logic                      stalled;
-  logic                      check;
-  logic                      follow_q;
-  logic [        CountW-1:0] ahead_q;  // beats
-  logic [        CountW-1:0] rows_q;  // rows that end among these
-  logic [          PosW-1:0] at_q;  // of the followed beat in its row
-  logic [         WIDTH-1:0] beat_q;
-  logic                      told_q;  // its note came
-  logic [    NOTE_WIDTH-1:0] note_q;
+  logic                  armed;
+  logic                  in_fire;
+  logic                  out_fire;
+  logic                  last_leaves;
+  logic [      PosW-1:0] in_pos_q;
+  logic [      PosW-1:0] out_pos_q;
+  logic [    CountW-1:0] level_q;  // beats
+  logic [    CountW-1:0] whole_q;  // rows whose last beat is inside
+  logic [    CountW-1:0] noted_q;  // of these, that have a note
+  logic                  stalled;
+  logic                  check;
+  logic                  follow_q;
+  logic [    CountW-1:0] ahead_q;  // beats
+  logic [    CountW-1:0] rows_q;  // rows that end among these
+  logic [      PosW-1:0] at_q;  // of the followed beat in its row
+  logic [     WIDTH-1:0] beat_q;
+  logic                  told_q;  // its note came
+  logic [NOTE_WIDTH-1:0] note_q;
 
   assign in_last     = int'(in_pos_q) == LEN - 1;
   assign in_fire     = in_valid && in_ready;

@@ -51,22 +51,22 @@ module stream_repack_proof #(
   localparam int OutPosW = $clog2(OutBeats + 1);
 
   // ---- Model.
-  logic                            armed;
-  logic                            in_fire;
-  logic                            out_fire;
-  logic [   LevelW-1:0]            level_q;  // elements inside
-  logic [   LevelW-1:0]            rest;  // without those that leave now
-  logic [   InPosW-1:0]            in_pos_q;
-  logic [  OutPosW-1:0]            out_pos_q;
-  logic                            in_last;
-  logic                            out_last;
-  logic [   LevelW-1:0]            push;  // elements of the beat at either side
-  logic [   LevelW-1:0]            need;
-  logic                            follow_q;
-  logic [   LevelW-1:0]            ahead_q;
-  logic [    WIDTH-1:0]            element_q;
-  logic                            stalled;
-  logic                            check;
+  logic               armed;
+  logic               in_fire;
+  logic               out_fire;
+  logic [ LevelW-1:0] level_q;  // elements inside
+  logic [ LevelW-1:0] rest;  // without those that leave now
+  logic [ InPosW-1:0] in_pos_q;
+  logic [OutPosW-1:0] out_pos_q;
+  logic               in_last;
+  logic               out_last;
+  logic [ LevelW-1:0] push;  // elements of the beat at either side
+  logic [ LevelW-1:0] need;
+  logic               follow_q;
+  logic [ LevelW-1:0] ahead_q;
+  logic [  WIDTH-1:0] element_q;
+  logic               stalled;
+  logic               check;
 
   assign in_fire  = in_valid && in_ready;
   assign out_fire = out_valid && out_ready;
@@ -226,7 +226,8 @@ module stream_repack_proof #(
     int last;
     for (genvar s = 0; s < OutUnits; s++) begin : g_bank
       for (genvar r = 0; r < Rows; r++) begin : g_row
-        assign view[r][s] = (G * WIDTH)'(dut.g_join.g_bank[s/Piece].mem[r] >> (s % Piece * G * WIDTH));
+        localparam int Place = s % Piece * G * WIDTH;
+        assign view[r][s] = (G * WIDTH)'(dut.g_join.g_bank[s/Piece].mem[r] >> Place);
       end
     end
     if (Piece > 1) begin : g_pieces

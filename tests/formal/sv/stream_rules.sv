@@ -14,9 +14,9 @@ module stream_rules #(
     input  logic [WIDTH-1:0] out_data,
     input  logic             out_valid,
     input  logic             out_ready,
-    output logic             armed,     // there was a reset
-    output logic             check,     // properties must hold in this cycle
-    output logic             stalled    // the beat that is offered was offered before
+    output logic             armed,      // there was a reset
+    output logic             check,      // properties must hold in this cycle
+    output logic             stalled     // the beat that is offered was offered before
 );
 
   logic [WIDTH-1:0] data_q;

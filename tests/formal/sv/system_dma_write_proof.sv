@@ -113,11 +113,9 @@ module system_dma_write_proof #(
     inv_left_beats : assert (!armed || (dut.left_q == head && dut.next_q == second));
     inv_bursts : assert (!armed || 32'(open) + 32'(awvalid) == 32'(whole) + 32'(owed));
     inv_next :
-    assert (!armed || second == '0 || (awvalid &&
-        32'(second) == 32'(dut.length)) || !awvalid);
+    assert (!armed || second == '0 || (awvalid && 32'(second) == 32'(dut.length)) || !awvalid);
     inv_count :
-    assert (!armed || (int'(dut.count) <= Depth &&
-        32'(dut.count) >= 32'(head) + 32'(second)));
+    assert (!armed || (int'(dut.count) <= Depth && 32'(dut.count) >= 32'(head) + 32'(second)));
     inv_fifo :
     assert (!armed || (int'(dut.u_fifo.rd_ptr_q) < Depth &&
         32'(dut.u_fifo.wr_ptr_q) == (32'(dut.u_fifo.rd_ptr_q) + 32'(dut.count)) % 32'(Depth)));

@@ -53,16 +53,16 @@ module system_parameters_proof #(
   );
 
   // ---- Model.
-  logic             armed;
-  logic             check;
-  logic             waits;
-  logic [     31:0] next_q;  // word that has to be asked for next
-  logic [     15:0] left_q;
-  logic [      2:0] open_q;
-  logic [     15:0] length;
-  logic             taken;
-  logic             ends;
-  logic             error_q;  // a word since the reset
+  logic        armed;
+  logic        check;
+  logic        waits;
+  logic [31:0] next_q;  // word that has to be asked for next
+  logic [15:0] left_q;
+  logic [ 2:0] open_q;
+  logic [15:0] length;
+  logic        taken;
+  logic        ends;
+  logic        error_q;  // a word since the reset
 
   assign read_valid = asks && read_words != '0;
   assign rvalid     = open_q != '0 && answers && !rst;

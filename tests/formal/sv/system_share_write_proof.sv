@@ -145,7 +145,8 @@ module system_share_write_proof #(
 
   always_comb begin
     p_together :
-    assert (!check || ((taken != '0) == (awvalid && awready) && (moved != '0) == (wvalid && wready)));
+    assert (!check || ((taken != '0) == (awvalid && awready) &&
+                       (moved != '0) == (wvalid && wready)));
     p_made :
     assert (!check || ((taken == '0 || ($onehot(
         taken
