@@ -62,6 +62,7 @@ def on_terminal(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     """What a command writes to a terminal that is its standard error output."""
     master, slave = pty.openpty()
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")  # whatever this run has
     with open(slave, "w", closefd=False) as terminal, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
         code = cli.main(words)
@@ -134,6 +135,7 @@ def test_regressions_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     from mase_hw.cli.progress import Bars
     from mase_hw.host.progress import counter
 
+    monkeypatch.setenv("TERM", "xterm")
     master, slave = pty.openpty()
     with open(slave, "w", closefd=False) as terminal, open(os.devnull, "w") as nothing:
         say = Bars(nothing, terminal)

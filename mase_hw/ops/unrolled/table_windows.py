@@ -82,7 +82,9 @@ def _cases() -> tuple[Case, ...]:
     return (
         case("trained", (1, 2, 5, 4), "u1.0 u1.0 u1.0", 4, 6, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1)),
         case("rounded", (2, 1, 4, 5), "s5.2 s3.1 u3.1", 3, 3, kernel_size=(2, 3), stride=(2, 1), padding=(0, 1)),
-        case("trained_element", (1, 6, 2, 3), "u2.2 u2.2 s2.0", 5, 3, kernel_size=(1, 1), stride=(1, 1), padding=(0, 0)),
+        case(
+            "trained_element", (1, 6, 2, 3), "u2.2 u2.2 s2.0", 5, 3, kernel_size=(1, 1), stride=(1, 1), padding=(0, 0)
+        ),
     )
 
 
