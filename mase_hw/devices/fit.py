@@ -275,6 +275,8 @@ class _Search:
         below = [0, *[NEVER] * count]
         reached = 0
         for device, kind in enumerate(kinds):
+            # How many layers are on the devices before this one at most.
+            reached = max((n for n, each in enumerate(best) if each is not None), default=0)
             then: list[tuple[int, tuple[int, ...]] | None] = [None] * (count + 1)
             bounds = [NEVER] * (count + 1)
             for low in self.places:
@@ -304,7 +306,6 @@ class _Search:
                         if known is None or sum_ < known[0]:
                             then[high] = (sum_, (*before[1], high))
             best, below = then, bounds
-            reached = max((n for n, each in enumerate(best) if each is not None), default=0)
         chosen = best[count]
         if chosen is None:
             raise ConfigError(
@@ -312,8 +313,9 @@ class _Search:
                 if below[count] >= NEVER
                 else "no contiguous cuts were found that meet the rate",
                 field="devices",
-                got=f"{self.interval} cycles per frame; the first {reached} of {count} layers are on them at most",
-                expected=f"room for {self.order[reached]} and what follows" if reached < count else "other cuts",
+                got=f"{self.interval} cycles per frame; the devices before the last one take the first {reached} of "
+                f"{count} layers at most",
+                expected=f"room on the last one for {self.order[reached]} and what follows",
                 remedy="raise the interval or the bits of the links, or give more or larger devices",
             )
         return self._fit(chosen[0], below[count], chosen[1], kinds)

@@ -25,20 +25,26 @@ def fitted(devices: int, links: dict[str, Any] | None = None, interval: int = 23
     return fit_devices(residual(), IMAGE, [{**ROOM, **room}] * devices, config, interval=interval)
 
 
-def test_no_other_cuts_are_better() -> None:
-    """All cuts are tried, one by one, with the solver of each run."""
+def searched(**room: int) -> Any:
+    """The search for three devices, to be asked for single runs."""
     from mase_hw.compiler.config import load_config
     from mase_hw.devices.fit import _Search
-    from mase_hw.fit.budget import Solution
     from mase_hw.fit.target import goal
     from mase_hw.preflight.mapped import mapped_graph
+
+    settings = load_config({"links": {"bits": 16, "latency": 4}, "hardware": {"family": "xc7"}})
+    graph = mapped_graph(residual(), IMAGE, settings, None, lambda _: None, None)
+    return _Search(graph, settings, [goal({**ROOM, **room, "interval": 2304}, "")] * 3, 2304)
+
+
+def test_no_other_cuts_are_better() -> None:
+    """All cuts are tried, one by one, with the solver of each run."""
+    from mase_hw.fit.budget import Solution
 
     found = fitted(3)
     assert found.proven and [bool(run.nodes) for run in found.runs]
     assert all(number <= ROOM[name] for run in found.runs for name, number in run.use.items())
-    settings = load_config({"links": {"bits": 16, "latency": 4}, "hardware": {"family": "xc7"}})
-    graph = mapped_graph(residual(), IMAGE, settings, None, lambda _: None, None)
-    search = _Search(graph, settings, [goal({**ROOM, "interval": 2304}, "")] * 3, 2304)
+    search = searched()
     count, sums = len(search.order), []
     for a, b in itertools.combinations_with_replacement(range(count + 1), 2):
         runs = [run for run in enumerate([(0, a), (a, b), (b, count)]) if run[1][0] < run[1][1]]
@@ -69,6 +75,19 @@ def test_what_does_not_fit() -> None:
         fitted(3, interval=10)
     with pytest.raises(ConfigError, match="there are no devices"):
         fitted(0)
+
+
+def test_how_far_the_devices_reach() -> None:
+    """What is said of two that are too small, against every run on the first of them."""
+    from mase_hw.fit.budget import Solution
+
+    search = searched(dsp=12)
+    runs = range(1, len(search.order))
+    reached = max(n for n in runs if search.allowed(0, n, 0) and isinstance(search.run(0, n, 0), Solution))
+    said = f"before the last one take the first {reached} of {len(search.order)} layers at most"
+    with pytest.raises(ConfigError, match=said) as error:
+        fitted(2, dsp=12)
+    assert reached > 0 and f"room on the last one for {search.order[reached]} " in str(error.value)
 
 
 def test_weights_outside() -> None:

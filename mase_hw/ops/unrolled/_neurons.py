@@ -1,7 +1,7 @@
 """Neurons as truth tables: what a row of a linear layer gives for every combination of the numbers that it reads.
 
-A weight of 0 reads nothing, an element that is always the same number has no bit, and one whose lowest bits are
-trimmed, or whose range is smaller than its format, has as many bits as it has numbers.
+A weight of 0 reads nothing, an element that is always the same number has no bit, and one whose range is smaller than
+its format has as many bits as it has numbers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def neurons(network: Network, node: str, inputs: Sequence[int], rows: Rows) -> E
     Args:
         network: The network.
         node: Of the layer, for errors.
-        inputs: Numbers of the inputs, those whose lowest bits are trimmed among them.
+        inputs: Numbers of the inputs.
         rows: The layer.
 
     Raises:
@@ -99,7 +99,7 @@ def too_many(node: str, bits: int, beyond: int, neurons_of_layer: int) -> Unsupp
         node=node,
         field=f"hardware.implementation.{node}",
         got=f"{bits} bits read by one neuron; {beyond} of {neurons_of_layer} neurons read too many",
-        expected=f"at most {MOST_INPUT_BITS} bits, inputs with a weight of 0 and bits that are trimmed not counted",
+        expected=f"at most {MOST_INPUT_BITS} bits, inputs with a weight of 0 not counted",
         remedy="give the data fewer bits or the neurons more weights of 0, or choose another implementation",
     )
 
@@ -123,4 +123,4 @@ def _neuron(network: Network, inputs: Sequence[int], rows: Rows, row: int, colum
 def _values(network: Network, number: int) -> Tensor:
     """The mantissas that an element may be, in the order of its numbers."""
     low, high = network.ends(number)
-    return torch.arange(low, high + 1) << network.shifts.get(number, (0, None))[0]
+    return torch.arange(low, high + 1)
