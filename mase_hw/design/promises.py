@@ -127,7 +127,7 @@ def _last(result: SimResult, name: str) -> int:
 
 
 def _stages(result: SimResult, manifest: Manifest) -> Iterator[Missed]:
-    """Of every instance the cycle of its first result, where its own delay is another one than promised."""
+    """The cycles from its first beat to its first result, of every instance where they are others than promised."""
     begins = {} if result.exercise is None else result.exercise.begins
     source = next((name for name in begins if name.partition(" to ")[0] == SOURCE), None)
     if source is None:
@@ -142,8 +142,9 @@ def _stages(result: SimResult, manifest: Manifest) -> Iterator[Missed]:
         first_out = _first(given, name, ("data_out_0", "out_data", "out_data[0]"))
         if timing is None or first_in is None or first_out is None:
             continue
-        if first_out - first_in != timing.first_out - timing.first_in:
-            yield Missed(f"instances.{name}.timing.first_out", timing.first_out, first_out, name)
+        promised, measured = timing.first_out - timing.first_in, first_out - first_in
+        if measured != promised:
+            yield Missed(f"instances.{name}.timing.first_out - first_in", promised, measured, name)
 
 
 def _first(cycles: Mapping[str, int], instance: str, ports: tuple[str, ...]) -> int | None:

@@ -15,7 +15,7 @@ from mase_hw.emit.constants import valued
 from mase_hw.emit.contents import arithmetic_of, memories_of, stored
 from mase_hw.emit.fifos import insert_fifos
 from mase_hw.emit.loops import close_loop
-from mase_hw.emit.memory.slots import LEAST, hold_slots
+from mase_hw.emit.memory.slots import LEAST, hold_slots, wait_for_slots
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
@@ -587,6 +587,7 @@ def build_followed(
     """
     builder = NetlistBuilder(graph, name)
     netlist = builder.build()
+    wait_for_slots(netlist, graph.catalogue)
     followed = insert_fifos(netlist, graph, solved)
     hold_slots(netlist, graph.catalogue)
     # Of two in a row the one behind first: what drives it is then still what the one before gives.

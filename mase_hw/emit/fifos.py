@@ -77,7 +77,7 @@ def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = Non
     followed = chosen.followed
     wanted = {pin: depth for pin, depth in (chosen.depths | given).items() if depth}
     if wanted:
-        names = _insert(netlist, chosen.timeline, wanted, given, chosen.rate)
+        names = put_fifos(netlist, chosen.timeline, wanted, given, chosen.rate)
         if followed is not None:
             known = followed.edges
             known |= {Pin(name, "out_data"): known[pin] for pin, name in names.items() if pin in known}
@@ -445,8 +445,8 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
     )
 
 
-def _insert(
-    netlist: Netlist, timeline: Timeline, depths: Depths, given: Collection[Pin], rate: Collection[Pin]
+def put_fifos(
+    netlist: Netlist, timeline: Timeline, depths: Depths, given: Collection[Pin] = (), rate: Collection[Pin] = ()
 ) -> dict[Pin, str]:
     """Put a FIFO before every pin, some of which were asked for and some are for the rate; their names."""
     taken = netlist.signals()

@@ -77,6 +77,29 @@ def test_long_prompts_of_a_deep_model(deep: bool, tmp_path: Path, monkeypatch: p
     assert (found.measured == found.predicted) == deep
 
 
+class AtTheEntry(nn.Module):
+    """A model whose first op needs the slot of a token when the token comes, or a cycle or two later."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__()
+        self.first, self.positions, self.out = first, nn.Parameter(torch.randn(6, 4) * 0.3), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first != "attention":
+            x = (torch.relu(x) if self.first == "relu" else x) + self.positions
+        return self.out(x + F.scaled_dot_product_attention(x, x, x, is_causal=True))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("first", [pytest.param("relu", marks=pytest.mark.slow), "positions", "attention"])
+def test_a_token_waits_for_its_slot(first: str, tmp_path: Path) -> None:
+    """Tokens that would be where their slots are needed before the slots wait, as long as predicted."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 6, 4)
+    settings = {"decode": {"context": 6, "slots": 4}}
+    design = mase_hw.compile(AtTheEntry(first).eval(), x[:1], settings, out=tmp_path / first, calibration=[x])
+    assert design.simulate(x[:2]).passed  # cycles other than predicted raise
+
+
 INNER = pytest.param({"inner_stalls": 0.1}, marks=pytest.mark.slow)
 
 

@@ -1,7 +1,9 @@
 """How far the slots of tokens run ahead of the tokens, of sequences in turn.
 
 An instance takes the slot of a token from a FIFO of its own. Slots enter with the tokens, so the FIFO has to hold those
-of all tokens that may be on their way: with fewer places tokens would wait at the entry for one that is far inside.
+of all tokens that may be on their way: with fewer places tokens would wait at the entry for one that is far inside. The
+FIFO takes a cycle, and a memory of positions behind it another one. Where a token would be there before its slot, it
+waits at the entry of the design, so that the slots are ahead of the tokens everywhere.
 """
 
 from __future__ import annotations
@@ -12,11 +14,16 @@ from math import ceil
 import msgspec
 import numpy as np
 
+from mase_hw.beat_times import UNLIMITED
 from mase_hw.catalogue import Catalogue
+from mase_hw.emit.delays import reconvergent
+from mase_hw.emit.fifos import put_fifos
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Timeline
 from mase_hw.steps import Steps
 
+ENTRY = 2
+"""Places of a FIFO in which a token waits for its slot: as many as it takes to pass a beat in every cycle."""
 LEAST = 32
 """Places of such a FIFO at least: one of fewer is no smaller."""
 
@@ -45,6 +52,35 @@ def hold_slots(netlist: Netlist, catalogue: Catalogue) -> None:
         netlist.fifos[:] = [
             msgspec.structs.replace(each, depth=depth) if each.instance == fifo.name else each for each in netlist.fifos
         ]
+
+
+def wait_for_slots(netlist: Netlist, catalogue: Catalogue) -> None:
+    """Put FIFOs behind the inputs of the design, a cycle each, until no instance has a token before its slot.
+
+    Args:
+        netlist: The design without FIFOs.
+        catalogue: Where the latency facets of its parts are.
+    """
+    if netlist.slot is None:
+        return
+    timeline = Timeline(netlist, catalogue)
+    network, edges = timeline.network(buffers={p: Steps.queued(1, UNLIMITED, 0) for p in reconvergent(timeline)})
+    network.advance()
+    readers = {net.source.instance: net.sink.instance for net in netlist.nets}
+    early = 0
+    for fifo in netlist.aside:
+        if netlist.instance(fifo).module != "stream_fifo":
+            continue  # it divides the slots, and takes no cycle
+        reader, takes = readers[fifo], 1
+        while reader in netlist.memories:
+            reader, takes = readers[reader], takes + 1
+        part = timeline.parts[reader]
+        if takes == 1 and (part.facets is None or part.facets.at_positions is None):
+            continue  # it holds the token until its slot comes
+        early = max(early, *(takes - network.edges[edges[pin]].when_offered(0) for pin in part.inputs))
+    for _ in range(early):
+        entries = [net.sink for net in netlist.nets if net.source in {Pin(TOP, s.name) for s in netlist.inputs}]
+        put_fifos(netlist, Timeline(netlist, catalogue), dict.fromkeys(entries, ENTRY))
 
 
 def tokens_inside(timeline: Timeline, context: int) -> dict[str, int]:
