@@ -24,8 +24,9 @@ TWO = Fraction(2)
 
 
 def floor_log2(value: Fraction) -> int:
-    """By comparison with powers of two."""
-    return next(e for e in range(-400, 400) if TWO**e <= value < TWO ** (e + 1))
+    """By comparison with a power of two."""
+    at = value.numerator.bit_length() - value.denominator.bit_length()  # or one more than that
+    return at - (value < TWO**at)
 
 
 def ceil_log2(value: Fraction) -> int:

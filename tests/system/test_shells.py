@@ -121,7 +121,7 @@ def simulate(
 @pytest.mark.parametrize("core", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str, core: int) -> None:
     """With one clock, and with one for the core whose period changes and drifts."""
-    assert simulate(tmp_path, monkeypatch, tiny, step=37, core=core) == 0, (tmp_path / "run.log").read_text()[-6000:]
+    assert simulate(tmp_path, monkeypatch, tiny, step=61, core=core) == 0, (tmp_path / "run.log").read_text()[-6000:]
 
 
 @pytest.mark.slow

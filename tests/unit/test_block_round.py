@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -25,28 +24,28 @@ TYPES = {
 }
 
 
-def elements(width: int, element: str) -> list[Fraction]:
+def elements(width: int, element: str) -> list[int]:
     """Magnitudes of the elements, in units of their last bit, in the order of their codes."""
     if not element:
-        return [Fraction(m) for m in range(2 ** (width - 1))]
+        return list(range(2 ** (width - 1)))
     exponent_bits, mantissa_bits = int(element[1]), int(element[3])
     codes = itertools.product(range(2**exponent_bits), range(2**mantissa_bits))
-    every = [(Fraction(m) + (2**mantissa_bits if e else 0)) * 2 ** max(e - 1, 0) for e, m in codes]
+    every = [(m + (2**mantissa_bits if e else 0)) * 2 ** max(e - 1, 0) for e, m in codes]
     return every[: {"e5m2": -4, "e4m3": -1}.get(element, len(every))]
 
 
 def by_hand(row: list[int], fmt: FixedFormat, block: int, width: int, element: str) -> list[int]:
     """Section 6.3 of the specification, as far as the grid goes."""
     known = elements(width, element)
-    top = max(known).numerator.bit_length() - 1
+    top = max(known).bit_length() - 1
     found = []
     for at in range(0, len(row), block or 1):
         part = [max(-fmt.max_mantissa, x) for x in row[at : at + (block or 1)]]
         above = max(map(abs, part)).bit_length() - 1 - top
         scale = 2 ** max(above, 0) if block else 1
         for x in part:
-            code = min(range(len(known)), key=lambda c: (abs(known[c] - abs(Fraction(x, scale))), c % 2))
-            found.append(int(known[code] * scale) * (1 if x >= 0 else -1))
+            code = min(range(len(known)), key=lambda c: (abs(known[c] * scale - abs(x)), c % 2))
+            found.append(known[code] * scale * (1 if x >= 0 else -1))
     return found
 
 
