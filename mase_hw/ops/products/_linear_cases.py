@@ -124,6 +124,8 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         case("logic_of_the_data", (1, 9), 4, (3, 2), "s4.2 s8.6 s8.4 s10.4", implementation="logic"),
         case("logic_unsigned_in", (1, 10), 5, (5, 5), "u8.6 s8.7 - s16.11", implementation="logic", frames=8),
         case("logic_unsigned", (1, 7), 5, (3, 2), "u7.4 u6.2 u9.7 u16.5", implementation="logic"),
+        case("logic_short_row", (1, 6), 4, (1, 2), "u8.4 s3.2 s3.1 s12.3", implementation="logic"),
+        case("logic_short_row_unsigned", (1, 6), 4, (1, 2), "s9.4 u4.2 - s14.3", implementation="logic"),
         case("logic_odd", (1, 8), 4, (4, 2), "s7.4 s5.2 - s12.4", implementation="logic", narrow=True),
         case("logic_two_bits", (1, 6), 5, (3, 5), "s2.0 s2.1 s2.0 s5.1", implementation="logic", frames=12),
         case("logic_one_bit", (1, 6), 3, (2, 3), "u1.0 u1.0 - u4.0", implementation="logic", frames=16),
