@@ -18,7 +18,7 @@ from mase_hw.steps import Steps
 P = ParamSpec("P")
 SHORT = 1 << 14
 """Entries of the steps of a timing, of which many are kept; of a layer with 112 x 112 x 64 results it has a million."""
-MANY, FEW = 1024, 16
+MANY, FEW = 1024, 8
 """Timings that are kept, short ones and long ones."""
 Cycles = npt.NDArray[np.int64]
 """One cycle number per beat."""
