@@ -311,9 +311,7 @@ class Hardware:
         return self.root / file.removeprefix(EXTERNAL)
 
 
-def _kept(
-    function: Callable[[Any], T], keep: Callable[[Callable[[Any], T]], Callable[[Any], T]]
-) -> Callable[[Any], T]:
+def _kept(function: Callable[[Any], T], keep: Callable[[Callable[[Any], T]], Callable[[Any], T]]) -> Callable[[Any], T]:
     """A facet that follows from the parameters alone, whose results are kept."""
     remembered = keep(function)
 
