@@ -21,6 +21,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse, any_scal
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.latency import Cycles as Cycles
 from mase_hw.hardware.latency import Latency as Latency
+from mase_hw.hardware.latency import kept
 from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.params import Cast, Params, read_params
 from mase_hw.hardware.params import verilog_params as verilog_params
@@ -165,8 +166,8 @@ class Memory:
     note: str = ""
 
 
-_TIMINGS, _PORTS = 64, 1024
-"""Timings of an op that are kept, and streams of a module, which are small."""
+_PORTS = 1024
+"""Streams of a module that are kept."""
 Golden = Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]
 Positions = Callable[[Attributes, Mapping[str, tuple[int, ...]], int, int], tuple[int, int]]
 """See :attr:`Hardware.positions`."""
@@ -288,9 +289,9 @@ class Hardware:
         folder = "ops/" if self.root is None else EXTERNAL
         object.__setattr__(self, "file", self.file or f"{folder}{self.module}.sv")
         if callable(self.latency):  # what is no facet is refused by the catalogue
-            object.__setattr__(self, "latency", _kept(self.latency, _TIMINGS))
+            object.__setattr__(self, "latency", _kept(self.latency, kept))
         if callable(self.ports):
-            object.__setattr__(self, "ports", _kept(self.ports, _PORTS))
+            object.__setattr__(self, "ports", _kept(self.ports, functools.lru_cache(maxsize=_PORTS)))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -310,9 +311,9 @@ class Hardware:
         return self.root / file.removeprefix(EXTERNAL)
 
 
-def _kept(function: Callable[[Any], T], most: int) -> Callable[[Any], T]:
-    """A facet that follows from the parameters alone, so many of whose results are kept."""
-    remembered = functools.lru_cache(maxsize=most)(function)
+def _kept(function: Callable[[Any], T], keep: Callable[[Callable[[Any], T]], Callable[[Any], T]]) -> Callable[[Any], T]:
+    """A facet that follows from the parameters alone, whose results are kept."""
+    remembered = keep(function)
 
     @functools.wraps(function)
     def facet(params: Any) -> T:

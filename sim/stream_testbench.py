@@ -44,6 +44,8 @@ class Bench:
     def __init__(self, dut: Any, plan: dict[str, Any], folder: Path) -> None:
         self.dut, self.plan, self.folder = dut, plan, folder
         self.resets = 0
+        for name in plan["idle"]:  # else they begin with random values
+            getattr(dut, name).value = 0
         self.restart()
         self._progress = os.open(folder / "progress", os.O_WRONLY | os.O_CREAT, 0o644)
         self._reported = -math.inf  # the first report comes at once, however short the run

@@ -96,12 +96,13 @@ class Weights:
         return made.manifest
 
 
-def make_weights(design: Design, retrained: MaseGraph) -> Weights:
+def make_weights(design: Design, retrained: MaseGraph, *, part: bool = False) -> Weights:
     """The parameters of a retrained model, in the formats of a design.
 
     Args:
         design: With its model; it stays as it is.
         retrained: The quantised graph of the other model: its formats are not looked at, its parameters are.
+        part: Whether the design is one device of several, which has some of the nodes and may load nothing.
 
     Raises:
         ConfigError: If the design loads nothing, the model is another one, a value is outside its format, or a
@@ -110,16 +111,10 @@ def make_weights(design: Design, retrained: MaseGraph) -> Weights:
     """
     manifest = design.record
     parts, tensors = loaded(manifest), outside(manifest)
-    replaceable(manifest, str(design.path))
-    if design.graph is None:
-        raise ConfigError(
-            "a bundle alone does not say how its model is quantised",
-            node=str(design.path),
-            remedy="keep the model when it is compiled (--save-model), or name it",
-        )
-    graph = copy_graph(design.graph, share_weights=False)
-    _take(graph, retrained)
-    netlist = design.graph.meta.get("netlist") or build_netlist(graph, manifest.top)
+    if not part:
+        replaceable(manifest, str(design.path))
+    graph = _taken(design, retrained, part)
+    netlist = (design.graph or graph).meta.get("netlist") or build_netlist(graph, manifest.top)
     named = memory_files(graph, netlist, design_number(manifest))
     made = {renamed(file, manifest.prefix): text for file, text in named.items()}
     before = {file: read_file(design.path, manifest.files, file).decode("ascii") for file in made}
@@ -158,9 +153,33 @@ def replaceable(manifest: Manifest, node: str) -> None:
         )
 
 
-def _take(graph: MaseGraph, retrained: MaseGraph) -> None:
+def retrained_results(design: Design, retrained: MaseGraph) -> dict[str, IntArray]:
+    """The vectors of a design with the results of the parameters of a retrained model, as mantissas by port.
+
+    Raises:
+        ConfigError: As :func:`make_weights`, but for what may be loaded.
+    """
+    return _vectors(design, _taken(design, retrained, part=False))
+
+
+def _taken(design: Design, retrained: MaseGraph, part: bool) -> MaseGraph:
+    """A copy of the quantised model of a design, with the parameters of the nodes of the same names."""
+    if design.graph is None:
+        raise ConfigError(
+            "a bundle alone does not say how its model is quantised",
+            node=str(design.path),
+            remedy="keep the model when it is compiled (--save-model), or name it",
+        )
+    graph = copy_graph(design.graph, share_weights=False)
+    _take(graph, retrained, part)
+    return graph
+
+
+def _take(graph: MaseGraph, retrained: MaseGraph, part: bool) -> None:
     """Give the quantised nodes of a graph the parameters of the nodes of the same names."""
     ours, theirs = _quantised(graph), _quantised(retrained)
+    if part:
+        theirs = {name: module for name, module in theirs.items() if name in ours}
     shapes = [{n: _shapes(module) for n, module in each.items()} for each in (ours, theirs)]
     for name in sorted({**ours, **theirs}):
         has, wanted = (each.get(name) for each in reversed(shapes))

@@ -123,7 +123,7 @@ class Design:
         return Dut(
             top=self.record.top if loop is None else loop.top,
             sources=tuple(self.path / file for file in (*around, *self.record.rtl)),
-            parameters={"MEMORY_MODEL": 1} if self.record.external or self.record.caches else {},
+            parameters={"MEMORY_MODEL": 1} if self.record.outside or self.record.caches else {},
             tied={port.name: port.idle or port.range.strip() for port in parameter_ports(self.record)},
             streams=tuple(self.streams.values()) if loop is None else tuple(map(port_stream, loop.ports)),
             memory=self.path / "mem" if self.record.memories else None,

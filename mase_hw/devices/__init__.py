@@ -3,14 +3,17 @@
 from mase_hw.devices.design import DevicesDesign, compile_devices, load_devices
 from mase_hw.devices.fit import DevicesFit, fit_devices
 from mase_hw.devices.records import Device, Devices, Link
+from mase_hw.devices.weights import DevicesWeights, make_devices_weights
 
 __all__ = [
     "Device",
     "Devices",
     "DevicesDesign",
     "DevicesFit",
+    "DevicesWeights",
     "Link",
     "compile_devices",
     "fit_devices",
     "load_devices",
+    "make_devices_weights",
 ]

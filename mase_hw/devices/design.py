@@ -19,7 +19,7 @@ from mase_hw.design.simulation import Simulation
 from mase_hw.devices.assign import devices_of
 from mase_hw.devices.joined import On, join, with_credits
 from mase_hw.devices.records import FILE, WHOLE, Device, Devices, Link, read_devices
-from mase_hw.devices.render import boundary, render_device, render_whole
+from mase_hw.devices.render import Within, boundary, render_device, render_whole
 from mase_hw.emit.bundle import Bundle, check_target
 from mase_hw.emit.manifest import CHECKS, describe_design
 from mase_hw.emit.passes import TOP, memory_files
@@ -207,13 +207,11 @@ def _refuse(settings: CompileConfig, place: Path) -> None:
         )
     check_target(place / WHOLE) if not place.exists() else None
     hardware = settings.hardware
-    stored = {hardware.parameters, *hardware.parameters_at.values()}
     for field, given in (
         ("decode", settings.decode.context > 0),
         ("streaming", settings.streaming),
         ("hardware.unroll", bool(hardware.unroll)),
         ("hardware.shared", bool(hardware.shared or settings.target.shared)),
-        ("hardware.parameters", stored != {"rom"}),
         ("handoff.prefix", bool(settings.handoff.prefix)),
         ("target", settings.target.asked),
     ):
@@ -295,15 +293,14 @@ def _emit(
     bundle = graph.meta["bundle"] = Bundle()
     rtl = [f"rtl/{file}" for file in (*netlist.files, *CHECKS)]
     sent = {link.name: designs[link.source].streams[link.source_port] for link in links}
-    texts = {
-        f"rtl/{d.module}.sv": render_device(d, o.netlist, links, sent, o.ends) for d, o in zip(devices, on, strict=True)
-    }
-    named = [(d, o.netlist, o.ends) for d, o in zip(devices, on, strict=True)]
+    named = [Within(d, designs[d.number].record, o.netlist, o.ends) for d, o in zip(devices, on, strict=True)]
+    texts = {f"rtl/{each.device.module}.sv": render_device(each, links, sent) for each in named}
     texts[f"rtl/{settings.top}.sv"] = render_whole(settings.top, named, links, netlist.ports)
     edges = [*boundary(named, netlist.ports), *(edge for each in designs.values() for edge in each.record.edges)]
     described = msgspec.structs.replace(
         describe_design(netlist, schedule, reference, graph.catalogue, steady),
-        devices={d.top: f"device_{d.number}." for d in devices},
+        image=None,  # each device takes its own
+        devices={each.device.top: each.described for each in named},
         edges=tuple(dict.fromkeys(edges)),
         rtl=(*rtl, *(f"rtl/{d.top}.sv" for d in devices), *texts),
     )
@@ -311,8 +308,8 @@ def _emit(
     for path in described.rtl:
         bundle.add(path, texts.get(path) or _file(path, designs.values()))
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in described.rtl))
-    for memory in described.memories:
-        bundle.add(memory.file, _file(memory.file, designs.values()))
+    for file in (*(each.file for each in described.memories), *(each.file for each in described.outside)):
+        bundle.add(file, _file(file, designs.values()))
     for path, text in memory_files(graph, netlist).items():
         if bundle.read(path) != text.encode():
             raise EmitError("a device keeps a parameter in another order than the whole", node=path)

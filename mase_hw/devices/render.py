@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mase_hw._version import __version__
@@ -10,12 +11,52 @@ from mase_hw.catalogue import verilog_params
 from mase_hw.devices.records import Device, Link
 from mase_hw.emit.netlist import Netlist
 from mase_hw.hardware.library import environment
+from mase_hw.hardware.manifest import Manifest, OnDevice
+from mase_hw.hardware.parameter_ports import LoadSignal, parameter_ports
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 
 _WAY = (("word", "output", "send_word", "there_word"), ("word_valid", "output", "send_valid", "there_valid"))
 """Of a link's end: its signals, their direction where it sends, and what they are called on the way."""
 _BACK = ("credit", "input", "send_credit", "there_credit")
+_MEMORY, _MODEL = ("MEM_DIR",), ("MEMORY_MODEL", "MEMORY_STALLS")
+"""Parameters of a module that reads memory files, and of one that reads external memory."""
+
+
+@dataclass(frozen=True)
+class Within:
+    """A device within the whole.
+
+    Args:
+        device: Which one.
+        manifest: Of its bundle.
+        netlist: Of that.
+        ends: The names of its ports that are ports of the whole, and what they are called there.
+    """
+
+    device: Device
+    manifest: Manifest
+    netlist: Netlist
+    ends: Mapping[str, str]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Of its modules; all are passed on from the whole."""
+        memory = _MEMORY if self.netlist.memories or self.netlist.tables else ()
+        return (*memory, *(_MODEL if self.manifest.external is not None else ()))
+
+    @property
+    def described(self) -> OnDevice:
+        """What the manifest of the whole says of it."""
+        return OnDevice(
+            begins=f"device_{self.device.number}.", image=self.manifest.image, external=self.manifest.external
+        )
+
+    def link(self, stream: Stream, links: Sequence[Link]) -> Link:
+        """The link of a port that is none of the whole."""
+        number, sends = self.device.number, stream.direction == "out"
+        ends = [(n.source, n.source_port) if sends else (n.sink, n.sink_port) for n in links]
+        return links[ends.index((number, stream.name))]
 
 
 def repacked(have: Stream, want: Stream) -> RepackParams | None:
@@ -25,39 +66,31 @@ def repacked(have: Stream, want: Stream) -> RepackParams | None:
     return RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
 
 
-def render_device(
-    device: Device, netlist: Netlist, links: Sequence[Link], streams: Mapping[str, Stream], ports: Mapping[str, str]
-) -> str:
+def render_device(within: Within, links: Sequence[Link], streams: Mapping[str, Stream]) -> str:
     """The module that is put on a device.
 
     Args:
-        device: Which one.
-        netlist: Of its bundle.
+        within: Which one.
         links: All of them.
         streams: What every link carries, as it is sent.
-        ports: The names of its bundle's ports that are ports of the whole, and what they are called there.
     """
+    device = within.device
     declared: list[tuple[str, str, str]] = []
     nets: list[tuple[int, str]] = []
     ends: list[dict[str, Any]] = []
-    of_core = {"MEM_DIR": "MEM_DIR"} if _has_memory(netlist) else {}
-    core: dict[str, str] = {}
-    for stream in netlist.ports:
+    loading = parameter_ports(within.manifest)
+    core: dict[str, str] = {port.name: port.name for port in loading}
+    for stream in within.netlist.ports:
         handshake = {stream.name: stream.bits, stream.valid: 1, stream.ready: 1}
         core |= {name: name for name in handshake}
-        if stream.name in ports:
+        if stream.name in within.ends:
             for name, bits in handshake.items():
                 inward = (stream.direction == "in") == (name != stream.ready)
                 declared.append(("input" if inward else "output", _range(bits), name))
             continue
         nets += [(bits, name) for name, bits in handshake.items()]
         sends = stream.direction == "out"
-        link = next(
-            each
-            for each in links
-            if (device.number, stream.name)
-            == ((each.source, each.source_port) if sends else (each.sink, each.sink_port))
-        )
+        link = within.link(stream, links)
         turned = {"output": "input", "input": "output"}
         for signal, way, *_ in (*_WAY, _BACK):
             bits = link.bits if signal == "word" else 1
@@ -83,21 +116,17 @@ def render_device(
             )
         )
     summary = f"device {device.number}: the bundle's {device.top}, and the ends of its links."
-    instances = [_instance(device.top, "u_core", of_core, core), *ends]
-    return _rendered(device.module, summary, bool(of_core), declared, nets, instances)
+    instances = [_instance(device.top, "u_core", _passed(within), core), *ends]
+    declared += _declared(loading)
+    return _rendered(device.module, summary, within.parameters, declared, nets, instances)
 
 
-def render_whole(
-    name: str,
-    devices: Sequence[tuple[Device, Netlist, Mapping[str, str]]],
-    links: Sequence[Link],
-    ports: Sequence[Stream],
-) -> str:
+def render_whole(name: str, devices: Sequence[Within], links: Sequence[Link], ports: Sequence[Stream]) -> str:
     """The module of all devices, with the ways between them.
 
     Args:
         name: Of the module.
-        devices: Each with the netlist of its bundle, and the names of ports of that which are ports of the whole.
+        devices: All of them.
         links: Between them.
         ports: Of the whole.
     """
@@ -108,23 +137,24 @@ def render_whole(
         declared += [(forward, packed, stream.name), (forward, "", stream.valid), (backward, "", stream.ready)]
     nets: list[tuple[int, str]] = []
     instances = []
-    memory = False
-    for device, netlist, named in devices:
+    # No frame is given to a device that still reads ahead of its memory what it is to hold.
+    wait = max((each.manifest.external.primed for each in devices if each.manifest.external is not None), default=0)
+    begun = [stream for stream in ports if stream.direction == "in" and wait]
+    for each in devices:
         connections: dict[str, str] = {}
-        for stream in netlist.ports:
-            if stream.name in named:
-                outer = named[stream.name]
-                connections |= {stream.name: outer, stream.valid: f"{outer}_valid", stream.ready: f"{outer}_ready"}
+        for stream in each.netlist.ports:
+            if stream.name in each.ends:
+                outer = each.ends[stream.name]
+                held = f"{outer}_begun" if outer in (of.name for of in begun) else outer
+                connections |= {stream.name: outer, stream.valid: f"{held}_valid", stream.ready: f"{held}_ready"}
                 continue
-            sends = stream.direction == "out"
-            for link in links:
-                end = (link.source, link.source_port) if sends else (link.sink, link.sink_port)
-                if end == (device.number, stream.name):
-                    for signal, _, sent, there in (*_WAY, _BACK):
-                        connections[f"{stream.name}_{signal}"] = f"{link.name}_{sent if sends else there}"
-        has = {"MEM_DIR": "MEM_DIR"} if _has_memory(netlist) else {}
-        memory |= bool(has)
-        instances.append(_instance(device.module, f"u_device_{device.number}", has, connections))
+            link = each.link(stream, links)
+            for signal, _, sent, there in (*_WAY, _BACK):
+                connections[f"{stream.name}_{signal}"] = f"{link.name}_{sent if stream.direction == 'out' else there}"
+        loading = parameter_ports(each.manifest)
+        connections |= {port.name: each.described.port + port.name for port in loading}
+        declared += _declared(loading, each.described.port)
+        instances.append(_instance(each.device.module, f"u_device_{each.device.number}", _passed(each), connections))
     for link in links:
         signals = [signal for _, _, *both in (*_WAY, _BACK) for signal in both]
         nets += [(link.bits if signal.endswith("word") else 1, f"{link.name}_{signal}") for signal in signals]
@@ -135,12 +165,13 @@ def render_whole(
         {"name": s.name, "bits": s.bits, "label": label, "frame": s.frame_beats}
         for s, label in zip(ports, boundary(devices, ports), strict=True)
     ]
-    return _rendered(name, summary, memory, declared, nets, instances, checks)
+    parameters = tuple(dict.fromkeys(name for each in devices for name in each.parameters))
+    return _rendered(name, summary, parameters, declared, nets, instances, checks=checks, begun=begun, wait=wait)
 
 
-def boundary(devices: Sequence[tuple[Device, Netlist, Mapping[str, str]]], ports: Sequence[Stream]) -> list[str]:
+def boundary(devices: Sequence[Within], ports: Sequence[Stream]) -> list[str]:
     """What the monitors at the ports of the whole are called."""
-    ends = {outer: f"device_{d.number}.{port}" for d, _, named in devices for port, outer in named.items()}
+    ends = {outer: f"device_{d.device.number}.{port}" for d in devices for port, outer in d.ends.items()}
     return [f"{s.name} to {ends[s.name]}" if s.direction == "in" else f"{ends[s.name]} to {s.name}" for s in ports]
 
 
@@ -148,8 +179,13 @@ def _range(bits: int) -> str:
     return f"[{bits - 1}:0] " if bits > 1 else ""
 
 
-def _has_memory(netlist: Netlist) -> bool:
-    return bool(netlist.memories or netlist.tables)
+def _passed(within: Within) -> dict[str, str]:
+    return {name: name for name in within.parameters}
+
+
+def _declared(loading: Sequence[LoadSignal], begin: str = "") -> Iterator[tuple[str, str, str]]:
+    """Ports for parameters."""
+    return ((port.direction, port.range, begin + port.name) for port in loading)
 
 
 def _sides(side: str, data: str, valid: str, ready: str) -> dict[str, str]:
@@ -165,20 +201,20 @@ def _instance(
 def _rendered(
     name: str,
     summary: str,
-    memory: bool,
+    parameters: tuple[str, ...],
     ports: Sequence[tuple[str, str, str]],
     nets: Sequence[tuple[int, str]],
     instances: Sequence[Mapping[str, Any]],
-    checks: Sequence[Mapping[str, Any]] = (),
+    **whole: Any,
 ) -> str:
     template = environment().get_template("top/linked.sv.j2")
     return template.render(
         version=__version__,
         name=name,
         summary=summary,
-        memory=memory,
+        parameters=parameters,
         ports=ports,
         nets=nets,
         instances=instances,
-        checks=checks,
+        **{"checks": (), "begun": (), "wait": 0, **whole},
     )

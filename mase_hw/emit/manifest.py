@@ -17,7 +17,7 @@ from mase_hw.emit.reference import Reference
 from mase_hw.emit.render import counted_edges
 from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware import manifest
-from mase_hw.hardware.external import IMAGE, primed
+from mase_hw.hardware.external import primed
 from mase_hw.ir.custom.hls import WRAPPER
 from mase_hw.nn.streaming import streaming
 from mase_hw.ops.products._cache import CACHE, Cache
@@ -127,7 +127,7 @@ def _outside(netlist: Netlist, design: str) -> manifest.External | None:
         bits=memory.bits,
         latency=memory.latency,
         burst=memory.burst,
-        file=IMAGE,
+        file=memory.file,
         design=design,
         words=sum(tensor.size for tensor in tensors),
         words_per_frame=sum(tensor.blocks * tensor.words for tensor in tensors),

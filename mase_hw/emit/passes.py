@@ -29,7 +29,7 @@ from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
-from mase_hw.hardware.external import IMAGE, image, image_text
+from mase_hw.hardware.external import image, image_text
 from mase_hw.hardware.keywords import KEYWORDS
 from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.documents import Json
@@ -268,7 +268,7 @@ def memory_files(graph: MaseGraph, netlist: Netlist, external: str = "") -> dict
         found = netlist.outside_sources
         texts = [files[f"mem/{netlist.memories[instance.name]}"] for instance, _ in found]
         words = image([tensor for _, tensor in found], texts, external)
-        files[IMAGE] = image_text(words, netlist.outside.bits)
+        files[netlist.outside.file] = image_text(words, netlist.outside.bits)
     for _, name, memory in netlist.tables:
         digits = (memory.bits + 3) // 4
         files[f"mem/{name}"] = "".join(f"{word:0{digits}x}\n" for word in memory.words)

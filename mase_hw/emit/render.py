@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
-from mase_hw.hardware.external import IMAGE, image_words
+from mase_hw.hardware.external import image_words
 from mase_hw.hardware.library import environment
 from mase_hw.hardware.manifest import Caches, External, Image
 from mase_hw.opdef import Generated
@@ -143,7 +143,7 @@ def _outside(netlist: Netlist, external: External) -> dict[str, object]:
         "sources": len(found),
         "blocks": ", ".join(f"32'd{tensor.words}" for _, tensor in reversed(found)),
         "room": sum(int(instance.parameters["ROOM"]) for instance, _ in found),
-        "file": PurePosixPath(IMAGE).name,
+        "file": PurePosixPath(external.file).name,
     }
 
 

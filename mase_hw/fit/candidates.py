@@ -7,9 +7,10 @@ give the same tiles the fewest are a candidate: about twice the root of the size
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,7 @@ class Candidate:
         use: What it takes, its memories included.
         ports: Its data streams, by name.
         multipliers: That it instantiates.
-        latency: Its timing.
+        timing: Gives its timing, which is kept only where it is short.
         outside: Parameters that are moved to external memory.
     """
 
@@ -63,20 +64,26 @@ class Candidate:
     use: Use
     ports: Mapping[str, Stream]
     multipliers: int
-    latency: Latency
+    timing: Callable[[], Latency]
     outside: tuple[str, ...] = ()
+
+    @property
+    def latency(self) -> Latency:
+        """Its timing."""
+        return self.timing()
 
     def tail(self, interval: int) -> int:
         """Cycles from the last beat of the input to the last one of the output, beats coming evenly over a frame.
 
         Of a module that is never stopped and never lacks room, so it is a bound for modules in a design.
         """
-        if not self.latency.steps:
+        stages = self.latency.steps
+        if not stages:
             return self.cycles
-        first = self.latency.steps[0]
+        first = stages[0]
         came = [np.arange(beats, dtype=np.int64) * interval // beats for beats in first.beats_in]
         last = max(int(each[-1]) for each in came)
-        for stage in self.latency.steps:
+        for stage in stages:
             came = _left(stage, came)
         return int(came[0][-1]) - last
 
@@ -382,14 +389,14 @@ class Options:
             source_size(ports[name], self.passes, args.external_buffer, self._ahead.get(name, 1.0)) for name in late
         ]
         memories = {name: each for name, each in memories.items() if name not in late}
-        latency = timing_of(self.node.name, hardware.latency, params)
+        interval, timing = _timing(self.node.name, hardware, params)
         multipliers = 0 if implementation in MADE_FOR_WEIGHTS else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers, self.passes)
         use = sum(
             (source_price(size, self.passes, args.external_memory, args.family) for size in sources), use + between
         )
-        cycles = self.passes * latency.interval
-        return Candidate(dict(lanes), kernel, implementation, order, cycles, use, data, multipliers, latency, outside)
+        cycles = self.passes * interval
+        return Candidate(dict(lanes), kernel, implementation, order, cycles, use, data, multipliers, timing, outside)
 
     def _by_tile(
         self, hardware: Hardware, params: Any, ports: Mapping[str, Stream]
@@ -414,6 +421,13 @@ class Options:
         behind = reorder_params(self.node.name, given.fmt.width, have, want, together, banks)
         buffers = price("replay_buffer", before, self.args.family)
         return params, made, buffers + price("stream_reorder", verilog_params(behind), self.args.family)
+
+
+def _timing(node: str, hardware: Hardware, params: Any) -> tuple[int, Callable[[], Latency]]:
+    """The cycles per frame of a module, and what gives its timing, which is computed again if its steps are long."""
+    found = timing_of(node, hardware.latency, params)
+    again = functools.partial(timing_of, node, hardware.latency, params)
+    return found.interval, (lambda: found) if found.short else again
 
 
 def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:

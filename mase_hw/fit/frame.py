@@ -119,10 +119,11 @@ class Frame:
                 arrived, between[name, argument] = _through(stages, [times[giver]])
                 came.append(arrived[0])
             results = [port for port in each.ports if port.startswith("data_out_")]
-            if each.latency.steps:
-                gone, passed[name] = _through(each.latency.steps, came)
+            latency = each.latency
+            if latency.steps:
+                gone, passed[name] = _through(latency.steps, came)
             else:
-                gone = [each.latency.departures(*came)]
+                gone = [latency.departures(*came)]
             times |= {(name, result): went for result, went in zip(results, gone, strict=False)}
         ends = {key: int(went[-1]) for key, went in times.items() if key not in self._read}
         end = max(ends, key=lambda key: ends[key])

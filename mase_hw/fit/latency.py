@@ -276,13 +276,14 @@ class Latency:
 
 def _after(each: Candidate) -> float:
     """The share of the results that are still to come when the last beat of the input has come."""
-    if not each.latency.steps:
+    stages = each.latency.steps
+    if not stages:
         return 1.0
-    first = each.latency.steps[0]
+    first = stages[0]
     needed = first.need_steps[0]
     if not len(needed):
         return 1.0
-    repeat = each.ports["data_out_0"].beats / max(len(each.latency.steps[-1].emit_steps[0]), 1)
+    repeat = each.ports["data_out_0"].beats / max(len(stages[-1].emit_steps[0]), 1)
     emitted = first.emit_steps[0]
     return float((emitted >= needed[-1]).mean()) / max(repeat, 1.0)
 

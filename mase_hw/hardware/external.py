@@ -31,7 +31,7 @@ from mase_hw.streams import Stream, ceil_div
 FETCHED = "external_source"
 """The module that streams a parameter from external memory."""
 IMAGE = "mem/external.mem"
-"""The content of the memory, a word per line."""
+"""The content of the memory, a word per line; that of a device with a number is :func:`image_of`."""
 ROW_WORDS = 16
 """Words that a row has at most, unless a beat alone has more."""
 SPARE = 2
@@ -46,11 +46,13 @@ class ExternalMemory:
         bits: Of a word.
         latency: Cycles from a request to its first word, where none is on its way before it; then one word per cycle.
         burst: Words of a request at most.
+        file: Of the bundle, with its content.
     """
 
     bits: int
     latency: int
     burst: int
+    file: str = IMAGE
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,11 @@ class Tensor:
             row = sum(beat << self.width * i for i, beat in enumerate(beats[at : at + self.row]))
             words += [row >> self.bus * i & mask for i in range(self.words // self.block)]
         return words
+
+
+def image_of(device: int) -> str:
+    """The file with the content of the memory of a device; -1 for the default one."""
+    return IMAGE if device < 0 else f"mem/external_{device}.mem"
 
 
 def held_beats(beats: int, ahead: float) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,11 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, heads, sustained
 from mase_hw.errors import CatalogueError
 from mase_hw.steps import Steps
 
+P = ParamSpec("P")
+SHORT = 1 << 14
+"""Entries of the steps of a timing, of which many are kept; of a layer with 112 x 112 x 64 results it has a million."""
+MANY, FEW = 1024, 8
+"""Timings that are kept, short ones and long ones."""
 Cycles = npt.NDArray[np.int64]
 """One cycle number per beat."""
 
@@ -37,6 +43,12 @@ class Latency:
     departures: Callable[..., Cycles]
     beats: int
     steps: tuple[Steps, ...] = ()
+
+    @property
+    def short(self) -> bool:
+        """Whether the lists of its steps are so short that hundreds may be kept."""
+        lists = (of for each in self.steps for of in (*each.need_steps, *each.free_steps, *each.emit_steps))
+        return sum(len(of) for of in lists) <= SHORT
 
     @classmethod
     def from_steps(cls, *stages: Steps) -> Latency:
@@ -152,3 +164,33 @@ def _gap(steps: Steps) -> int:
     """Steps at least between two that complete a beat, of one frame or of two that follow each other."""
     at = steps.emit_steps[0]
     return int(np.diff(at, append=at[0] + steps.steps).min())
+
+
+def kept(make: Callable[P, Latency]) -> Callable[P, Latency]:
+    """Keep timings by what they were made of, as layers alike and a search over foldings ask for the same.
+
+    A network knows long schedules by their identity, so the last long ones are kept as well.
+
+    Args:
+        make: Makes one; what it is given can be a key.
+    """
+    known: dict[bool, dict[object, Latency]] = {True: {}, False: {}}
+    lock = threading.Lock()
+
+    @functools.wraps(make)
+    def found(*given: P.args, **named: P.kwargs) -> Latency:
+        key = given, tuple(named.items())
+        with lock:
+            for of in known.values():
+                if key in of:
+                    of[key] = of.pop(key)  # it is the last one to be left out now
+                    return of[key]
+        made = make(*given, **named)
+        with lock:
+            of = known[made.short]
+            of[key] = made
+            if len(of) > (MANY if made.short else FEW):
+                del of[next(iter(of))]
+        return made
+
+    return found

@@ -213,6 +213,25 @@ class Caches(Entry, frozen=True, kw_only=True):
     read: tuple[Whole, ...]
 
 
+class OnDevice(Entry, frozen=True, kw_only=True):
+    """One of several devices, in the design of all of them.
+
+    Args:
+        begins: What the names of its instances begin with; those of links begin with nothing.
+        image: Of its parameters that are loaded, if any are.
+        external: The memory outside that it reads its parameters from, if it does.
+    """
+
+    begins: str
+    image: Image | None = None
+    external: External | None = None
+
+    @property
+    def port(self) -> str:
+        """What the names of its ports for parameters begin with at the top level of all devices."""
+        return self.begins.replace(".", "_")
+
+
 class Fifo(Entry, frozen=True, omit_defaults=False):
     """A FIFO that balances two ways from a fork to a join, or that keeps up the rate of the design.
 
@@ -385,8 +404,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
         caches: The memory outside that keeps keys and values, if one does.
         fifos: Those that were inserted.
         shortfall: Whether FIFOs are smaller than the rate wants.
-        devices: Of a design on several devices: what the names of instances begin with, by the module of the device
-            that has them; those of links begin with nothing.
+        devices: Of a design on several devices: each of them, by its module.
         edges: Every stream, as ``source to sink``.
         rtl: Files, dependencies first.
         hls: Nodes whose RTL an HLS tool makes of C++.
@@ -416,7 +434,7 @@ class Manifest(Entry, frozen=True, kw_only=True):
     caches: Caches | None = None
     fifos: tuple[Fifo, ...]
     shortfall: Shortfall | None = None
-    devices: dict[str, str] = {}
+    devices: dict[str, OnDevice] = {}
     edges: tuple[str, ...]
     rtl: tuple[str, ...]
     hls: tuple[Hls, ...] = ()
@@ -424,6 +442,12 @@ class Manifest(Entry, frozen=True, kw_only=True):
     handoff: Handoff | None = None
     files: dict[str, str]
     digest: str
+
+    @property
+    def outside(self) -> tuple[External, ...]:
+        """The memories outside that parameters are read from: of the design, or of all its devices."""
+        found = (self.external, *(device.external for device in self.devices.values()))
+        return tuple(each for each in found if each is not None)
 
 
 def typed(manifest: Any, node: str = "") -> Manifest:

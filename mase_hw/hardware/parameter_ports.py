@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mase_hw.hardware.manifest import Manifest
+from mase_hw.hardware.manifest import External, Image, Manifest
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,19 @@ LOADING = (
 
 def parameter_ports(manifest: Manifest) -> list[LoadSignal]:
     """The ports that a design has for its parameters, and for keys and values in external memory."""
-    found = [] if manifest.image is None else list(LOADING)
-    found += [] if manifest.external is None else reading(manifest.external.bits)
+    found = list(_loading(manifest.image, manifest.external))
+    for device in manifest.devices.values():
+        found += [
+            dataclasses.replace(port, name=device.port + port.name, axis=device.port + port.axis)
+            for port in _loading(device.image, device.external)
+        ]
     return found + ([] if manifest.caches is None else caching(manifest.caches.bits))
+
+
+def _loading(image: Image | None, external: External | None) -> Iterator[LoadSignal]:
+    """Those for parameters."""
+    yield from () if image is None else LOADING
+    yield from () if external is None else reading(external.bits)
 
 
 def _requests(bits: int) -> tuple[tuple[str, str, int], ...]:

@@ -5,7 +5,6 @@ The hardware facets of a convolution: parameters of ``fixed_conv2d``, streams, t
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, GroupFormat
 from mase_hw.formats.attributes import Attributes
+from mase_hw.hardware.latency import kept
 from mase_hw.hardware.params import AxisPair, Cast, Image, Multiplication, Vector, port, resized
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import EXACT_FLOAT32, exact_linear, full_precision, ranges_within, reduced_matmul
@@ -510,13 +510,13 @@ def latency(p: ConvParams) -> Latency:
     return _windows(p.beat_window, steps, p.line_beats, p.images, p.out_tiles, pipe, queue)
 
 
-@functools.lru_cache(maxsize=1024)
+@kept
 def _in_order(rows: int, tiles: int, passes: int, pipe: int) -> Latency:
     """Kept, as a search over foldings and layers alike ask for the same."""
     return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
 
 
-@functools.lru_cache(maxsize=1024)
+@kept
 def _windows(window: Window, steps: int, depth: int, images: int, results: int, pipe: int, queue: int) -> Latency:
     """Kept as well."""
     return Latency.from_steps(*issue_stages(window, steps, depth, images, results, pipe, queue))

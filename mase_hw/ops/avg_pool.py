@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats.attributes import Attributes
+from mase_hw.hardware.latency import kept
 from mase_hw.hardware.params import Cast, Image, Params
 from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_linear
@@ -182,7 +183,7 @@ def _positions(
     return pooling.positions(pooling.windows_for("avg_pool", size[2:], attributes, spatial)[1], arriving)
 
 
-@functools.cache
+@kept
 def _latency(p: AvgPoolParams) -> Latency:
     stages = pooling.schedule(pooling.beat_windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0])
     beats = p.data_out_0.beats

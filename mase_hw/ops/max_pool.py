@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mase_hw.formats.attributes import Attributes
+from mase_hw.hardware.latency import kept
 from mase_hw.hardware.params import Cast, Image, Pair, Params
 from mase_hw.nn.values import OnValues, selection
 from mase_hw.numerics import cast
@@ -94,7 +95,7 @@ def _positions(
     return pooling.positions(pooling.windows_for("max_pool", size[2:], attributes, spatial)[1], arriving)
 
 
-@functools.cache
+@kept
 def _latency(p: MaxPoolParams) -> Latency:
     windows, images, tiles = pooling.beat_windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0]
     cast_after = Steps.queued(p.data_out_0.beats, 2)

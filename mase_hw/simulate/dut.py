@@ -79,6 +79,11 @@ class Dut:
         return tuple(s for s in self.streams if s.direction == "out")
 
     @property
+    def idle(self) -> tuple[str, ...]:
+        """The inputs without a stream, which are 0."""
+        return tuple(name for name, value in self.tied.items() if value and not value.startswith("["))
+
+    @property
     def ports(self) -> tuple[str, ...]:
         """Every port name."""
         return ("clk", "rst", *(p for s in self.streams for p in (s.name, s.valid, s.ready)))

@@ -538,6 +538,7 @@ def write_plan(
         "intervenes": options.intervene is not None,
         "inputs": ports["in"],
         "outputs": ports["out"],
+        "idle": dut.idle,
     }
     digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode())
     for name in sorted(raw):

@@ -144,9 +144,9 @@ def test_a_fault_on_a_link_is_seen(tmp_path: Path) -> None:
         ({"hardware": {"device": {"c": 2, "d": 1}}}, ConfigError, "a cut goes backwards"),
         ({"hardware": {"device": {"c": 1, "add": 2}}}, UnsupportedError, ""),
         ({"hardware": {"device": {"d": 1}}, "links": {"between": {"1-2": {}}}}, ConfigError, "there is no such link"),
-        ({"hardware": {"device": {"d": 1}, "parameters": "ram"}}, UnsupportedError, "several devices cannot have this"),
+        ({"hardware": {"device": {"d": 1}, "unroll": "frame"}}, UnsupportedError, "several devices cannot have this"),
     ],
-    ids=["unknown", "backwards", "two_places", "no_link", "parameters"],
+    ids=["unknown", "backwards", "two_places", "no_link", "frames"],
 )
 def test_what_cannot_be(tmp_path: Path, config: dict[str, Any], error: type[Exception], said: str) -> None:
     """A clear error, and nothing is written."""

@@ -13,7 +13,7 @@ from mase_hw.devices import compile_devices, fit_devices
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
 
-from .test_devices import residual
+from .test_devices import exact, residual
 
 ROOM = {"lut": 20_000, "ff": 40_000, "dsp": 20, "bram": 40}
 """Of a device that holds some of the layers."""
@@ -110,6 +110,18 @@ def test_weights_outside() -> None:
     # Words are no more than cycles, whatever the multipliers could do.
     with pytest.raises(ConfigError, match="no contiguous cuts"):
         fitted(True, interval=2304)
+
+
+@pytest.mark.slow
+def test_weights_outside_are_built(tmp_path: Path) -> None:
+    """The words of the choice are those of the memory of its device, and all devices are simulated."""
+    devices = [{**ROOM, "bram": 1, "external": each, "unrolled": 0} for each in (True, False)]
+    links = {"links": {"bits": 16, "latency": 4}}
+    found = fit_devices(residual(), IMAGE, devices, links, interval=20_000)
+    design = compile_devices(residual(), IMAGE, found.config, out=tmp_path / "made")
+    (external,) = design.whole.record.outside
+    assert external.words_per_frame == found.runs[0].words and design.timing["interval"] <= 20_000
+    exact(design, torch.rand(4, 3, 8, 8))
 
 
 def test_cuts_that_are_named() -> None:

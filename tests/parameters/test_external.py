@@ -86,6 +86,13 @@ def test_every_engine(layer: mase_hw.Design, engine: str) -> None:
     assert found.passed and found.interval == layer.timing["interval"]
 
 
+@pytest.mark.parametrize("engine", ["batch", "cocotb"])
+def test_ports_that_nothing_drives(layer: mase_hw.Design, engine: str) -> None:
+    """They are 0, and not the random values of the seed: no image is examined that nobody gave."""
+    for seed in range(1, 5):
+        assert layer.simulate(engine=engine, seed=seed, waves=False).passed
+
+
 def test_a_slower_memory(layer: mase_hw.Design) -> None:
     """Words and requests wait in two of five cycles: the bits are the same, and only the cycles are more."""
     slow = Slow(layer)

@@ -25,7 +25,7 @@ def named_files(manifest: Manifest) -> set[str]:
     return {
         *manifest.rtl,
         *(entry.file for entry in manifest.memories),
-        *(() if manifest.external is None else (manifest.external.file,)),
+        *(memory.file for memory in manifest.outside),
         *(() if vectors is None else vectors.files.values()),
         *(() if handoff is None else (*handoff.testbenches, *(top.list for top in handoff.tops))),
     }

@@ -27,7 +27,7 @@ def other_hardware(manifest: Manifest, folder: Path) -> Iterator[str]:
     tops = {manifest.top: text}
     tops = {top: (folder / f"rtl/{top}.sv").read_text(encoding="utf-8") for top in manifest.devices} or tops
     built = {
-        manifest.devices.get(top, "") + name: (
+        (manifest.devices[top].begins if manifest.devices else "") + name: (
             node,
             module.removeprefix(manifest.prefix),
             dict(_PARAMETER.findall(said)),
@@ -63,7 +63,7 @@ def _ports(manifest: Manifest, text: str) -> Iterator[str]:
 
 def _instances(manifest: Manifest, built: Mapping[str, tuple[str, str, Mapping[str, str]]]) -> Iterator[str]:
     """Instances of the top level, their modules and their parameters."""
-    begins = tuple(manifest.devices.values()) or ("",)
+    begins = tuple(each.begins for each in manifest.devices.values()) or ("",)
     named = {entry.name: entry for entry in manifest.instances if entry.name.startswith(begins)}
     for name in sorted(named.keys() ^ built.keys()):
         yield f"instances: {name} is " + ("in the manifest only" if name in named else "in the top level only")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
-from mase_hw.hardware.external import ExternalMemory
+from mase_hw.hardware.external import ExternalMemory, image_of
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
@@ -235,7 +235,8 @@ class HardwareArgs(BaseModel):
     @property
     def external_memory(self) -> ExternalMemory:
         """The memory outside, as it is stated."""
-        return ExternalMemory(8 * self.external_bytes, self.external_latency, self.external_burst)
+        file = image_of(self.device_id)
+        return ExternalMemory(8 * self.external_bytes, self.external_latency, self.external_burst, file)
 
     def is_fast(self, node: str) -> bool:
         """Whether a node gets registers for a fast clock."""

@@ -84,7 +84,7 @@ class Flavour:
 
 def public_ports(dut: Dut) -> str:
     """Rules by which the ports of the top level, and nothing else, can be reached by name (VPI)."""
-    return "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in dut.ports)
+    return "".join(f'public_flat_rw -module "{dut.top}" -var "{port}"\n' for port in (*dut.ports, *dut.idle))
 
 
 COCOTB = Flavour(

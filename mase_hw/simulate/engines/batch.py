@@ -173,8 +173,12 @@ def _glue(dut: Dut, probes: Probes, threads: int, trace: str) -> str:
 
     inner = f"rootp->{_mangled(dut.top)}__DOT__"
     reads = {name: f"static_cast<unsigned long long>(top->{inner}{_mangled(s)})" for name, s in probes.levels.items()}
+    # Verilator begins with random values, also at inputs that nothing drives.
+    idle = "".join(f"  std::memset(&top->{_mangled(n)}, 0, sizeof top->{_mangled(n)});\n" for n in dut.idle)
     fifos = "".join(f'    {{"{name}", [] {{ return {read}; }}}},\n' for name, read in reads.items())
     return f"""\
+#include <cstring>
+
 #include "Vtop.h"
 #include "Vtop___024root.h"
 #include "model.h"
@@ -198,7 +202,7 @@ Model open_model(VerilatedContext *context) {{
   context->threads({threads});
   context->useNumaAssign(false);
   top = new Vtop{{context, ""}};
-  return {{&top->clk, &top->rst, {{
+{idle}  return {{&top->clk, &top->rst, {{
 {"".join(entry("", stream) for stream in dut.streams)}  }}, {{
 {"".join(entry(inner, stream) for stream in probes.nets)}  }}, {{
 {fifos}  }}}};

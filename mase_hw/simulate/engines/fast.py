@@ -194,7 +194,7 @@ def harness_text(dut: Dut) -> str:
         names = ((stream.name, "data"), (stream.valid, "valid"), (stream.ready, "ready"))
         pins += [f".{name}({wire}_{index})" for name, wire in names]
     for name, value in dut.tied.items():
-        if value and not value.startswith("["):
+        if name in dut.idle:
             pins.append(f".{name}({value})")
         else:
             lines.append(f"  logic {value} unused_{name};")
