@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from mase_hw.cost import RESOURCES
 from mase_hw.cost.casts import Terms
 from mase_hw.cost.fabrics import FABRICS
-from mase_hw.cost.model import KNOWN, STRUCTURES, constants, cost_of, structure_of
+from mase_hw.cost.model import STRUCTURES, constants, cost_of, structure_of
 
 ROWS = Path(__file__).with_name("cost")
 UNSEEN = ROWS / "unseen"
@@ -149,8 +149,6 @@ def expected(name: str, resource: str, family: str) -> float:
     """What a unit of a term probably takes."""
     if resource != "lut":
         return 0.0
-    if name == KNOWN:
-        return 1.0
     found = next((xilinx, other) for pattern, xilinx, other in EXPECTED if re.search(pattern, name))
     return found[FABRICS[family].like == "ecp5"]
 
@@ -178,15 +176,6 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str, base: Mapping[str, float]
     return {name: float(f"{value:.4g}") for name, value in zip(names, solved, strict=True) if value > 1e-6}
 
 
-def terms_of(module: str, row: Row, family: str) -> Terms:
-    """What a module is built of; look-up tables that are counted as another family's are weighed as well."""
-    terms = structure_of(module, row.parameters, family)
-    if FABRICS[family].like != family:
-        terms.logic(KNOWN, terms.known["lut"])
-        terms.known["lut"] = 0
-    return terms
-
-
 @cache
 def units_of(family: str, module: str) -> dict[str, float]:
     """Look-up tables of a unit of each term that the rows of a module have; 0 where none were found."""
@@ -203,7 +192,7 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
     """
     like = None if FABRICS[family].like == family else constants(FABRICS[family].like)
     pairs = {
-        module: [(row, terms_of(module, row, family)) for row in rows if not row.held_out]
+        module: [(row, structure_of(module, row.parameters, family)) for row in rows if not row.held_out]
         for module, rows in sorted(read_rows(family).items())
         if module in STRUCTURES
     }
@@ -324,10 +313,11 @@ def main() -> int:
         text, path = text_of(fit_family(family)), CONSTANTS / f"{family}.json"
         if arguments.update:
             path.write_text(text, encoding="utf-8")
+            constants.cache_clear()  # those of a family that is like it begin with these
+            units_of.cache_clear()
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:
             print(f"{path.name}: the rows give other constants")
             other = 1
-    constants.cache_clear()
     return other
 
 

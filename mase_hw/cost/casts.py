@@ -15,7 +15,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from mase_hw.cost.fabrics import FABRICS
+from mase_hw.cost.fabrics import FABRICS, Luts
 
 Parameters = Mapping[str, int]
 
@@ -30,6 +30,7 @@ class Terms:
     def __init__(self, family: str) -> None:
         self.family = family
         self.fabric = FABRICS[family]
+        self.luts = self.fabric.luts
         self.xilinx, self.adders = self.fabric.xilinx, self.fabric.multiplier.adders
         self.known: dict[str, float] = {"lut": 0, "ff": 0, "dsp": 0, "bram": 0}
         self.lut: defaultdict[str, float] = defaultdict(float)
@@ -46,6 +47,11 @@ class Terms:
         """Add look-up tables of a kind, usually bits."""
         if amount:
             self.lut[name] += amount
+
+    def chains(self, number: float, bits: int) -> None:
+        """Add what stands in front of so many chains of carries, if adders of these bits have any."""
+        if bits > SOFT[self.xilinx]:
+            self.count(lut=number * self.luts.feed_in)
 
     def registers(self, name: str, amount: float) -> None:
         """Add flip-flops of a kind, usually bits."""
@@ -68,9 +74,6 @@ def bits_of(number: int) -> int:
 
 
 _EVEN, _FLOOR, _ZERO = 0, 2, 3
-WIDEST = {True: 8, False: 7}
-"""Inputs of the largest function that is made of look-up tables and the multiplexers beside them, on Xilinx and not."""
-_OF_ONE = {True: 6, False: 4}
 SOFT = {True: 2, False: 4}
 """Bits of an adder up to which it has no carry chain."""
 _RIPPLE = (0, 1, 2, 4, 8)
@@ -81,16 +84,11 @@ _LIMIT = {True: (0, 1, 1, 1, 1, 2, 2, 2), False: (0, 1, 2, 3, 3, 4, 5, 8)}
 """Those that set all bits of a register whose number has no sign, by the bits above it."""
 
 
-def wide(xilinx: bool, inputs: int) -> int:
-    """Look-up tables of a function of so many bits; on its way is at most the largest one."""
-    return 1 << max(min(inputs, WIDEST[xilinx]) - _OF_ONE[xilinx], 0)
-
-
 def adder(t: Terms, bits: int) -> int:
     """Look-up tables of an incrementer: a carry chain of two bits a cell on ECP5, of carries alone on Xilinx."""
     if t.xilinx:
         return 0
-    return 2 * ceil(bits / 2) if bits > SOFT[False] else _RIPPLE[max(bits, 0)]
+    return 2 * ceil(bits / 2) + t.luts.feed_in if bits > SOFT[False] else _RIPPLE[max(bits, 0)]
 
 
 def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding: int, overflow: int = 1) -> int:
@@ -202,12 +200,12 @@ def _unsigned(t: Terms, of: Cast, held: bool) -> int:
         return table[min(above, len(table) - 1)] + (of.kept if held else 0)
     out = min(of.given[0] - int(of.given[2]), of.kept)
     inputs = above + 3
-    return out * (wide(t.xilinx, inputs if inputs <= WIDEST[t.xilinx] else 4) + wide(t.xilinx, above + 1))
+    return out * (t.luts.of(inputs if inputs <= t.luts.widest else 4) + t.luts.of(above + 1))
 
 
 def _compact(t: Terms, of: Cast) -> int:
     """Whether the number fits in look-up tables of its own, and a bit of the result in one with that and the sign."""
-    most = _OF_ONE[t.xilinx]
+    most = t.luts.inputs
     above = max(of.above, 0) + int(not of.given[2])
     found = 0 if above < most else 1 + ceil(max(above - most, 0) / (most - 2))
     return of.kept + found
@@ -231,22 +229,25 @@ def _saturated(t: Terms, of: Cast, held: bool, late: bool) -> int:
         per, top = above + 1, above
 
     def each(more: int) -> int:
-        return (out - 1) * wide(x, per + more) + wide(x, top + more)
+        return (out - 1) * t.luts.of(per + more) + t.luts.of(top + more)
 
+    if not x and not t.luts.muxes:
+        # Whether it fits is found once, where a function of more inputs takes as many look-up tables as it has.
+        return min(each(2 * held) + (each(0) if held else 0), _compact(t, of) + out * held)
     if not held:
         if x:
             return out + (0 if above <= 5 else 2 if above <= 7 else 5)
         if above == 7 and not late:
             return 2 * out
         return each(0) + max(3 * (above - 6), 0)
-    if per + 2 <= _OF_ONE[x] or (per + 2 <= WIDEST[x] and (late or not x)):
+    if per + 2 <= t.luts.inputs or (per + 2 <= t.luts.widest and (late or not x)):
         return each(2) + (out if x else each(0))
     if x:
         if above == 7 and late:
             return 5 * out
         return 2 * out + (1 if above <= 6 else 2 if not late else 5)
     if above in (5, 7):
-        return 3 * out + wide(x, above)
+        return 3 * out + t.luts.of(above)
     if above in (6, 8):
         return (out - 1) * 8 + 4 + out + 3 * (above - 6)
     return 3 * out + ((23 if late else 10) if above == 9 else 38 if late else 13)
@@ -269,12 +270,16 @@ def parameters_of(words: Sequence[int], bits: int, family: str) -> dict[str, int
     Returns:
         ``DISTINCT``, the bits that are neither always the same nor copies of others, and ``TABLE_LUTS``, the look-up
         tables of these: each is a function of as many bits of the address as it depends on. A function with more of
-        them than one look-up table and the multiplexers beside it take is put together from several.
+        them than one look-up table and the multiplexers beside it take is put together from several. ``TABLE_HELD`` is
+        that of bits that go into a register, where it is another number: what is constant in one half of the words is
+        the reset of the register.
     """
-    different = _different(words, bits)
+    different, luts = _different(words, bits), FABRICS[family].luts
     found = {"DISTINCT": len(different)}
     if len(words) <= MOST:
-        found["TABLE_LUTS"] = _luts_of(different, FABRICS[family].xilinx)
+        found["TABLE_LUTS"] = _luts_of(different, luts)
+        held = sum(min(_luts_of([c], luts), _luts_of([_without_reset(c)], luts)) for c in different)
+        found |= {"TABLE_HELD": held} if held != found["TABLE_LUTS"] else {}
     return found
 
 
@@ -286,15 +291,15 @@ def table_luts(words: Sequence[int], bits: int, xilinx: bool) -> int:
         bits: Of a word.
         xilinx: Whether a look-up table has six inputs, and not four.
     """
-    return _luts_of(_different(words, bits), xilinx)
+    return _luts_of(_different(words, bits), FABRICS["xc7" if xilinx else "ecp5"].luts)
 
 
 def _different(words: Sequence[int], bits: int) -> list[Bits]:
     return [c for c in {c.tobytes(): c for c in _columns(words, bits)}.values() if c.min() != c.max()]
 
 
-def _luts_of(columns: Sequence[Bits], xilinx: bool) -> int:
-    return sum(_luts(column, len(column).bit_length() - 1, xilinx) for column in columns)
+def _luts_of(columns: Sequence[Bits], luts: Luts) -> int:
+    return sum(_luts(column, len(column).bit_length() - 1, luts) for column in columns)
 
 
 def _columns(words: Sequence[int], bits: int) -> Bits:
@@ -313,19 +318,31 @@ def _columns(words: Sequence[int], bits: int) -> Bits:
     return columns
 
 
+def _without_reset(column: Bits) -> Bits:
+    """What is left of a bit whose register is reset, to one value, where it is constant in the upper or lower half."""
+    value = _UNKNOWN
+    while len(column) > 2:
+        halves = column.reshape(2, -1)
+        constant = [half.min() == half.max() and value in (_UNKNOWN, half[0]) for half in halves]
+        if not any(constant):
+            break
+        place = constant.index(True)
+        value, column = halves[place][0], halves[1 - place]
+    return column
+
+
 def _support(column: Bits, address: int) -> int:
     """Bits of the address that it depends on."""
     halves = (column.reshape(-1, 2, 1 << bit) for bit in range(address))
     return sum(bool((pair[:, 0] != pair[:, 1]).any()) for pair in halves)
 
 
-def _luts(column: Bits, address: int, xilinx: bool) -> int:
+def _luts(column: Bits, address: int, luts: Luts) -> int:
     """Look-up tables of one bit: none where it is a bit of the address."""
-    support, most = _support(column, address), WIDEST[xilinx]
+    support, most = _support(column, address), luts.widest
     if support <= 1:
         return int(column[0])  # a bit of the address, or that inverted
     if support <= most or address <= most:
-        return wide(xilinx, support)
+        return luts.of(support)
     parts = [part for part in column.reshape(-1, 1 << most) if part.min() != part.max()]
-    chosen = (1 << (address - most)) - 1
-    return sum(wide(xilinx, _support(part, most)) for part in parts) + (-(-chosen // 3) if xilinx else chosen)
+    return sum(luts.of(_support(part, most)) for part in parts) + luts.chosen(1 << (address - most))

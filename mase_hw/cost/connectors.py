@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, gcd, prod
 
 from mase_hw.cost.casts import SOFT, Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import blocks_of, chosen, counted_down, fifo, level, multiplied, ram, replay
+from mase_hw.cost.primitives import blocks_of, counted_down, fifo, level, multiplied, ram, replay
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:
@@ -73,12 +73,12 @@ def stream_repack(t: Terms, p: Parameters) -> None:
             t.logic(f"{name}_ragged.any", 1)
     t.logic("padded", (outs - out_tail) * bits if out_beats > 1 else 0)
     if kind == "beat":
-        t.count(ff=(ins + 1) * bits + 1, lut=bits * _found(t, ins))
+        t.count(ff=(ins + 1) * bits + 1, lut=bits * t.luts.found(ins))
         _at(t, kind, ins)
     elif kind == "split":
         t.count(ff=4)
         ram(t, "split.ram", 4, ins * bits, False)
-        t.logic("split.found", chosen(t, in_pieces) * piece_bits)
+        t.logic("split.found", t.luts.chosen(in_pieces) * piece_bits)
         _at(t, kind, in_pieces)
     elif kind == "fill":
         t.count(ff=2 * outs * bits, lut=bits)
@@ -109,18 +109,6 @@ def _kind(splits: bool, joins: bool, even: bool, whole: bool) -> str:
     return "shift"
 
 
-_WITH_ASIDE = {True: (0, 1, 1, 2, 2, 2), False: (0, 1, 2, 8, 9, 8, 7, 9, 9)}
-"""Look-up tables of a bit of one of so many units, or of the one set aside, on Xilinx and on ECP5."""
-
-
-def _found(t: Terms, units: int) -> int:
-    """The same of any number of units."""
-    known = _WITH_ASIDE[t.xilinx]
-    if units < len(known):
-        return known[units]
-    return chosen(t, units) + 1 if t.xilinx else known[-1] * ceil(units / 8)
-
-
 def _at(t: Terms, kind: str, units: int) -> None:
     """The number of a unit in its beat, which counts up."""
     t.count(ff=bits_of(units))
@@ -137,8 +125,7 @@ def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> No
         lanes = min(slot, ins - 1) - max(slot - ready, 0) + 1
         places = 1 + int(slot + outs < capacity) + int(tail != outs and slot + tail < capacity)
         ways = lanes + places
-        # On ECP5 the choice is made in the largest functions there are, whose inputs come late.
-        t.logic("slots", bits * (chosen(t, ways) if t.xilinx else min(1 << (ways - 1), 8)))
+        t.logic("slots", bits * t.luts.late(ways))
         t.logic("choices", ways - 1)
     t.logic("insert_at", ready + 1)
 
@@ -240,6 +227,6 @@ def _scaled(t: Terms, p: Parameters, lanes: int) -> None:
         blocks = 0 if plain else blocks_of(t, width, factor.bit_length() + 1, wide)
         t.count(dsp=lanes * blocks)
         # Blocks of Xilinx have the register of their product, but not that of the parts below the last.
-        t.count(ff=lanes * (17 * (blocks - 1) if t.adders and blocks else wide))
+        t.count(ff=lanes * (17 * (blocks - 1) if t.adders and blocks else width if plain else wide))
         t.logic("scaled.parts", lanes * max(blocks - 1, 0) * wide)
         t.logic("scaled.soft", 0 if blocks or plain else lanes * width * factor.bit_length())

@@ -133,6 +133,7 @@ DEVICES: Mapping[str, Device] = {
         Device("lfe5u-25f", "ecp5", 24_288, 24_288, 28, 56, NEXTPNR),
         Device("lfe5u-45f", "ecp5", 43_848, 43_848, 72, 108, NEXTPNR),
         Device("lfe5u-85f", "ecp5", 83_640, 83_640, 156, 208, NEXTPNR),
+        Device("lifcl-17", "nexus", 13_824, 13_824, 48, 24, NEXTPNR),
         Device("lifcl-40", "nexus", 32_256, 32_256, 112, 84, NEXTPNR),
         Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, NEXTPNR),
     )

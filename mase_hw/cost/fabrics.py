@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,62 @@ class LutRam:
 
 
 @dataclass(frozen=True)
+class Luts:
+    """Look-up tables as logic, and the carries beside them.
+
+    Args:
+        inputs: Of one.
+        widest: Inputs of the largest function that is made of them and the multiplexers beside them.
+        aside: Those of a bit of one of so many units, or of the one set aside, in a ``stream_repack``.
+        counter: Those of a counter that begins again after any number, by its bits; those of more bits follow.
+        feed_in: Those in front of every chain of carries, which are part of it.
+    """
+
+    inputs: int
+    widest: int
+    aside: tuple[int, ...]
+    counter: tuple[int, ...]
+    feed_in: int = 0
+
+    def of(self, inputs: int) -> int:
+        """Those of a function of so many bits; on its way is at most the largest one."""
+        return 1 << max(min(inputs, self.widest) - self.inputs, 0)
+
+    @property
+    def muxes(self) -> bool:
+        """Whether a choice among many places is made in the largest functions there are."""
+        return self.inputs == 4 and self.widest > 5
+
+    def found(self, units: int) -> int:
+        """Those of a bit of one of so many units, or of the one set aside."""
+        if units < len(self.aside):
+            return self.aside[units]
+        return self.aside[-1] * ceil(units / 8) if self.muxes else self.chosen(units) + 1
+
+    def late(self, ways: int) -> int:
+        """Those of a bit that comes from one of so many places, where it is known late which one.
+
+        It is in the largest functions there are; where these are small, each place is masked and all are joined.
+        """
+        if self.inputs == 6:
+            return self.chosen(ways)
+        if self.muxes:
+            return min(1 << (ways - 1), 1 << (self.widest - self.inputs))
+        return ceil(ways / 2) + ceil((ceil(ways / 2) - 1) / 3)
+
+    def chosen(self, ways: int) -> int:
+        """Those of a bit that comes from one of so many places: one for four with six inputs, one for two with four."""
+        return ceil((ways - 1) / 3) if self.inputs == 6 else ways - 1
+
+
+@dataclass(frozen=True)
 class Fabric:
     """What a family's cells are like.
 
     Args:
         like: The family whose look-up tables, carries and RAM in look-up tables it has; its constants are what those
             of this one are drawn towards.
+        luts: Its look-up tables.
         multiplier: Its multiplier block.
         lut_ram: Its look-up tables as memory.
         read_first: Whether a block RAM gives the word before where one is written as it is read, so that nothing
@@ -62,6 +113,7 @@ class Fabric:
     """
 
     like: str
+    luts: Luts
     multiplier: Multiplier
     lut_ram: LutRam
     read_first: bool = False
@@ -74,10 +126,24 @@ class Fabric:
 
 
 _LATTICE = LutRam(4, ((16, 4),))
+_SIX = Luts(6, 8, (0, 1, 1, 2, 2, 2), (0, 0, 0, 2, 5, 6, 8, 10, 10, 12, 14, 15))
 FABRICS: Mapping[str, Fabric] = {
-    "xc7": Fabric("xc7", Multiplier(25, 18, 17, 9, adders=True), LutRam(4, ((32, 6), (64, 3)))),
+    "xc7": Fabric("xc7", _SIX, Multiplier(25, 18, 17, 9, adders=True), LutRam(4, ((32, 6), (64, 3)))),
     # The pass that packs registers and adders into blocks of Xilinx (Yosys 0.70) knows those of UltraScale+ not.
-    "xcup": Fabric("xc7", Multiplier(27, 18, 17, 9, registers=False), LutRam(8, ((32, 14), (64, 7)))),
-    "ecp5": Fabric("ecp5", Multiplier(18, 18, 18), _LATTICE, rom_register=False),
+    "xcup": Fabric("xc7", _SIX, Multiplier(27, 18, 17, 9, registers=False), LutRam(8, ((32, 14), (64, 7)))),
+    "ecp5": Fabric(
+        "ecp5",
+        Luts(4, 7, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41)),
+        Multiplier(18, 18, 18),
+        _LATTICE,
+        rom_register=False,
+    ),
+    "nexus": Fabric(
+        "ecp5",
+        Luts(4, 5, (0, 1, 2), (0, 0, 1, 2, 3, 15, 17, 20, 21, 26, 25), feed_in=2),
+        Multiplier(18, 18, 18, half=9, registers=False),
+        _LATTICE,
+        read_first=True,
+    ),
 }
 """Families with a cost model, by the names of ``mase-hw synth``."""

@@ -130,7 +130,8 @@ def pieces(t: Terms, p: Parameters) -> None:
     frac = max(product_frac, p["OFFSET_FRAC"])
     exact = max(width + slope + frac - product_frac, offset + frac - p["OFFSET_FRAC"]) + 1
     ragged = (lanes - size % lanes) if size % lanes else 0
-    blocks = blocks_of(t, width, slope, width + slope)
+    plain = len(set(slopes)) == 1 and slopes[0] & (slopes[0] - 1) == 0
+    blocks = 0 if plain else blocks_of(t, width, slope, width + slope)
     t.count(dsp=lanes * blocks, ff=2)
     t.logic("any", 1)
     row_end(t, "row_end", size, lanes)
@@ -157,7 +158,7 @@ def pieces(t: Terms, p: Parameters) -> None:
     t.logic("compare", lanes * width * sum(limit != 0 for limit in limits))
     t.logic("chosen", lanes * len(limits))
     t.logic("sum", lanes * kept if max(offsets) else 0)
-    t.logic("soft", 0 if blocks else lanes * width * slope)
+    t.logic("soft", 0 if blocks or plain else lanes * width * slope)
     t.logic("padded", ragged * kept)
     t.logic("lanes", lanes)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])

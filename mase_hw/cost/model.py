@@ -93,8 +93,6 @@ STRUCTURES: Mapping[str, Structure] = {
 """By module; of any other only what it declares is known."""
 _CONSTANTS = Path(__file__).parent
 _KEPT = 65536
-KNOWN = "known"
-"""The unit of what is counted, where look-up tables are counted as those of the family that it is like."""
 _MADE = {"ADDER_BITS", "LUTS_6"}
 """Parameters of modules that are made for their constants, which say what these take."""
 
@@ -191,9 +189,7 @@ def _sum(terms: Terms, units: Mapping[str, Mapping[str, float]]) -> Resources:
     sums = {}
     for name in RESOURCES:
         found = units.get(name, {})
-        sums[name] = terms.known[name] * found.get(KNOWN, 1.0) + sum(
-            found.get(k, 0.0) * v for k, v in getattr(terms, name).items()
-        )
+        sums[name] = terms.known[name] + sum(found.get(k, 0.0) * v for k, v in getattr(terms, name).items())
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from mase_hw.cost.casts import Parameters, Terms, adder, bits_of
-from mase_hw.cost.primitives import chosen, counted, counted_down, counter, fifo, level, replay, ring
+from mase_hw.cost.primitives import counted, counted_down, counter, fifo, level, replay, ring
 from mase_hw.hardware.memories import FAMILIES
 
 COUNTED = 16
@@ -47,7 +47,7 @@ def ram_source(t: Terms, p: Parameters) -> None:
     blocks, turns = _blocks(t, words, chunks, column)
     if style == "block" or (style == "auto" and registers and PRICE * blocks < 2 * of.luts * units * rows):
         t.count(bram=blocks)
-        t.logic("turns", bits * chosen(t, turns))
+        t.logic("turns", bits * t.luts.chosen(turns))
         if registers == 2:  # on ECP5 the second one is a part of the block
             t.count(ff=1 + bits * t.fabric.rom_register)
         t.count(ff=int(not t.xilinx and chunks == 1))
@@ -64,7 +64,7 @@ def ram_source(t: Terms, p: Parameters) -> None:
 def _found(t: Terms, ways: int) -> int:
     """Look-up tables of a bit that is one of so many: four ways have six inputs, which take four of ECP5."""
     if t.xilinx:
-        return chosen(t, ways)
+        return t.luts.chosen(ways)
     if ways <= 4:
         return (0, 0, 1, 2, 4)[ways]
     return ways // 4 * 4 + _found(t, ways % 4) + _found(t, ceil(ways / 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import ceil
 
-from mase_hw.cost.casts import WIDEST, Parameters, Terms, bits_of, wide
+from mase_hw.cost.casts import SOFT, Parameters, Terms, adder, bits_of
 from mase_hw.hardware.memories import FAMILIES
 
 EMULATED = 8
@@ -51,26 +51,16 @@ CARRIED = 10
 
 def _bits(t: Terms, name: str, bits: int) -> None:
     t.logic(f"{name}.bits", bits)
+    t.chains(1, bits)
     if not t.xilinx and bits < CARRIED:
         t.logic(f"{name}.chain", bits * bits)
 
 
-_COUNTED = (0, 0, 0, 2, 5, 6, 8, 10, 10, 12, 14, 15)
-"""Look-up tables of a counter that begins again after any number, by its bits, on Xilinx."""
-_UNCARRIED = (0, 0, 1, 2, 3, 10, 11, 15, 23, 41)
-"""The same on ECP5, of bits below :data:`CARRIED`."""
-
-
 def counted(t: Terms, bits: int) -> int:
     """Look-up tables of a counter that begins again after any number."""
-    if t.xilinx:
-        return _COUNTED[bits] if bits < len(_COUNTED) else bits + 5
-    return _UNCARRIED[bits] if bits < CARRIED else 2 * ceil(bits / 2) + bits + 1
-
-
-def chosen(t: Terms, ways: int) -> int:
-    """Look-up tables of a bit that comes from one of so many places: one for four on Xilinx, one for two elsewhere."""
-    return ceil((ways - 1) / 3) if t.xilinx else ways - 1
+    if bits < len(t.luts.counter):
+        return t.luts.counter[bits]
+    return bits + 5 if t.xilinx else 2 * ceil(bits / 2) + bits + 1 + 2 * t.luts.feed_in
 
 
 def ram(
@@ -101,7 +91,8 @@ def ram(
         t.count(ff=banks * (words * bits + (bits if registered else 0)))
         return False
     block = FAMILIES[t.family].block.count(words, bits)
-    if registered and 129 * block + FORWARDED[t.xilinx] * forwarded < lutram + bits * (rows - 1) / 2:
+    price = 128 * block if t.fabric.read_first else 129 * block + FORWARDED[t.xilinx] * forwarded
+    if registered and price < lutram + bits * (rows - 1) / 2:
         t.count(bram=banks * block)
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
@@ -136,7 +127,7 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
         t.logic(f"{name}.past", bits)
         t.logic(f"{name}.ahead", bits_of(depth))
         # What is kept beside a block of ECP5 is one of the words that wait here already.
-        t.count(ff=1 if blocks and not t.xilinx else bits + 1)
+        t.count(ff=1 if blocks and not (t.xilinx or t.fabric.read_first) else bits + 1)
 
 
 def replay(t: Terms, name: str, bits: int, depth: int, repeats: int) -> None:
@@ -211,6 +202,7 @@ def tree(t: Terms, name: str, lanes: int, terms: int, bits: int, read: int) -> N
         pairs, odd = divmod(count, 2)
         above = min(width + 1, read)
         t.logic(name, lanes * pairs * above)
+        t.chains(lanes * pairs, above)
         t.count(ff=lanes * (pairs * above + odd * min(width, read)))
         count, width = pairs + odd, above
 
@@ -232,9 +224,11 @@ def rom_source(t: Terms, p: Parameters) -> None:
         counters = counted_down(words // p["SETS"]) + counted_down(repeats)
         t.count(ff=counters + address, lut=counters + 2 + address)
     if words & (words - 1):
-        t.count(lut=counted(t, address))
-    else:  # it comes round by itself: on Xilinx nothing stands before the carries but what begins them
-        t.count(lut=min(address - 1, 2) if t.xilinx else address + 1)
+        t.count(lut=counted(t, address) + (0 if t.xilinx else 1 + (address > SOFT[False])))
+    elif t.xilinx:  # it comes round by itself: nothing stands before the carries but what begins them
+        t.count(lut=min(address - 1, 2))
+    else:
+        t.count(lut=adder(t, address) if address > SOFT[False] else address)
     t.logic("direct", address if registers == 0 and t.xilinx else 0)
     block = registers > 0 and (place == "block" if place != "auto" else rom_in_block(t, words, bits))
     if block:
@@ -242,20 +236,21 @@ def rom_source(t: Terms, p: Parameters) -> None:
         if registers > 1:
             t.count(ff=1 + different * t.fabric.rom_register)
         return
-    t.logic("table", p["TABLE_LUTS"] if "TABLE_LUTS" in p else different * random_luts(t, words))
+    tables = p.get("TABLE_HELD", p.get("TABLE_LUTS")) if registers else p.get("TABLE_LUTS")
+    t.logic("table", different * random_luts(t, words) if tables is None else tables)
     if registers:
         t.count(ff=registers - 1 + different * registers)
 
 
 def random_luts(t: Terms, words: int) -> float:
     """Look-up tables of one bit of so many random words; of few it is often a bit of the address."""
-    address, most = bits_of(words), WIDEST[t.xilinx]
+    address, most = bits_of(words), t.luts.widest
     if words <= 4:
         return 1 / 2
     if address <= most:
-        return min(wide(t.xilinx, address), ceil(words / FAMILIES[t.family].rom_words))
+        return min(t.luts.of(address), ceil(words / FAMILIES[t.family].rom_words))
     parts = ceil(words / (1 << most))
-    return parts * wide(t.xilinx, most) + (ceil((parts - 1) / 3) if t.xilinx else parts - 1)
+    return parts * t.luts.of(most) + t.luts.chosen(parts)
 
 
 def rom(t: Terms, name: str, words: int, bits: int, lanes: int) -> None:

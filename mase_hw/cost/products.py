@@ -256,8 +256,8 @@ def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = Tru
     kept = total
     if run == 1 and sums == 1 and 0 < drop < total and rounding in (1, 2):
         kept = total - drop
-        # Where nothing is added below, what is dropped is not kept in the trees either.
-        if products > (2 if t.adders else 1) and not chain and not logic:
+        # Where nothing is added below, what is dropped is kept neither in the trees nor beside a multiplier.
+        if products > (2 if t.adders else int(t.fabric.multiplier.registers)) and not chain and not logic:
             t.count(ff=-lanes * max(min(drop - (rounding == 1), bias_shift if p["HAS_BIAS"] else drop), 0))
     signs = is_ternary(p)
     blocks = 0 if signs or logic else multiplied(t, a, b)

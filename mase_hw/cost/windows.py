@@ -12,7 +12,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import divide, pipeline
-from mase_hw.cost.primitives import chosen, counted, counter, fifo, level, multiplied, ram, ring
+from mase_hw.cost.primitives import counted, counter, fifo, level, multiplied, ram, ring
 
 CONTROL = 6
 """Look-up tables of the handshakes of a stream with a skid buffer or two register slices."""
@@ -327,7 +327,7 @@ def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: boo
     if tail:
         t.count(ff=1 + bits_of(tail) + bits_of(inner))
         t.logic("window.drain", bits_of(tail) + bits_of(inner))
-        t.logic("window.tail", wide * (1 + chosen(t, tail)))
+        t.logic("window.tail", wide * (1 + t.luts.chosen(tail)))
         if inner == 1:
             t.count(ff=tail * wide)
         else:
@@ -517,5 +517,5 @@ def concat(t: Terms, p: Parameters) -> None:
     # A bit of the output comes from any input or from the skid buffer. On ECP5 functions of more inputs take the end
     # of a short counter in, and more look-up tables.
     near = beats <= 8 or (lanes > 1 and beats < 16)
-    t.count(ff=2 * lanes * widest + 2, lut=lanes * widest * (2 if t.xilinx else 5 if near else 3))
-    t.logic("chosen", lanes * given[0] * (chosen(t, p["INPUTS"]) - 1))
+    t.count(ff=2 * lanes * widest + 2, lut=lanes * widest * (2 if not t.luts.muxes else 5 if near else 3))
+    t.logic("chosen", lanes * given[0] * (t.luts.chosen(p["INPUTS"]) - 1))

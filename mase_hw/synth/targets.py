@@ -138,6 +138,7 @@ _GOWIN = (
     (r"RAM16SDP[124]", {"lut": 4, "lutram": 4}),
     (r"MUX2\w*|GND|VCC|IBUF|OBUF", _NOTHING),
 )
+_GOWIN_MODELS = ("gowin/cells_sim.v", "ours/gowin_mult.v")
 _GENERIC = (
     (r"\$lut", {"lut": 1}),
     (r"\$_[AS]?L?DFF\w*_", {"ff": 1}),
@@ -151,7 +152,7 @@ TARGETS: Mapping[str, Target] = {
         Target("ecp5", MAPPERS["ecp5"], _ECP5, FAMILIES["ecp5"].block.bits, (18, 18), _ECP5_MODELS, packs=True),
         Target("nexus", MAPPERS["nexus"], _NEXUS, FAMILIES["nexus"].block.bits, (9, 9), ("lattice/cells_sim_nexus.v",)),
         Target("ice40", MAPPERS["ice40"], _ICE40, FAMILIES["ice40"].block.bits, (16, 16), ("ice40/cells_sim.v",)),
-        Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (18, 18), ("gowin/cells_sim.v",)),
+        Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (18, 18), _GOWIN_MODELS),
         Target("generic", Mapper("4-input LUTs, no vendor", ("synth -lut 4 -flatten -top {top}",)), _GENERIC, 0, ()),
     )
 }

@@ -182,8 +182,12 @@ def test_place_and_route(tiny: mase_hw.Design) -> None:
 
 
 @pytest.mark.slow
-def test_products_of_one_activation_on_nexus(tiny: mase_hw.Design) -> None:
-    """`synth_nexus` alone gives its register to one of the multipliers that read it, and 0 to the others."""
-    report = synthesise(tiny, "nexus")
+@pytest.mark.parametrize("family", ["nexus", "gowin"])
+def test_products_of_one_activation(tiny: mase_hw.Design, family: str) -> None:
+    """`synth_nexus` alone gives its register to one of the multipliers that read it, and 0 to the others.
+
+    Of Gowin the models of the multipliers are ours.
+    """
+    report = synthesise(tiny, family)
     assert report.total["dsp"] == 4
     assert report.replay is not None and report.replay["mismatches"] == 0

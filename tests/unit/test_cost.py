@@ -8,7 +8,7 @@ import pytest
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
-from mase_hw.cost.casts import Terms, parameters_of
+from mase_hw.cost.casts import Terms, adder, parameters_of
 from mase_hw.cost.fabrics import FABRICS
 from mase_hw.cost.model import STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
@@ -35,9 +35,10 @@ def test_every_case_of_a_layer_has_a_cost_with_its_multipliers(family: str) -> N
         found = cost_of(facets.module, verilog_params(p), family)
         assert found.lut > 0 and found.ff > 0
         if p.data_in_0.fmt.width == p.weight.fmt.width == 8:
-            # Those of look-up tables take no block; a factor of a group takes one for every output lane.
+            # Those of look-up tables take no block; a factor of a group takes one for every output lane, of two halves.
             blocks = 0 if p.multiplication.logic else facets.multipliers(p)
-            assert found.dsp == blocks + p.weight_factors * p.data_out_0.lanes[0], case.name
+            whole = 2 if FABRICS[family].multiplier.half else 1
+            assert found.dsp == blocks + whole * p.weight_factors * p.data_out_0.lanes[0], case.name
 
 
 @pytest.mark.parametrize(
@@ -131,12 +132,21 @@ def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
         ("ecp5", 36, 36, 72, 4),
         ("ecp5", 2, 2, 4, 1),
         ("ecp5", 9, 1, 10, 0),
+        ("nexus", 9, 9, 18, 1),  # a half of a block
+        ("nexus", 10, 9, 19, 2),
+        ("nexus", 18, 18, 36, 2),
+        ("nexus", 20, 9, 29, 3),  # 18 bits, which are a block, and 2
+        ("nexus", 36, 36, 72, 8),
+        ("nexus", 9, 1, 10, 0),
     ],
 )
 def test_blocks_of_a_product_are_those_of_the_techmap(
     family: str, first: int, second: int, out: int, blocks: int
 ) -> None:
-    """By hand from Yosys's mul2dsp.v with the widths of ``synth_xilinx`` (25 by 18, signed) and ``synth_ecp5`` (18)."""
+    """By hand from Yosys's mul2dsp.v with the widths of ``synth_xilinx`` (25 by 18, signed) and ``synth_ecp5`` (18).
+
+    On Nexus a product of 9 bits and less takes a half of a block, and counts as one.
+    """
     assert blocks_of(Terms(family), first, second, out) == blocks
 
 
@@ -149,7 +159,10 @@ def test_products_of_a_requantisation_are_counted(family: str, bits: int, blocks
     plain = verilog_params(facets.cases()[0].params)
     lanes = plain["DATA_OUT_0_PARALLELISM_DIM_0"]
     case = plain | {"DATA_IN_0_PRECISION_0": 8, "DATA_IN_0_SIGNED": 1, "MULTIPLIER_PRECISION_0": bits}
-    expected = 2 if FABRICS[family].multiplier.wide == 18 and bits == 24 else blocks
+    of = FABRICS[family].multiplier
+    expected = 2 if of.wide == 18 and bits == 24 else blocks
+    if of.half:
+        expected = 2 * expected - (bits < 31)  # of 7 and of 18 + 7 bits, the last part by 8 bits is half a block
     assert cost_of(facets.module, case, family).dsp == lanes * expected
 
 
@@ -173,6 +186,33 @@ def test_what_is_known_of_a_table(words: list[int], bits: int, family: str, expe
     """By hand: look-up tables have six inputs on Xilinx, four on ECP5, and multiplexers beside them up to 8 and 7."""
     found = parameters_of([int(word) for word in words], bits, family)
     assert (found["DISTINCT"], found["TABLE_LUTS"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "family", "expected"),
+    [
+        ([0, 0, 0, 1], "ecp5", (1, 0)),  # the upper bit of the address resets the register, the lower one goes into it
+        ([1, 1, 0, 1], "ecp5", (1, 0)),  # and sets it here
+        ([0, 1, 1, 0], "ecp5", (1, 1)),
+        ([n < 16 and n % 3 == 0 for n in range(32)], "ecp5", (2, 1)),
+        ([n == 3 for n in range(32)], "ecp5", (2, 0)),  # of every half in turn, to the same value
+        ([(n ^ 5) * 37 % 64 > 30 if n < 48 else 0 for n in range(64)], "nexus", (5, 5)),
+    ],
+)
+def test_what_the_reset_of_a_register_says_of_a_table(words: list[int], family: str, expected: tuple[int, int]) -> None:
+    """By hand: look-up tables without and with a register behind them; Nexus has multiplexers of five inputs."""
+    found = parameters_of([int(word) for word in words], 1, family)
+    assert (found["TABLE_LUTS"], found.get("TABLE_HELD", found["TABLE_LUTS"])) == expected
+    rom = {"WIDTH": 1, "DEPTH": len(words)}
+    costs = [cost_of("rom_source", {**rom, **found, "REGISTERS": registers}, family).lut for registers in (0, 1)]
+    plain = [cost_of("rom_source", {**rom, "TABLE_LUTS": n, "REGISTERS": 1}, family).lut for n in expected]
+    assert costs == plain
+
+
+def test_carries_of_nexus_are_fed_in() -> None:
+    """By hand: two look-up tables more for an adder than on ECP5, where it has more than four bits."""
+    for bits, more in ((4, 0), (5, 2), (16, 2)):
+        assert adder(Terms("nexus"), bits) - adder(Terms("ecp5"), bits) == more
 
 
 def test_a_long_table_is_in_blocks_and_its_look_up_tables_are_not_counted() -> None:
