@@ -17,11 +17,13 @@ from torch.nn import functional
 from mase_hw.catalogue import default_catalogue
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.signs import read_format
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.unrolled import _lowering
+from mase_hw.ops.unrolled._casts import at_once
 from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Program, Saved, Step
+from mase_hw.ops.unrolled._network import Program, Rounded, Saved, Step
 from mase_hw.ops.unrolled._placed import stages_of
 from mase_hw.ops.unrolled._solver import merged, plan
 
@@ -385,3 +387,54 @@ def _arrives(program: Program) -> int:
         before = max((there[operand] for operand in network.operands(number)), default=0)
         there[number] = before + delay_of(network, DELAYS[program.family], number)
     return max(there[output[0]] for output in network.graph.outputs if output is not None)
+
+
+@pytest.mark.parametrize("mode", ["half_even", "half_up", "floor"])
+@pytest.mark.parametrize(
+    ("first", "second", "one"),
+    [
+        ("s8.5", "s4.2", True),  # the first cast loses nothing
+        ("s8.3", "s4.1", True),
+        ("s7.3", "u3.0", True),
+        ("s8.4", "s6.4", True),
+        ("s8.3", "s5.2", False),  # half of the second LSB is the first one; only what is rounded to even needs two
+        ("s5.2", "s7.1", False),  # the first range is the smaller one
+        ("s5.2", "s8.3", False),
+    ],
+)
+def test_two_casts_are_one(mode: str, first: str, second: str, one: bool) -> None:
+    """Sums and their ties, cast twice as PyTorch's operators do it, by one cast where that is possible."""
+    weight, bias = torch.tensor([[1, 3], [-2, 5], [0, 0], [1, 0]]), torch.tensor([3, -70, 21, 0])
+    layers = (
+        step("linear", f"s4.2 s4.3 s9.5 {first} {mode} saturate", (1, 4), weight=weight, bias=bias),
+        step("cast", f"{first} {second} {mode} saturate", (1, 4), 1),
+    )
+    codes = torch.cartesian_prod(torch.arange(-8, 8), torch.arange(-8, 8))
+    found, frac = codes.double() @ weight.T.double() + bias, 5
+    for fmt in map(read_format, (first, second)):
+        found, frac = _rounded(found / 2.0 ** (frac - fmt.frac_width), mode), fmt.frac_width
+        found = found.clamp(fmt.min_mantissa, fmt.max_mantissa)
+    program = Program((1, 2), FixedFormat(4, 2), layers, 2)
+    assert computed(program, codes) == found.to(torch.int64).tolist()
+    made = network_of(program).made
+    twice = any(isinstance(made.get(each.value), Rounded) for each in made.values() if isinstance(each, Rounded))
+    assert twice == (not one and (mode == "half_even" or second != "s5.2"))
+
+
+def _rounded(x: Tensor, mode: str) -> Tensor:
+    return x.floor() if mode == "floor" else (x + 0.5).floor() if mode == "half_up" else x.round()
+
+
+def test_casts_that_stay_apart() -> None:
+    """Another reader of what is between needs it; of a wrapped number the second cast sees what is left."""
+    weight = torch.tensor([[1, 3], [-2, 5]])
+    cast = step("cast", "s6.3 s4.1", (1, 2), 1)
+    both = step("cat", "s6.3 s4.1 s6.3", (1, 4), 1, 2, dim=1)
+    wraps = step("linear", "s4.2 s4.3 s6.3 half_even wrap", (1, 2), weight=weight)
+    plain = step("linear", "s4.2 s4.3 s6.3", (1, 2), weight=weight)
+    codes = torch.cartesian_prod(torch.arange(-8, 8), torch.arange(-8, 8))
+    for layers in ((plain, cast, both), (wraps, cast)):
+        program = Program((1, 2), FixedFormat(4, 2), layers, 2)
+        assert computed(program, codes) == program.run(codes.float()).to(torch.int64).tolist()
+        assert not at_once(layers, {"linear"})
+    assert at_once((plain, cast), {"linear"}) and not at_once((plain, cast), {"conv2d"})

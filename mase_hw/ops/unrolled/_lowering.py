@@ -31,9 +31,11 @@ from mase_hw.opdef import Arithmetic
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._beats import Over, Tile, bits_of, later, results
 from mase_hw.ops.unrolled._carry_save import CarrySave
+from mase_hw.ops.unrolled._casts import Casts, at_once
 from mase_hw.ops.unrolled._delays import DELAYS, Delays
 from mase_hw.ops.unrolled._network import (
     BEAT,
+    WIDE,
     Elements,
     Larger,
     Looked,
@@ -56,8 +58,6 @@ MOST_CODES = 1 << 10
 _KEPT = 1 / 6
 """Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
 two beside it."""
-_WIDE = 60
-"""Bits of a result that loses nothing."""
 _LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", "avg_pool1d", "avg_pool2d"}
 """Ops whose exact results are linear in the data."""
 _DIVIDING = {"mean", "mean_over", "avg_pool1d", "avg_pool2d"}
@@ -71,10 +71,16 @@ _MAXIMA = {"max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool
 
 
 class _Lowering:
-    """One step as values of the network's graph."""
+    """One step as values of the network's graph, with its own cast or with that of the next one as well."""
 
-    def __init__(self, network: Network, step: Step, delays: Delays | None = None) -> None:
+    def __init__(self, network: Network, step: Step, delays: Delays | None = None, casts: Casts | None = None) -> None:
         self.network, self.graph, self.step, self.delays = network, network.graph, step, delays
+        self._casts = casts
+
+    @property
+    def casts(self) -> Casts:
+        """What becomes of sums."""
+        return self._casts or Casts.of(self.step)
 
     def run(self, given: Sequence[Elements]) -> Elements:
         """Elements of the result."""
@@ -218,7 +224,7 @@ class _Lowering:
             frac = max(frac, formats["bias"].frac_width)
         frac += 16 if step.op.name in _DIVIDING else 0
         total = sum(each.size for each in given)
-        wide = {**formats, "data_out_0": FixedFormat(_WIDE, frac)}
+        wide = {**formats, "data_out_0": FixedFormat(WIDE, frac)}
         exact = dataclasses.replace(step.arithmetic, formats=wide, rounding=Rounding.FLOOR)
         found = []
         for sign in (1, -1):
@@ -317,9 +323,7 @@ class _Lowering:
 
     def _finished(self, terms: Sequence[Signed | None], constants: Sequence[int], frac: int) -> Elements:
         """The elements that are the casts of sums with their constants."""
-        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
-        drop = frac - out.frac_width
-        rounded = drop > 0 and a.rounding in (Rounding.HALF_EVEN, Rounding.HALF_UP)
+        drop, half, first = frac - self.casts.fmt.frac_width, self.casts.halves(frac), self.casts.first(frac)
         wanted, halves = [], []
         beats = [0 if term is None else -term[0][2] for term in terms]
         # The same value in another beat has the same cast.
@@ -327,8 +331,8 @@ class _Lowering:
         for term, constant in zip(terms, constants, strict=True):
             low, high = self._ends(term)
             most = max(abs(low + constant), abs(high + constant)).bit_length()
-            halves.append(rounded and drop <= most and term is not None)
-            wanted.append(int(constant) + (1 << (drop - 1) if halves[-1] else 0))
+            halves.append(half if term is not None and (first is not None or drop <= most) else 0)
+            wanted.append(int(constant) + halves[-1])
         found = []
         outputs = finished(self.graph, terms, wanted, Early(self.graph, terms))
         if self.delays is not None:
@@ -336,8 +340,7 @@ class _Lowering:
         for output, half, beat in zip(outputs, halves, beats, strict=True):
             number, shift = (self.graph.constant(0), 0) if output is None else output
             value = self.graph.values[number]
-            less = 1 << (drop - 1) if half else 0
-            made = self._rounded((number, shift), (value.low, value.high), less, frac, False)
+            made = self._rounded((number, shift), (value.low, value.high), half, frac, False)
             found.append(self._in(made, beat))
         return np.array(found, dtype=np.int64)
 
@@ -357,15 +360,16 @@ class _Lowering:
     def _rounded(self, term: tuple[int, int], ends: tuple[int, int], less: int, frac: int, element: bool) -> int:
         """The cast of a shifted value in a range, in which so much of half an LSB is that is to be taken off."""
         number, shift = term
-        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
+        casts, out = self.casts, self.casts.fmt
         exact = [(end << shift) - less for end in ends]
-        low, high = (cast_int(end, frac, out, a.rounding, a.overflow) for end in exact)
-        inside = [cast_int(end, frac, out, a.rounding, Overflow.SATURATE) for end in exact]
-        if a.overflow is Overflow.WRAP and [low, high] != inside:
+        low, high = (casts.cast(end, frac) for end in exact)
+        inside = [casts.cast(end, frac, Overflow.SATURATE) for end in exact]
+        if casts.overflow is Overflow.WRAP and [low, high] != inside:
             low, high = out.min_mantissa, out.max_mantissa
         drop = frac - out.frac_width
         wires = drop <= 0 and [low, high] == [end << -drop for end in exact]
-        made = Rounded(number, shift, frac, out, a.rounding, a.overflow, bool(less), element)
+        first = casts.first(frac)
+        made = Rounded(number, shift, frac, out, casts.rounding, casts.overflow, bool(less), element, first=first)
         return self.network.enter(made, (low, high), 0 if wires else 1)
 
     # ---- Single elements
@@ -558,7 +562,11 @@ def network_of(program: Program) -> Network:
     tile = program.layout(part).from_stream(numbers[None])[0] if beats > 1 else numbers.reshape(shape)
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     delays = DELAYS.get(program.family) if program.carry_save else None
-    for step in program.steps:
-        found.append(_Lowering(network, step, delays).run([found[i] for i in step.inputs]))
+    done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS})
+    casts = {program.steps[number].inputs[0]: both for number, both in done.items()}
+    for number, step in enumerate(program.steps):
+        given = [found[i] for i in step.inputs]
+        made = given[0].reshape(step.shape) if number in done else None
+        found.append(_Lowering(network, step, delays, casts.get(number + 1)).run(given) if made is None else made)
     network.graph.outputs = [(number, 0) for number in results(network, program, network.plain(found[-1]))]
     return network

@@ -27,6 +27,8 @@ Elements = npt.NDArray[np.int64]
 """Elements of a tensor, in its shape: each a value of the graph in a beat."""
 BEAT = 1 << 32
 """Distance of the elements that a value is in two beats, one after the other."""
+WIDE = 60
+"""Bits of a result that loses nothing."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Rounded:
         half: Half an output LSB is in the sum already, so that rounding drops bits.
         element: The value is an element, without the constant that flips its sign bit.
         stands: Places by which what it stands for is larger; a cast that stands for something else is another one.
+        first: Fraction width to which the value is rounded before, half of that LSB in the sum as well; None for none.
     """
 
     value: int
@@ -127,6 +130,7 @@ class Rounded:
     half: bool
     element: bool
     stands: int = 0
+    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -444,10 +448,8 @@ class Network:
 
     def _made(self, made: Made, element: Callable[[int], int], found: Mapping[int, int]) -> int:
         if isinstance(made, Rounded):
-            half = 1 << (made.frac - made.fmt.frac_width - 1) if made.half else 0
             value = element(made.value) if made.element else found[made.value]
-            exact = (value << made.shift) - half
-            return cast_int(exact, made.frac, made.fmt, made.rounding, made.overflow)
+            return _cast(value << made.shift, made)
         if isinstance(made, Positive):
             return max(element(made.value), 0)
         if isinstance(made, Masked):
@@ -502,6 +504,18 @@ def operands_of(made: Made) -> tuple[int, ...]:
     if isinstance(made, Saved):
         return tuple(number for number, _, _ in made.terms)
     return made.values if isinstance(made, Looked) else (made.value,)
+
+
+def _cast(value: int, made: Rounded) -> int:
+    """What becomes of a shifted value."""
+    frac = made.frac
+    if made.half:
+        value -= 1 << (frac - made.fmt.frac_width - 1)
+    if made.first is not None:
+        value -= 1 << (frac - made.first - 1)
+        wide = FixedFormat(WIDE, made.first)
+        value, frac = cast_int(value, frac, wide, made.rounding, Overflow.SATURATE), made.first
+    return cast_int(value, frac, made.fmt, made.rounding, made.overflow)
 
 
 def cast_int(value: int, frac: int, fmt: FixedFormat, rounding: Rounding, overflow: Overflow) -> int:

@@ -1,9 +1,9 @@
 """Where the registers of a network are: every value has a place between its operands and its readers.
 
 A stage has room for so many additions one after the other, or for so many picoseconds of a clock. At first every value
-is computed as early as can be; then each moves to where fewer bits have to be kept, over the whole network and not
-layer by layer, until nothing is saved any more. It is retiming (Leiserson and Saxe, 1991) by descent, one value after
-the other.
+is computed as early as can be; then values move to where fewer bits have to be kept, over the whole network and not
+layer by layer, until no set of them saves any more. It is retiming (Leiserson and Saxe, 1991); that no placement in as
+many stages keeps fewer bits is so where a beat is a frame. In several beats values move one after the other.
 
 Where a frame comes in several beats, a value of the beat before is what the register behind a stage still holds when
 the next beat is in that stage. A value of the beat behind is seen one stage further on, past the register of its own
@@ -12,6 +12,7 @@ beat, which waits there until the next one is in the stage before; the registers
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
 from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Program, Saved
+from mase_hw.ops.unrolled._retimed import END, Kept, Limits, fewest_bits, too_long
 from mase_hw.ops.unrolled.unrolled import Stages
 
 _ROUNDS = 8
@@ -110,8 +112,7 @@ def stages_of(program: Program) -> NetworkStages:
             )
         return NetworkStages(network.graph, 0, network, tuple(numbers), dict.fromkeys(numbers, 0), 1)
     places = _Places(network, levels, network.delay) if program.mhz is None else _for_clock(program, network)
-    places.improve()
-    found = {number: places.stage(number) for number in numbers}
+    found = places.stages()
     if program.mhz is not None:
         levels = _longest(network, numbers, found)
     return NetworkStages(network.graph, levels, network, tuple(numbers), found, places.count, places.waits)
@@ -223,7 +224,25 @@ class _Places:
         # What does not fit behind its operands any more begins with the next stage.
         return max(place, self._stage(place) * self.levels + delay)
 
-    def improve(self) -> None:
+    def stages(self) -> dict[int, int]:
+        """The stage of every value, with few bits to keep; the fewest if a beat is a frame."""
+        if self.network.beats > 1:
+            self._improve()
+            return {number: self.stage(number) for number in self.numbers}
+        limits = Limits(self.operands, too_long(self.operands, self.delay, self.levels), self.count - 1)
+        return fewest_bits(self._kept(), limits, {number: self.stage(number) for number in self.numbers})
+
+    def _kept(self) -> list[Kept]:
+        """What a register may hold: bits that the same values read."""
+        readers = {n: {*self.readers[n]} | ({END} if n in self.leaves else set()) for n in self.numbers}
+        places: dict[tuple[int, int], set[int]] = {}
+        for number in filter(self._moves, self.numbers):
+            for bit in range(self.values[number].width):
+                places.setdefault(self.network.graph.source(number, bit), set()).update(readers[number])
+        counts = collections.Counter((source, tuple(sorted(read))) for (source, _), read in places.items())
+        return [Kept(bits, source, read) for (source, read), bits in counts.items()]
+
+    def _improve(self) -> None:
         """Move values until none can move by itself and save bits."""
         fixed = {*self.network.inputs, *self.network.bits.values()}
         for _ in range(_ROUNDS):

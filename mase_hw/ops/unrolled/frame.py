@@ -140,7 +140,9 @@ class _NetworkText(Text):
             given = self.graph.values[made.value]
             width = max(given.width, given.constant.bit_length()) if given.constant else given.width + 1
             entered |= {"width": width, "in_width": width, "value": self.element(made.value, stage, width)}
+        first = None if made.first is None else made.frac - made.first
         named = {"name": number, "sum": f"y{number}", "target": raw, "high": out.width - 1, "frac": out.frac_width}
+        named |= {"first": first} if entered["even"] and first is not None else {}
         modes = {"signed": int(out.signed), "rounding": int(made.rounding), "overflow": int(made.overflow)}
         flipped = _flipped(value)
         narrower = {"wider": [raw]} if out.width > value.width else {}
@@ -427,12 +429,17 @@ def _cases() -> tuple[Case, ...]:
     plain, bias = torch.tensor([[1.0, 0], [0, 1], [4, 0]]), torch.tensor([8.0, 7, 32])
     alone = (_step(linear.OPS, "linear", "s4.0 s4.0 s7.0 s7.0", 0, (1, 3), weight=plain, bias=bias),)
     pixels, fmt = (1, 2, 4, 5), FixedFormat(4, 2)
+    rounds = (
+        _step(linear.OPS, "linear", "s4.2 s4.3 s8.3", 0, (1, 3), weight=random(3, 4)),
+        _step(cast.OPS, "cast", "s8.3 s4.1", 1, (1, 3)),
+    )
     return (
         _case("image", Program(pixels, fmt, image, 2)),
         _case("image_at_once", Program(pixels, fmt, image, 0)),
         _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(6, -1)),
         _case("terms_alone", Program((1, 2), FixedFormat(4, 0), alone, 2), FixedFormat(7, 0)),
         _case("groups", Program((1, 2, 3, 4), fmt, strided, 3)),
+        _case("two_casts", Program((1, 4), fmt, rounds, 2)),
     )
 
 
