@@ -68,10 +68,10 @@ def judge(mutants: Sequence[Mutant], work: Path, jobs: int, say: Callable[[str],
 def decided(mutants: Sequence[Mutant], work: Path) -> dict[str, Outcome]:
     """What an interrupted campaign has decided: mutants that died, and those that outlived all their trials."""
     found: dict[str, Outcome] = {}
-    python = Ledger(work / "golden.jsonl", golden_campaign.key_of_everything()).final(["tests"])
+    python = Ledger(work / "golden.jsonl", golden_campaign.key_of_everything(), read=True).final(["tests"])
     designs = rtl_campaign.trials()
     reach = rtl_campaign.Reach(designs)
-    ledger = Ledger(work / "rtl.jsonl", rtl_campaign.key_of_everything())
+    ledger = Ledger(work / "rtl.jsonl", rtl_campaign.key_of_everything(), read=True)
     final = ledger.final(rtl_campaign.names_of_trials(designs))
     for m in mutants:
         outcome = python.get(m.id) if m.file.endswith(".py") else final.get(m.id)

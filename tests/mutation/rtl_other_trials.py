@@ -31,6 +31,8 @@ OUTSIDE = {"outside": {"parameters": "external", "external_bytes": 8}}
 FETCHING = ("external_source", "external_reader", "external_image", "frame_gate")
 LOADING = ("ram_source", "ram_load", "frame_gate", "parameter_load")
 """Modules that stand around an op, and are part of no case of the catalogue."""
+LONG_PROOFS = ("external_image",)
+"""Modules whose designs are simulated first, as Z3 needs longer for a CRC that is another one."""
 Judge = Callable[[Mutant, Path], Outcome]
 
 
@@ -40,10 +42,9 @@ def other_trials(mutant: Mutant) -> dict[str, Judge]:
     harnesses = list(dict.fromkeys(proof.harness for proof in PROOFS))
     own = [h for h in harnesses if h.module == module] or [h for h in harnesses if module in h.needs]
     ways = (WAYS if module in LOADING else {}) | (OUTSIDE if module in FETCHING else {})
-    return {
-        **{f"proof-{h.module}": functools.partial(by_proofs, h) for h in own},
-        **{f"parameters-{name.replace(' ', '_')}": functools.partial(by_design, name) for name in ways},
-    }
+    proofs: dict[str, Judge] = {f"proof-{h.module}": functools.partial(by_proofs, h) for h in own}
+    designs = {f"parameters-{name.replace(' ', '_')}": functools.partial(by_design, name) for name in ways}
+    return designs | proofs if module in LONG_PROOFS else proofs | designs
 
 
 def order() -> list[str]:

@@ -138,6 +138,7 @@ def test_an_interrupted_campaign_goes_on(tmp_path: Path) -> None:
     again = Ledger(path, "key")
     assert again.tried("a", "first") and not again.tried("a", "second")
     assert again.final(["first", "second"])["b"] == Outcome("killed", "first: bits")
+    assert not Ledger(path, "other key", read=True).tried("a", "first") and Ledger(path, "key").tried("a", "first")
     assert not Ledger(path, "other key").tried("a", "first")
     assert json.loads(path.read_text().splitlines()[0]) == {"key": "other key"}
 
