@@ -59,8 +59,10 @@ def slot_rom(rows: int, words: int, slots: int) -> Bench:
         seen += stored[row].tolist()
     code = FixedFormat(slots.bit_length(), 0, signed=False)
     streams = (port("in_data", "in", TOKENS, code), port("out_data", "out", TOKENS * words, U8))
+    # The file is a parameter, so that mutated copies have it by names of their own.
     sizes = {"WIDTH": 8, "DEPTH": rows * words, "SLOTS": slots, "ROWS": rows}
-    dut = on_library("slot_rom_bench", ("slot_position.sv", "slot_rom.sv"), streams, **sizes)
+    files = ("slot_position.sv", "slot_rom.sv")
+    dut = on_library("slot_rom_bench", files, streams, MEM_FILE="mem/rom.mem", **sizes)
     beats = {"in_data": np.array(codes)[:, None], "out_data": np.array(seen)[:, None]}
 
     def holds(name: str, result: SimResult) -> None:

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// slot_rom_bench: slot_rom with the file mem/rom.mem.
+// slot_rom_bench: slot_rom with a file of the folder mem.
 module slot_rom_bench #(
-    parameter  int WIDTH = 8,
-    parameter  int DEPTH = 1,
-    parameter  int SLOTS = 2,
-    parameter  int ROWS  = 1,
-    localparam int SlotW = $clog2(SLOTS)
+    parameter  int WIDTH    = 8,
+    parameter  int DEPTH    = 1,
+    parameter  int SLOTS    = 2,
+    parameter  int ROWS     = 1,
+    parameter      MEM_FILE = "mem/rom.mem",
+    localparam int SlotW    = $clog2(SLOTS)
 ) (
     input  logic             clk,
     input  logic             rst,
@@ -21,7 +22,7 @@ module slot_rom_bench #(
   slot_rom #(
       .WIDTH   (WIDTH),
       .DEPTH   (DEPTH),
-      .MEM_FILE("mem/rom.mem"),
+      .MEM_FILE(MEM_FILE),
       .SLOTS   (SLOTS),
       .ROWS    (ROWS)
   ) u_rom (

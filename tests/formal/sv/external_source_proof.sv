@@ -10,6 +10,7 @@
 //   p_asks_stay    a request stays until it is taken
 //   p_room         a row that comes finds room
 //   p_pace         requests are PACE cycles apart, and one more EXTRA times of OF
+//   p_asks         and no farther, once a block finds room
 //   p_full         it is full exactly if it offers all that it has room for
 //   p_late         it is late exactly if a block is due of which the next beat has not come
 module external_source_proof #(
@@ -117,6 +118,15 @@ module external_source_proof #(
   logic started_q;
   always_ff @(posedge clk) started_q <= !rst && (started_q || begins);
 
+  // A request is seen a cycle after it was decided, when the space to the next one has begun.
+  int   apart;
+  logic asks_q;  // nothing was in the way of a request
+  assign apart = int'(longer) + PACE;
+  always_ff @(posedge clk) begin
+    asks_q <= !rst && !ask_valid && dut.u_blocks.room_q != '0 &&
+        (!started_q || since_q + 1 >= apart);
+  end
+
   always_comb begin
     p_valid_stays : assert (!check || !stalled_q || out_valid);
     p_order : assert (!check || !out_valid || int'(out_data) == out_q);
@@ -124,6 +134,7 @@ module external_source_proof #(
     p_asks_stay : assert (!check || !waits_q || ask_valid);
     p_room : assert (!check || !dut.u_blocks.row_valid || dut.u_blocks.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
+    p_asks : assert (!check || !asks_q || ask_valid);
     p_late : assert (!check || late == (dut.u_blocks.there_q != '0 && !out_valid));
     p_full : assert (!check || full == (there == ROOM && out_valid && !out_ready));
   end
@@ -136,7 +147,6 @@ module external_source_proof #(
   int waiting;
   int pending;
   int asked;  // blocks, and not all of them gone
-  int apart;
 
   assign held    = int'(dut.u_blocks.u_rows.count);
   assign waiting = int'(dut.u_blocks.u_due.count);
@@ -211,12 +221,11 @@ module external_source_proof #(
         int'(dut.u_blocks.u_due.wr_ptr_q) == (int'(dut.u_blocks.u_due.rd_ptr_q) + waiting) % ROOM));
   end
 
-  // A request is seen a cycle after it was decided, when the space to the next one has begun.
-  assign apart = int'(longer) + PACE;
   if (PACE > 1 || EXTRA > 0) begin : g_pace
     always_comb begin
       inv_left :
-      assert (!armed || !started_q || begins || int'(dut.g_pace.left_q) + since_q >= apart - 1);
+      assert (!armed || begins || int'(dut.g_pace.left_q) ==
+              ((!started_q || since_q >= apart - 1) ? 0 : apart - 1 - since_q));
       inv_begins :
       assert (!armed || !begins ||
               int'(dut.g_pace.left_q) == PACE - 1 + int'(EXTRA != 0 && part_q + EXTRA >= OF));
