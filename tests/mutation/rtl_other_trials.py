@@ -18,7 +18,7 @@ from tests.formal.proofs import PROOFS
 from tests.formal.runner import Harness, compile_changed, failure
 from tests.handoff.conftest import of_tiny
 from tests.parameters.designs import build_bench
-from tests.parameters.test_swaps import WAYS, changed, pair
+from tests.parameters.test_swaps import WAYS, changed, pair, wide
 from tests.rtl import LIBRARY
 
 from .ledger import Outcome
@@ -27,7 +27,13 @@ from .rtl_run import mutated, source_of
 
 LINT = "lint"
 """The trial of a module by itself, which only refuses."""
-OUTSIDE = {"outside": {"parameters": "external", "external_bytes": 8}}
+OUTSIDE = {"parameters": "external", "external_bytes": 8}
+DESIGNS: dict[str, Callable[[Path], tuple[Design, list[Weights]]]] = {
+    "wide beats": wide,
+    **{name: functools.partial(pair, way) for name, way in WAYS.items()},
+    "outside": functools.partial(pair, OUTSIDE),
+}
+WIDE = ("ram_source", "ram_load")
 FETCHING = ("external_source", "external_reader", "external_image", "frame_gate")
 LOADING = ("ram_source", "ram_load", "frame_gate", "parameter_load")
 """Modules that stand around an op, and are part of no case of the catalogue."""
@@ -41,16 +47,21 @@ def other_trials(mutant: Mutant) -> dict[str, Judge]:
     module = source_of(mutant).stem
     harnesses = list(dict.fromkeys(proof.harness for proof in PROOFS))
     own = [h for h in harnesses if h.module == module] or [h for h in harnesses if module in h.needs]
-    ways = (WAYS if module in LOADING else {}) | (OUTSIDE if module in FETCHING else {})
+    fits = {"wide beats": module in WIDE, **dict.fromkeys(WAYS, module in LOADING), "outside": module in FETCHING}
     proofs: dict[str, Judge] = {f"proof-{h.module}": functools.partial(by_proofs, h) for h in own}
-    designs = {f"parameters-{name.replace(' ', '_')}": functools.partial(by_design, name) for name in ways}
+    designs = {called(name): functools.partial(by_design, name) for name in DESIGNS if fits[name]}
     return designs | proofs if module in LONG_PROOFS else proofs | designs
 
 
 def order() -> list[str]:
     """Every name of a trial."""
     proofs = dict.fromkeys(f"proof-{proof.harness.module}" for proof in PROOFS)
-    return [LINT, *proofs, *(f"parameters-{name.replace(' ', '_')}" for name in WAYS | OUTSIDE)]
+    return [LINT, *proofs, *map(called, DESIGNS)]
+
+
+def called(name: str) -> str:
+    """The trial of a design."""
+    return f"parameters-{name.replace(' ', '_')}"
 
 
 def judge_otherwise(mutant: Mutant, folder: Path) -> dict[str, Outcome]:
@@ -111,15 +122,15 @@ def by_proofs(harness: Harness, mutant: Mutant, folder: Path) -> Outcome:
 
 
 @functools.cache
-def _pair(name: str, folder: Path) -> tuple[Design, list[Weights]]:
+def _design(name: str, folder: Path) -> tuple[Design, list[Weights]]:
     """Of this process alone, as it is changed."""
-    return pair((WAYS | OUTSIDE)[name], Path(tempfile.mkdtemp(dir=folder)) / "bundle")
+    return DESIGNS[name](Path(tempfile.mkdtemp(dir=folder)) / "bundle")
 
 
 def by_design(name: str, mutant: Mutant, folder: Path) -> Outcome:
     """A design whose parameters change while frames go through it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    design, sets = _pair(name, folder.parents[1])
+    design, sets = _design(name, folder.parents[1])
     path = source_of(mutant)
     (place,) = (design.path / file for file in design.manifest["rtl"] if Path(file).name == path.name)
     original = path.read_text(encoding="utf-8")

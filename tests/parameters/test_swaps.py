@@ -52,6 +52,21 @@ def pair(way: dict[str, Any], folder: Path) -> tuple[mase_hw.Design, list[Weight
     return loaded(seeded(Pair), EXAMPLE, in_ram(CONFIG, **way), folder, vectors=VECTORS)
 
 
+def wide(folder: Path) -> tuple[mase_hw.Design, list[Weights]]:
+    """A layer whose weights and biases are several words of the load bus a beat."""
+    example = torch.randn(1, 16, generator=torch.Generator().manual_seed(0))
+    config = in_ram({"vectors": {"frames": 8}}, max_parallelism=4)
+    return loaded(seeded(lambda: nn.Linear(16, 6)), example, config, folder)
+
+
+def test_wide_beats(tmp_path: Path, tiny: str) -> None:
+    """Beats of four words and of two, which end in the middle of the last one."""
+    design, sets = wide(tmp_path / "bundle")
+    entries = [each["parameters"] for each in design.manifest["instances"] if each["module"] == "ram_source"]
+    assert [each["WIDTH"] for each in entries] == [128, 52]
+    swapped(design, sets, tmp_path / "bench", tiny)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_frame_is_of_one_set(way: str, tmp_path: Path, tiny: str) -> None:
     """Two inputs and two outputs that stall by themselves; images that are incomplete, changed or of another design."""
