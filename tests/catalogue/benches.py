@@ -73,7 +73,7 @@ def port(name: str, direction: Direction, beats: int, fmt: FixedFormat, lanes: i
     return Stream(name, direction, (beats, lanes), fmt, (lanes,), f"{stem}_valid", f"{stem}_ready")
 
 
-def on_library(top: str, files: tuple[str, ...], streams: tuple[Stream, ...], **parameters: int) -> Dut:
+def on_library(top: str, files: tuple[str, ...], streams: tuple[Stream, ...], **parameters: int | str) -> Dut:
     """A bench of this folder on library files, or a library module by itself."""
     own = (FOLDER / f"{top}.sv",) if (FOLDER / f"{top}.sv").is_file() else ()
     library = (*SUPPORT, *(f"lib/{file}" for file in files))

@@ -20,7 +20,7 @@ from .benches import STALLS, U8, Bench, Play, noise, on_library, plays, port
 from .cached_rows import SIZES, caches
 from .dividers import DIVIDERS, divider
 from .short_rows import short_rows
-from .slot_rows import slot_rows
+from .slot_rows import slot_rom, slot_rows
 
 
 def fork() -> Bench:
@@ -163,6 +163,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     **{f"divide_{name}": functools.partial(divider, name) for name in DIVIDERS},
     "slot_rows": functools.partial(slot_rows, 4, 2, 2, 2),
     "slot_rows_of_four": functools.partial(slot_rows, 3, 3, 4, 3),
+    **{f"slot_rom_{a}_{b}": functools.partial(slot_rom, a, b, c) for a, b, c in ((3, 2, 2), (1, 3, 4), (1, 1, 2))},
     "short_rows": short_rows,
     "any_pieces": any_pieces,
     **{f"caches_{name}": functools.partial(caches, name) for name in SIZES},

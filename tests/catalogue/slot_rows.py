@@ -1,4 +1,7 @@
-"""The bench of ``slot_buffer``: each token reads the rows of its sequence up to its own, whatever others do."""
+"""The benches of ``slot_buffer`` and ``slot_rom``.
+
+Each token reads the rows of its sequence up to its own, or the values of its position, whatever others do.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,34 @@ def slot_rows(rows: int, words: int, slots: int, capacity: int) -> Bench:
             assert result.presented["out_data"][0] == result.accepted["in_data"][0] + 2
 
     return Bench(dut, plays(beats), holds)
+
+
+def slot_rom(rows: int, words: int, slots: int) -> Bench:
+    """Tokens of any slots; a sequence begins again when a token says so, and behind its last row."""
+    rng = np.random.default_rng([rows, words, slots, 1])
+    stored = noise(rows * words, U8, seed=2).reshape(rows, words)
+    position, codes, seen = [0] * slots, [], []
+    for _ in range(TOKENS):
+        slot, begins = int(rng.integers(slots)), rng.random() < 0.2
+        row = 0 if begins else position[slot]
+        position[slot] = (row + 1) % rows
+        codes.append(slot + slots * begins)
+        seen += stored[row].tolist()
+    code = FixedFormat(slots.bit_length(), 0, signed=False)
+    streams = (port("in_data", "in", TOKENS, code), port("out_data", "out", TOKENS * words, U8))
+    # The file is a parameter, so that mutated copies have it by names of their own.
+    sizes = {"WIDTH": 8, "DEPTH": rows * words, "SLOTS": slots, "ROWS": rows}
+    files = ("slot_position.sv", "slot_rom.sv")
+    dut = on_library("slot_rom_bench", files, streams, MEM_FILE="mem/rom.mem", **sizes)
+    beats = {"in_data": np.array(codes)[:, None], "out_data": np.array(seen)[:, None]}
+
+    def holds(name: str, result: SimResult) -> None:
+        if name == "full rate":
+            first, taken = result.presented["out_data"], result.accepted["in_data"]
+            # A token is taken with its last beat; its first is at the output a cycle after it was offered.
+            assert (np.diff(first) == 1).all() and first[words - 1] == taken[0] + 1
+
+    return Bench(dut, plays(beats), holds, tuple(stored.ravel().tolist()))
 
 
 FAULTS = {

@@ -227,6 +227,7 @@ SYSTEM: dict[str, Mutant] = {
     "fetch_asks_early": of(
         fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"
     ),
+    "fetch_asks_late": of(FETCHED, "p_asks", "left_q <= '0;", "left_q <= '1;"),
     "fetch_is_full_early": of(FETCHED, "p_full", "full = there_q == RoomW'(ROOM)", "full = there_q != '0", 14, BLOCKS),
     "fetch_is_late_early": of(
         FETCHED, "p_late", "late = there_q != '0 && !held_valid", "late = !held_valid", file=BLOCKS

@@ -126,9 +126,7 @@ def compile_all(proofs: Iterable[Proof], mutants: Mapping[str, Mutant], folder: 
     Raises:
         AssertionError: If the text to be changed is not there, or with Yosys's log.
     """
-    modules = folder / "library"
-    for place in FOLDERS:
-        shutil.copytree(LIBRARY / place, modules, dirs_exist_ok=True, ignore=_no_modules)
+    modules = _library(folder / "library")
     jobs: list[tuple[Proof, str, Path, str | None]] = [(p, p.id, modules, None) for p in proofs]
     for name, mutant in mutants.items():
         text = (modules / f"{mutant.file}.sv").read_text(encoding="utf-8")
@@ -140,6 +138,24 @@ def compile_all(proofs: Iterable[Proof], mutants: Mapping[str, Mutant], folder: 
         (library / f"{mutant.file}.sv").write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         jobs.append((mutant.proof, name, library, mutant.property))
     _compile(jobs, folder)
+
+
+def compile_changed(proofs: Iterable[Proof], module: str, text: str, folder: Path) -> None:
+    """Write ``<id>.smt2`` of every proof, of a library in which one module is another one.
+
+    Raises:
+        AssertionError: With Yosys's log.
+    """
+    modules = _library(folder / "library")
+    (modules / f"{module}.sv").write_text(text, encoding="utf-8")
+    _compile([(proof, proof.id, modules, None) for proof in proofs], folder)
+
+
+def _library(folder: Path) -> Path:
+    """All modules in one folder."""
+    for place in FOLDERS:
+        shutil.copytree(LIBRARY / place, folder, dirs_exist_ok=True, ignore=_no_modules)
+    return folder
 
 
 def _no_modules(_: str, names: list[str]) -> set[str]:
@@ -202,6 +218,16 @@ def step(smt2: Path, k: int) -> Verdict:
 def cover(smt2: Path, cycles: int) -> Verdict:
     """Whether every cover statement can be reached in so many cycles."""
     return _smtbmc(smt2, "-c", "-t", str(cycles))
+
+
+def failure(smt2: Path, proof: Proof) -> tuple[str, Verdict] | None:
+    """Which part of a proof fails first, ``base``, ``step`` or ``cover``, and what smtbmc said; None if it holds."""
+    parts = [("base", base, proof.k)] if proof.k else []
+    parts += [("step", step, proof.k), *([("cover", cover, proof.cover)] if proof.cover else [])]
+    for name, holds, cycles in parts:
+        if not (verdict := holds(smt2, cycles)).passed:
+            return name, verdict
+    return None
 
 
 def _smtbmc(smt2: Path, *options: str) -> Verdict:

@@ -13,7 +13,7 @@ from tests.rtl import LIBRARY
 from .mutants import MUTANTS, OFTEN
 from .proofs import OFTEN as PROVEN_OFTEN
 from .proofs import PROOFS, WIDE
-from .runner import FOLDERS, LOWER, READ, SOURCES, Harness, Proof, Verdict, base, cover, labels, run_yosys, step
+from .runner import FOLDERS, LOWER, READ, SOURCES, Harness, Proof, base, failure, labels, run_yosys, step
 
 ProofFile = Callable[[Proof], Path]
 SEARCHED = 12
@@ -26,19 +26,17 @@ def check(smt2: Path, proof: Proof) -> None:
     Raises:
         AssertionError: With smtbmc's log, and where the waves are.
     """
-
-    def require(verdict: Verdict, otherwise: str) -> None:
-        assert verdict.passed, f"{proof.id}: {otherwise}; waves in {smt2.with_suffix('.vcd')}\n{verdict.log}"
-
-    if proof.k:
-        require(base(smt2, proof.k), "the base fails")
-    verdict = step(smt2, proof.k)
-    if proof.k and not verdict.passed:
+    if (found := failure(smt2, proof)) is None:
+        return
+    part, verdict = found
+    otherwise = {"base": "the base fails", "step": "the step fails", "cover": "a cover statement is not reached"}[part]
+    if part == "step" and proof.k:
         # Whether it is a fault of the module or a missing invariant is the first that anybody wants to know.
-        require(base(smt2, SEARCHED), "power-up leads to a failure")
-    require(verdict, f"the step fails, power-up leads to nothing in {SEARCHED} cycles" if proof.k else "it fails")
-    if proof.cover:
-        require(cover(smt2, proof.cover), "a cover statement is not reached")
+        if (search := base(smt2, SEARCHED)).passed:
+            otherwise += f", power-up leads to nothing in {SEARCHED} cycles"
+        else:
+            otherwise, verdict = "power-up leads to a failure", search
+    raise AssertionError(f"{proof.id}: {otherwise}; waves in {smt2.with_suffix('.vcd')}\n{verdict.log}")
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,7 @@ kept={folder}/$(printf '%s\\n' "$@" | sha256sum | cut -d' ' -f1)
 """
 
 
-@pytest.fixture(scope="session")
-def tiny() -> str:
+def of_tiny() -> str:
     """What a tiny design adds to MAKEFLAGS: compiling dominates, and most of that is Verilator's runtime.
 
     Its files are compiled as the bundle's own build compiles them, but once for all builds with the same tools and
@@ -47,3 +46,9 @@ def tiny() -> str:
     made.chmod(0o755)
     made.rename(script)
     return f" OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0 OBJCACHE={script}"
+
+
+@pytest.fixture(scope="session")
+def tiny() -> str:
+    """See :func:`of_tiny`."""
+    return of_tiny()

@@ -12,6 +12,7 @@ from . import golden_campaign, rtl_campaign, score
 from .golden_reach import GOLDEN
 from .ledger import Ledger, Outcome
 from .mutant import Mutant, sample
+from .rtl_other_trials import other_trials
 
 ROOT = PACKAGE.parent
 SEED = 1
@@ -67,17 +68,17 @@ def judge(mutants: Sequence[Mutant], work: Path, jobs: int, say: Callable[[str],
 def decided(mutants: Sequence[Mutant], work: Path) -> dict[str, Outcome]:
     """What an interrupted campaign has decided: mutants that died, and those that outlived all their trials."""
     found: dict[str, Outcome] = {}
-    python = Ledger(work / "golden.jsonl", golden_campaign.key_of_everything()).final(["tests"])
+    python = Ledger(work / "golden.jsonl", golden_campaign.key_of_everything(), read=True).final(["tests"])
     designs = rtl_campaign.trials()
     reach = rtl_campaign.Reach(designs)
-    ledger = Ledger(work / "rtl.jsonl", rtl_campaign.key_of_everything())
-    final = ledger.final([rtl_campaign.GUARDS, *(trial.id for trial in designs)])
+    ledger = Ledger(work / "rtl.jsonl", rtl_campaign.key_of_everything(), read=True)
+    final = ledger.final(rtl_campaign.names_of_trials(designs))
     for m in mutants:
         outcome = python.get(m.id) if m.file.endswith(".py") else final.get(m.id)
         if outcome is None:
             continue
         last = m.file.endswith(".py") or m.edit.guard or outcome.verdict != "survived"
-        if last or all(ledger.tried(m.id, trial) for trial in reach.trials(m)):
+        if last or all(ledger.tried(m.id, trial) for trial in (*reach.trials(m), *other_trials(m))):
             found[m.id] = outcome
     return found
 

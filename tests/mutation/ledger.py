@@ -37,9 +37,10 @@ class Ledger:
     Args:
         path: The file; made if there is none.
         key: Of everything that the decisions depend on. A file with another key is begun anew.
+        read: Whether nothing is to be added: then a file with another key stays as it is, and decides nothing.
     """
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, *, read: bool = False) -> None:
         self._path = path
         self._entries: dict[tuple[str, str], Outcome] = {}
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -49,7 +50,7 @@ class Ledger:
                 if line.endswith("]"):
                     mutant, trial, verdict, by = json.loads(line)
                     self._entries[mutant, trial] = Outcome(verdict, by)
-        else:
+        elif not read:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"key": key}) + "\n", encoding="utf-8")
 

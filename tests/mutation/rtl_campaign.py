@@ -1,4 +1,7 @@
-"""All mutants of the RTL on the cases of the catalogue: the cheapest case first, one model a case for all that live."""
+"""All mutants of the RTL on the cases of the catalogue: the cheapest case first, one model a case for all that live.
+
+Those that all of them leave alive, or none reaches, are judged by the other trials.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from .ledger import Ledger, Outcome, digest
 from .mutant import Mutant, named
 from .rtl_edits import Source, edits
 from .rtl_guards import judge_guard
+from .rtl_other_trials import judge_otherwise, order, other_trials
 from .rtl_run import source_of, try_all
 from .rtl_trials import Trial, trials
 
@@ -39,6 +43,8 @@ def key_of_everything() -> str:
         "sim/batch/*",
         "tests/catalogue/**/*.*",
         "tests/mutation/rtl_*.py",
+        "tests/formal/**/*.*",
+        "tests/parameters/*.*",
     )
     files = [path for glob in (*globs, "tests/mutation/clones.py") for path in sorted(root.glob(glob))]
     return digest(p for p in files if p.suffix in (".py", ".sv", ".j2", ".cpp", ".h"))
@@ -83,9 +89,31 @@ def run(mutants: Sequence[Mutant], folder: Path, jobs: int, say: Callable[[str],
     hardware = {m.id: m for m in mutants if not m.edit.guard}
     wanted = {id: reach.trials(m) for id, m in hardware.items()}
     _play_all(designs, hardware, wanted, ledger, folder / "models", jobs, say)
-    order = [GUARDS, *(t.id for t in designs)]
-    final = ledger.final(order)
+    _judge_others(list(hardware.values()), ledger, folder / "others", jobs, say)
+    final = ledger.final(names_of_trials(designs))
     return {m.id: final.get(m.id, Outcome("survived", "")) for m in mutants}
+
+
+def names_of_trials(designs: Sequence[Trial]) -> list[str]:
+    """Every trial, in the order in which they are named."""
+    return [GUARDS, *(trial.id for trial in designs), *order()]
+
+
+def _judge_others(
+    mutants: Sequence[Mutant], ledger: Ledger, folder: Path, jobs: int, say: Callable[[str], None]
+) -> None:
+    """The other trials of those that are alive."""
+    dead = {mutant for mutant, _, outcome in ledger.decisions() if outcome.verdict != "survived"}
+    alive = [m for m in mutants if m.id not in dead and not all(ledger.tried(m.id, name) for name in other_trials(m))]
+    shutil.rmtree(folder, ignore_errors=True)
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        for mutant, outcomes in zip(
+            alive, pool.map(judge_otherwise, alive, [folder / m.id for m in alive]), strict=True
+        ):
+            for trial, outcome in outcomes.items():
+                ledger.add(trial, {mutant.id: outcome})
+            say(f"{mutant.file} {mutant.id}: {', '.join(f'{name} {o.verdict}' for name, o in outcomes.items())}")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _play_all(

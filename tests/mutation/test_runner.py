@@ -16,6 +16,7 @@ from .ledger import Ledger, Outcome
 from .mutant import Edit, Mutant, named
 from .rtl_campaign import Reach
 from .rtl_guards import judge_guard
+from .rtl_other_trials import by_design, judge_otherwise, order, other_trials
 from .rtl_run import try_all
 from .rtl_trials import trials, trials_of
 
@@ -108,6 +109,53 @@ def test_mutants_of_a_guard() -> None:
     assert [v.by.split()[0] for v in verdicts.values() if v.by] == ["takes", "refuses", "refuses"]
 
 
+# What is changed in a module by itself, the trial that decides, and what becomes of it.
+ALONE = {
+    "equivalent": ("!out_valid || out_ready;", "out_ready || !out_valid;", "proof-register_slice", "survived", ""),
+    "no reset": (
+        "if (rst) begin",
+        "if (rst && in_valid) begin",
+        "proof-register_slice",
+        "killed",
+        "register_slice, step",
+    ),
+    "no design": ("out_valid <= 1'b0;", "out_valid <= 2'b0;", "lint", "refused", "%Warning-WIDTH"),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_mutants_that_no_case_kills(name: str, tmp_path: Path) -> None:
+    """The proof of their module decides, and Verilator whether they are a design."""
+    old, new, trial, verdict, by = ALONE[name]
+    mutant = made(SLICE, old, new)
+    assert list(other_trials(mutant)) == ["proof-register_slice"]
+    (found,) = judge_otherwise(mutant, tmp_path / mutant.id).items()
+    assert found[0] == trial and found[1].verdict == verdict and found[1].by.startswith(by), found
+
+
+def test_every_other_trial_has_its_place() -> None:
+    """Also those of modules within another one, and of those that are simulated in a design."""
+    mutants = [
+        made(LIBRARY / f"lib/{name}.sv", "\nendmodule", "\n\nendmodule")
+        for name in ("set_repeat", "ram_load", "external_image")
+    ]
+    names = [name for mutant in mutants for name in other_trials(mutant)]
+    assert {"proof-rom_source", "parameters-two_banks_in_blocks", "parameters-outside"} < set(names) <= set(order())
+
+
+@pytest.mark.slow
+def test_mutants_in_a_design_that_is_loaded(tmp_path: Path) -> None:
+    """Frames are compared while its parameters change; its folder is as before afterwards."""
+    chunks = "c < CHUNKS; c++) begin : g_write"
+    for name, (old, new) in {
+        "survived": (chunks, chunks.replace("c < CHUNKS", "CHUNKS > c")),
+        "killed": ("load_done <= place == last;", "load_done <= place != last;"),
+        "refused": ("word_q[c] <= ", "word_q[c] <= no_such_name && "),
+    }.items():
+        outcome = by_design("one bank", made(LIBRARY / "lib/ram_load.sv", old, new), tmp_path / "scratch" / name)
+        assert outcome.verdict == name, outcome
+
+
 MAGNITUDE = "tests/unit/test_numerics.py::test_magnitude"
 GOLDEN = {
     "equivalent": ("abs(fmt.min_mantissa), fmt.max_mantissa", "fmt.max_mantissa, abs(fmt.min_mantissa)", "survived"),
@@ -138,6 +186,7 @@ def test_an_interrupted_campaign_goes_on(tmp_path: Path) -> None:
     again = Ledger(path, "key")
     assert again.tried("a", "first") and not again.tried("a", "second")
     assert again.final(["first", "second"])["b"] == Outcome("killed", "first: bits")
+    assert not Ledger(path, "other key", read=True).tried("a", "first") and Ledger(path, "key").tried("a", "first")
     assert not Ledger(path, "other key").tried("a", "first")
     assert json.loads(path.read_text().splitlines()[0]) == {"key": "other key"}
 

@@ -19,7 +19,7 @@ from tests.parameters.designs import build_bench, in_ram, loaded, play, weights_
 from tests.unit.pipeline import seeded
 
 BLOCK = {"family": "xc7", "memory": {"fc.weight": "block", "fc.bias": "lut"}}
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "one bank": {},
     "two banks": {"parameter_banks": 2},
     "one bank in blocks": BLOCK,
@@ -30,7 +30,11 @@ KINDS = ("plain", "faults", "resets")
 
 def swapped(design: mase_hw.Design, sets: list[Weights], folder: Path, make: str = "") -> None:
     """Change the parameters 200 times: without faults, with images that are refused, and with resets besides."""
-    bench = build_bench(design, sets, folder, make)
+    changed(build_bench(design, sets, folder, make), design)
+
+
+def changed(bench: Path, design: mase_hw.Design) -> None:
+    """The same of a bench that is compiled."""
     for seed, kind in enumerate(KINDS):
         said = play(bench, design, kind, seed=seed, stalls=30, packets=200)
         found = re.fullmatch(
@@ -43,18 +47,37 @@ def swapped(design: mase_hw.Design, sets: list[Weights], folder: Path, make: str
         assert min(frames) > 20
 
 
+def pair(way: dict[str, Any], folder: Path) -> tuple[mase_hw.Design, list[Weights]]:
+    """A design with two inputs and two outputs, and two sets of its parameters."""
+    return loaded(seeded(Pair), EXAMPLE, in_ram(CONFIG, **way), folder, vectors=VECTORS)
+
+
+def wide(folder: Path) -> tuple[mase_hw.Design, list[Weights]]:
+    """A layer whose weights and biases are several words of the load bus a beat."""
+    example = torch.randn(1, 16, generator=torch.Generator().manual_seed(0))
+    config = in_ram({"vectors": {"frames": 8}}, max_parallelism=4)
+    return loaded(seeded(lambda: nn.Linear(16, 6)), example, config, folder)
+
+
+def test_wide_beats(tmp_path: Path, tiny: str) -> None:
+    """Beats of four words and of two, which end in the middle of the last one."""
+    design, sets = wide(tmp_path / "bundle")
+    entries = [each["parameters"] for each in design.manifest["instances"] if each["module"] == "ram_source"]
+    assert [each["WIDTH"] for each in entries] == [128, 52]
+    swapped(design, sets, tmp_path / "bench", tiny)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_frame_is_of_one_set(way: str, tmp_path: Path, tiny: str) -> None:
     """Two inputs and two outputs that stall by themselves; images that are incomplete, changed or of another design."""
-    design, sets = loaded(seeded(Pair), EXAMPLE, in_ram(CONFIG, **WAYS[way]), tmp_path / "bundle", vectors=VECTORS)
+    design, sets = pair(WAYS[way], tmp_path / "bundle")
     swapped(design, sets, tmp_path / "bench", tiny)
 
 
 @pytest.mark.parametrize("size", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 16))])
 def test_images_in_memory(size: int, tmp_path: Path, tiny: str) -> None:
     """As above, where the design reads its parameters from memory, whose words and requests wait at random."""
-    config = in_ram(CONFIG, parameters="external", external_bytes=size)
-    design, sets = loaded(seeded(Pair), EXAMPLE, config, tmp_path / "bundle", vectors=VECTORS)
+    design, sets = pair({"parameters": "external", "external_bytes": size}, tmp_path / "bundle")
     swapped(design, sets, tmp_path / "bench", tiny)
 
 

@@ -2,14 +2,15 @@
 //
 // external_source_proof: external_source asks for blocks in order and sends their beats.
 //
-// A word is a beat and says which one it is. The memory answers in order, as late as the
-// solver likes; requests wait as long.
+// A word is a beat and says which one it is; a set that is asked for again has beats of its own
+// each time. The memory answers in order, as late as the solver likes; requests wait as long.
 //   p_valid_stays  an offered beat is offered until it is taken
 //   p_order        beats come in the order of the tensor, without end
 //   p_address      so do the blocks that are asked for
 //   p_asks_stay    a request stays until it is taken
 //   p_room         a row that comes finds room
 //   p_pace         requests are PACE cycles apart, and one more EXTRA times of OF
+//   p_asks         and no farther, once a block finds room
 //   p_full         it is full exactly if it offers all that it has room for
 //   p_late         it is late exactly if a block is due of which the next beat has not come
 module external_source_proof #(
@@ -20,7 +21,9 @@ module external_source_proof #(
     parameter int PACE  = 2,
     parameter int EXTRA = 0,
     parameter int OF    = 1,
-    parameter int DELAY = 4
+    parameter int DELAY = 4,
+    parameter int SETS = 1,
+    parameter int REPEATS = 1
 ) (
     input logic clk,
     input logic rst,
@@ -30,7 +33,9 @@ module external_source_proof #(
 );
 
   localparam int Width = 4;  // every beat has a number of its own
-  localparam int Blocks = DEPTH / (ROW * BLOCK);
+  localparam int Beats = DEPTH * REPEATS;  // until all begins again
+  localparam int Blocks = Beats / (ROW * BLOCK);
+  localparam int PerSet = DEPTH / (ROW * BLOCK * SETS);
 
   logic [Width-1:0] out_data;
   logic             out_valid;
@@ -52,6 +57,8 @@ module external_source_proof #(
       .EXTRA(EXTRA),
       .OF   (OF),
       .DELAY(DELAY),
+      .SETS (SETS),
+      .REPEATS(REPEATS),
       .BASE (0)
   ) dut (
       .*
@@ -72,6 +79,9 @@ module external_source_proof #(
   assign word_valid = comes && owed_q != 0 && !rst;
   assign word_data  = Width'(in_q);
 
+  int index;  // of the next block in the tensor
+  assign index = block_q / (PerSet * REPEATS) * PerSet + block_q % PerSet;
+
   logic begins;
   assign begins = ask_valid && !waits_q;
 
@@ -91,8 +101,8 @@ module external_source_proof #(
       stalled_q <= out_valid && !out_ready;
       waits_q   <= ask_valid && !ask_ready;
       owed_q    <= owed_q + (ask_valid && ask_ready ? ROW * BLOCK : 0) - (word_valid ? 1 : 0);
-      in_q      <= word_valid ? (in_q + 1) % DEPTH : in_q;
-      out_q     <= out_valid && out_ready ? (out_q + 1) % DEPTH : out_q;
+      in_q      <= word_valid ? (in_q + 1) % Beats : in_q;
+      out_q     <= out_valid && out_ready ? (out_q + 1) % Beats : out_q;
       block_q   <= ask_valid && ask_ready ? (block_q + 1) % Blocks : block_q;
       since_q   <= begins ? 1 : (since_q > PACE ? since_q : since_q + 1);
       // What is asked for next is due a cycle later whenever the parts make a whole.
@@ -117,13 +127,23 @@ module external_source_proof #(
   logic started_q;
   always_ff @(posedge clk) started_q <= !rst && (started_q || begins);
 
+  // A request is seen a cycle after it was decided, when the space to the next one has begun.
+  int   apart;
+  logic asks_q;  // nothing was in the way of a request
+  assign apart = int'(longer) + PACE;
+  always_ff @(posedge clk) begin
+    asks_q <= !rst && !ask_valid && dut.u_blocks.room_q != '0 &&
+        (!started_q || since_q + 1 >= apart);
+  end
+
   always_comb begin
     p_valid_stays : assert (!check || !stalled_q || out_valid);
     p_order : assert (!check || !out_valid || int'(out_data) == out_q);
-    p_address : assert (!check || !ask_valid || int'(ask_address) == block_q * ROW * BLOCK);
+    p_address : assert (!check || !ask_valid || int'(ask_address) == index * ROW * BLOCK);
     p_asks_stay : assert (!check || !waits_q || ask_valid);
     p_room : assert (!check || !dut.u_blocks.row_valid || dut.u_blocks.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
+    p_asks : assert (!check || !asks_q || ask_valid);
     p_late : assert (!check || late == (dut.u_blocks.there_q != '0 && !out_valid));
     p_full : assert (!check || full == (there == ROOM && out_valid && !out_ready));
   end
@@ -136,7 +156,6 @@ module external_source_proof #(
   int waiting;
   int pending;
   int asked;  // blocks, and not all of them gone
-  int apart;
 
   assign held    = int'(dut.u_blocks.u_rows.count);
   assign waiting = int'(dut.u_blocks.u_due.count);
@@ -164,22 +183,22 @@ module external_source_proof #(
         inv_words :
         assert (!armed || w > words ||
                 int'(dut.u_blocks.g_words.words_q[(ROW-1-w)*Width+:Width]) ==
-                (in_q - w + DEPTH) % DEPTH);
+                (in_q - w + Beats) % Beats);
       end
     end
   end
 
   always_comb begin
     inv_numbers :
-    assert (!armed || (in_q >= 0 && in_q < DEPTH && out_q >= 0 && out_q < DEPTH && block_q >= 0 &&
+    assert (!armed || (in_q >= 0 && in_q < Beats && out_q >= 0 && out_q < Beats && block_q >= 0 &&
                        block_q < Blocks && owed_q >= 0 && owed_q <= ROOM * ROW * BLOCK));
     inv_blocks : assert (!armed || int'(dut.u_blocks.room_q) + waiting + there == ROOM);
     inv_beats : assert (!armed || asked * ROW * BLOCK - gone * ROW == owed_q + words + held * ROW);
-    inv_in : assert (!armed || in_q == (out_q - turn + held * ROW + words + DEPTH) % DEPTH);
+    inv_in : assert (!armed || in_q == (out_q - turn + held * ROW + words + Beats) % Beats);
     inv_turns : assert (!armed || (out_q % ROW == turn && (out_q / ROW) % BLOCK == gone));
     inv_asked : assert (!armed || block_q == (out_q / (ROW * BLOCK) + asked) % Blocks);
     inv_since : assert (!armed || since_q >= 1);
-    inv_index : assert (!armed || int'(dut.index_q) == block_q);
+    inv_index : assert (!armed || int'(dut.index_q) == index);
     inv_waits : assert (!armed || !waits_q || dut.pending_q);
     inv_offered : assert (!armed || !stalled_q || (held != 0 && dut.u_blocks.there_q != '0));
     inv_due : assert (!armed || waiting + there >= pending);
@@ -196,7 +215,7 @@ module external_source_proof #(
       always_comb begin
         inv_row :
         assert (!armed || i >= held ||
-                int'(dut.u_blocks.u_rows.mem[place][b*Width+:Width]) == (number + b) % DEPTH);
+                int'(dut.u_blocks.u_rows.mem[place][b*Width+:Width]) == (number + b) % Beats);
       end
     end
   end
@@ -211,12 +230,11 @@ module external_source_proof #(
         int'(dut.u_blocks.u_due.wr_ptr_q) == (int'(dut.u_blocks.u_due.rd_ptr_q) + waiting) % ROOM));
   end
 
-  // A request is seen a cycle after it was decided, when the space to the next one has begun.
-  assign apart = int'(longer) + PACE;
   if (PACE > 1 || EXTRA > 0) begin : g_pace
     always_comb begin
       inv_left :
-      assert (!armed || !started_q || begins || int'(dut.g_pace.left_q) + since_q >= apart - 1);
+      assert (!armed || begins || int'(dut.g_pace.left_q) ==
+              ((!started_q || since_q >= apart - 1) ? 0 : apart - 1 - since_q));
       inv_begins :
       assert (!armed || !begins ||
               int'(dut.g_pace.left_q) == PACE - 1 + int'(EXTRA != 0 && part_q + EXTRA >= OF));
@@ -230,8 +248,24 @@ module external_source_proof #(
     end
   end
 
+  if (REPEATS > 1) begin : g_sets
+    always_comb begin
+      inv_set : assert (!armed || int'(dut.u_sets.first) == index - block_q % PerSet);
+      inv_repeat :
+      assert (!armed || int'(signed'(dut.u_sets.g_repeat.u_repeats.g_count.left_q)) ==
+              REPEATS - 2 - block_q / PerSet % REPEATS);
+    end
+    if (PerSet > 1) begin : g_beats
+      always_comb begin
+        inv_in_set :
+        assert (!armed || int'(signed'(dut.u_sets.g_repeat.u_beats.g_count.left_q)) ==
+                PerSet - 2 - block_q % PerSet);
+      end
+    end
+  end
+
   always_comb begin
-    c_round : cover (check && out_valid && out_ready && out_q == DEPTH - 1);
+    c_round : cover (check && out_valid && out_ready && out_q == Beats - 1);
     c_full : cover (check && full);
     c_late : cover (check && dut.u_blocks.there_q != '0 && !out_valid);
   end
