@@ -67,7 +67,7 @@ WRONG = {
     ),
     "a negative row lacks one": Mutation("linear-logic", LOGIC, (("{!minus}}, !minus}", "{!minus}}, 1'b1}"),)),
     "a row is never twice the operand": Mutation(
-        "linear-logic_of_the_data", LOGIC, (("= one ? once : two ?", "= one ? once : (two && 1'b0) ?"),)
+        "linear-logic_of_the_data", LOGIC, (("(one ? once : two ?", "(one ? once : (two && 1'b0) ?"),)
     ),
     "the second of two rows starts anew": Mutation(
         "conv2d-logic_unrolled", LOGIC, (("(i == 0 && k > 0) ? 2 : 0", "(i == 0 && k > 0) ? 2 : i"),)
