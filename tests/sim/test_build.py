@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,17 @@ def _copy(folder: Path, text: str = "") -> Dut:
     source.write_text((RTL / "faulty_slice.sv").read_text() + text)
     base = slice_dut()
     return Dut(base.top, (source,), base.parameters, base.streams)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="clang is not installed")
+def test_clang(tmp_path: Path) -> None:
+    """It links, which needs a library that g++ does not."""
+    tools = find_build_tools({**os.environ, "CXX": "clang++"})
+    assert any("-latomic" in flag for flag in tools.linker)
+    assert not any("-latomic" in flag for flag in find_build_tools({**os.environ, "CXX": "g++"}).linker)
+    built = build(_copy(tmp_path), tmp_path / "build", cache_dir=tmp_path / "cache", tools=tools)
+    assert play(built, tmp_path / "run").passed
 
 
 def test_reuse_and_rebuild(tools: BuildTools, work: Path, tmp_path: Path) -> None:

