@@ -193,7 +193,7 @@ def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | No
         chosen = made({})
     if chosen.interval == slowest:
         return chosen, None
-    search = RateSearch(timeline, {pin: _unlimited(delay=int(depth > 0)) for pin, depth in chosen.depths.items()})
+    search = RateSearch(timeline, {pin: unlimited(delay=int(depth > 0)) for pin, depth in chosen.depths.items()})
     needed = search.piled_up()
     for around in (AROUND, 4 * AROUND, len(timeline.parts)):
         found = search.cheapest(needed, around)
@@ -316,7 +316,7 @@ def _depths(
         return like[len(rounds)] if len(rounds) < len(like) else rounds[-1] if rounds else None
 
     while True:
-        buffers = {pin: _unlimited(delay=int(pin in chosen)) for pin in pins} | there
+        buffers = {pin: unlimited(delay=int(pin in chosen)) for pin in pins} | there
         network, edges = timeline.network(buffers=buffers)
         network.begin_with(begin())
         network.advance()
@@ -343,7 +343,8 @@ def _depths(
     return depths, None if interval is None else Followed(network, edges, interval), tuple(rounds)
 
 
-def _unlimited(delay: int) -> Steps:
+def unlimited(delay: int = 0) -> Steps:
+    """The steps of a FIFO that is never full, whose beats take so many cycles."""
     return Steps.queued(1, UNLIMITED, delay)
 
 

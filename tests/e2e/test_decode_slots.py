@@ -87,7 +87,8 @@ class AtTheEntry(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.first != "attention":
             x = (torch.relu(x) if self.first == "relu" else x) + self.positions
-        return self.out(x + F.scaled_dot_product_attention(x, x, x, is_causal=True))  # type: ignore[no-any-return]
+        result: Tensor = self.out(x + F.scaled_dot_product_attention(x, x, x, is_causal=True))
+        return result
 
 
 @pytest.mark.parametrize("first", [pytest.param("relu", marks=pytest.mark.slow), "positions", "attention"])

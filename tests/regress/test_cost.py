@@ -32,7 +32,7 @@ MOST = {"lut": 0.85, "ff": 0.98}
 LIKE = [family for family, fabric in FABRICS.items() if fabric.like != family]
 ROWS, HELD_OUT = 60, 20
 """Modules at least of such a family, and how many of them no constant is fitted to."""
-LEAST_NEAR = {"lut": 0.78, "ff": 0.95}
+LEAST_NEAR = {"xcup": {"lut": 0.8, "ff": 0.95}, "nexus": {"lut": 0.78, "ff": 0.95}}
 """The share of those that is within a tenth."""
 UNSEEN = 200
 """Modules at least, of draws that nobody looked at before the structures were settled."""
@@ -77,7 +77,7 @@ def test_errors_of_a_family_that_is_like_another_one(family: str) -> None:
         for resource, values in errors.items():
             found[resource] += values
     assert len(found["lut"]) >= HELD_OUT
-    for resource, most in LEAST_NEAR.items():
+    for resource, most in LEAST_NEAR[family].items():
         assert 100 * np.median(found[resource]) <= MEDIAN, resource
         assert (np.array(found[resource]) <= 0.1).mean() >= most, resource
     assert not any(found["dsp"])

@@ -14,18 +14,17 @@ from math import ceil
 import msgspec
 import numpy as np
 
-from mase_hw.beat_times import UNLIMITED
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import reconvergent
-from mase_hw.emit.fifos import put_fifos
+from mase_hw.emit.fifos import put_fifos, unlimited
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Timeline
 from mase_hw.steps import Steps
 
+LEAST = 32
+"""Places of a FIFO of slots at least: one of fewer is no smaller."""
 ENTRY = 2
 """Places of a FIFO in which a token waits for its slot: as many as it takes to pass a beat in every cycle."""
-LEAST = 32
-"""Places of such a FIFO at least: one of fewer is no smaller."""
 
 
 def hold_slots(netlist: Netlist, catalogue: Catalogue) -> None:
@@ -64,7 +63,7 @@ def wait_for_slots(netlist: Netlist, catalogue: Catalogue) -> None:
     if netlist.slot is None:
         return
     timeline = Timeline(netlist, catalogue)
-    network, edges = timeline.network(buffers={p: Steps.queued(1, UNLIMITED, 0) for p in reconvergent(timeline)})
+    network, edges = timeline.network(buffers={pin: unlimited() for pin in reconvergent(timeline)})
     network.advance()
     readers = {net.source.instance: net.sink.instance for net in netlist.nets}
     early = 0

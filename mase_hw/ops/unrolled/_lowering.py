@@ -566,7 +566,9 @@ def network_of(program: Program) -> Network:
     casts = {program.steps[number].inputs[0]: both for number, both in done.items()}
     for number, step in enumerate(program.steps):
         given = [found[i] for i in step.inputs]
-        made = given[0].reshape(step.shape) if number in done else None
-        found.append(_Lowering(network, step, delays, casts.get(number + 1)).run(given) if made is None else made)
+        if number in done:
+            found.append(given[0].reshape(step.shape))
+        else:
+            found.append(_Lowering(network, step, delays, casts.get(number + 1)).run(given))
     network.graph.outputs = [(number, 0) for number in results(network, program, network.plain(found[-1]))]
     return network
