@@ -94,7 +94,8 @@ def refuse_caches(model: nn.Module, prompt: Any) -> None:
             expected="a forward that leaves buffers, attributes and global variables as they are",
             remedy=WHOLE_SEQUENCES,
         )
-    inputs, results = _shapes(prompt), [shape for _, shape in _shapes(found)]
+    # Results may be of a class without paths, as those of Hugging Face are; theirs are not named.
+    inputs, results = _shapes(prompt), [tuple(v.shape) for v in pytree.tree_leaves(found) if isinstance(v, Tensor)]
     if len(inputs) > 1 and all(len(shape) > 1 and shape[1] == 1 for _, shape in inputs):
         again = [f"{path} {list(shape)}" for path, shape in inputs if any(_grown(shape, other) for other in results)]
         if again:

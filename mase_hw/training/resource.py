@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, fx, nn
 
+from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.training.learned_node import Learned
-from mase_hw.training.learned_step import LearnedStep, whole_bits
+from mase_hw.training.learned_step import LearnedScale, LearnedStep, whole_bits
 
 Elements = Literal["", "weights", "all"]
 """Which elements have bits of their own."""
@@ -72,8 +73,18 @@ def learn_widths(graph: MaseGraph, nodes: Mapping[str, nn.Module], which: Elemen
         which: Weights, or everything.
 
     Raises:
-        UnsupportedError: If a layer has weights whose format is no plain fixed point.
+        UnsupportedError: If a layer has weights whose format is no plain fixed point, or anything has real scales.
     """
+    scaled = next((name for name, node in nodes.items() if isinstance(node, LearnedScale)), None)
+    if which and scaled is not None:
+        raise UnsupportedError(
+            "bits of every element are learned in fixed point",
+            node=scaled,
+            field="learn_widths",
+            got="scaled integers",
+            expected="formats whose steps are powers of two",
+            remedy='leave name = "integer" out of the configuration, or learn_widths',
+        )
     for node in graph.nodes:
         layer = nodes.get(node.name)
         if not which or not isinstance(layer, Learned) or not is_product(layer):

@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.compiler.prompts import refuse_caches
 from mase_hw.errors import ConfigError, GraphError, MaseHwError
+from tests.ir.huggingface_models import hf, needed
 
 CONTEXT, WIDTH, IDS = 6, 8, 11
 SETTINGS = {"decode": {"context": CONTEXT}, "vectors": {"faults": 2, "frames": 1}}
@@ -152,3 +154,10 @@ def test_inputs_that_are_no_caches(tmp_path: Path) -> None:
         mase_hw.compile(Two().eval(), (ids[:, :1], more[:, :1]), SETTINGS, out=tmp_path / "one")
     design = mase_hw.compile(Two().eval(), (ids, more), SETTINGS, out=tmp_path / "two")
     assert len(design.manifest["decode"]["cycles"]) == CONTEXT
+
+
+@needed
+def test_results_without_paths() -> None:
+    """PyTorch knows the results of Hugging Face as containers whose parts have no names."""
+    sizes = {"vocab_size": 8, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 4}
+    refuse_caches(hf.GPT2LMHeadModel(hf.GPT2Config(**sizes)).eval(), {"input_ids": torch.tensor([[3, 1]])})

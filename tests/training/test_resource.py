@@ -195,3 +195,10 @@ def test_a_step_for_every_channel() -> None:
     assert torch.equal(graph.model(x).float(), model(x).detach())
     bits = (mantissas.abs().double().log2().floor() + 1 - 2).clamp(min=0)
     assert float(model.resource()) == float(bits.sum()) * 5
+
+
+def test_scaled_integers_are_refused() -> None:
+    config = {"quantize": {"default": {"config": {"name": "integer", "data_in_width": 4, "weight_width": 3}}}}
+    data = torch.randn(8, 4)
+    with pytest.raises(UnsupportedError, match="learned in fixed point"):
+        prepare(nn.Sequential(nn.Linear(4, 3)), data[:1], config, calibration=[data], learn_widths="all")
