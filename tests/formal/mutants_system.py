@@ -7,6 +7,7 @@ from .proofs import (
     CACHED,
     CROSS,
     FETCHES,
+    GATE,
     GENERATES,
     IMAGE,
     READER,
@@ -33,6 +34,7 @@ SEQUENCE = Proof(FETCHES, {"ROWS": 5, "BLOCK": 1})
 ALONE = Proof(GENERATES)
 FRAMED, IN_TURN = Proof(GENERATES, {"FRAMES": 1, "LENGTH": 3}), Proof(GENERATES, {"SLOTS": 2, "LENGTH": 4})
 IMAGED = Proof(IMAGE, {"STORED": 1})
+GATED = Proof(GATE, {"INPUTS": 2, "OUTPUTS": 2})
 CROSSING, SHORT, SAMPLED = Proof(CROSS), Proof(RESET, {"LEFT": 5}), Proof(SAMPLE, {"LEFT": 1, "AFTER": 1})
 
 # Of the bursts of both directions: the property, a text and what stands there instead.
@@ -146,6 +148,16 @@ SYSTEM: dict[str, Mutant] = {
         Proof(WRITER), "p_answered", ".in_valid (taken)", ".in_valid (taken && frame_end)", 16
     ),
     "write_is_idle_early": of(Proof(WRITER), "p_idle", "!active && open == '0;", "!active;", 14),
+    # frame_gate
+    "gate_stops_within_a_frame": of(GATED, "p_gate", "in_valid & (begun_q | allowed)", "in_valid & allowed"),
+    "gate_forgets_the_frame_of_another_input": of(GATED, "p_gate", ".begins (begins)", ".begins ('0)"),
+    "gate_forgets_a_result": of(GATED, "p_empty", " && of_output_q == '0", "", 12),
+    "gate_counts_frames_of_one_input": of(
+        GATED, "p_empty", "of_input_q[i] + 16'(begins[i])", "of_input_q[i] + 16'(begins[0])", 12
+    ),
+    "gate_is_empty_when_nothing_is_offered": of(
+        GATED, "p_late", "hold && begun_q == '0", "hold && in_valid == '0 && begun_q == '0"
+    ),
     # system_share_read, system_share_write, system_records
     "readers_withdraw": of(Proof(READERS), "p_ar_stays", "rst || (arvalid && arready)", "rst || arvalid"),
     "readers_change_their_turn": of(Proof(READERS), "p_ar_stable", "end else if (!arvalid) begin", "end else begin"),

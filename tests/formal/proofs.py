@@ -57,6 +57,7 @@ CACHE = Harness(
 GENERATES = Harness("token_loop", needs=("stream_fork", "stream_fifo"))
 WRITERS = Harness("system_share_write", needs=SHARE, parts=("share_spec", "axi_write_memory"))
 RECORDS = Harness("system_records")
+GATE = Harness("frame_gate", needs=("system_records", "loop_counter"))
 CAST = Harness("fixed_cast_unit")
 ELEMENT = Harness("block_round_lane")
 DIVIDE = Harness("fixed_divide_unit", needs=("fixed_cast_unit",))
@@ -257,6 +258,9 @@ PROOFS = [
     Proof(IMAGE, {"WORDS": 2, "BURST": 3}, cover=16),
     *(Proof(REQUESTS, {"BURST": burst}, cover=cover) for burst, cover in ((1, 0), (3, 8), (256, 8))),
     *(Proof(RECORDS, {"INPUTS": inputs}, cover=8) for inputs in (2, 3)),
+    Proof(GATE, {"INPUTS": 2, "OUTPUTS": 2}, cover=12),
+    Proof(GATE, {"INPUTS": 2, "FIRST": 3, "OTHER": 2, "RESULT": 3}, cover=14),
+    Proof(GATE, {"OUTPUTS": 2, "FIRST": 1, "OTHER": 3}, cover=14),
     *(fetch(*shape) for shape in ((1, 1, 4, 2, 2), (2, 1, 4, 2, 1), (1, 2, 4, 2, 3))),
     Proof(FETCH, {**fetch(1, 1, 4, 2, 1).parameters, "SETS": 2, "REPEATS": 2}),
     fetch(1, 1, 3, 3, 1, 2, 3),
