@@ -15,7 +15,6 @@ from mase_hw.devices.render import repacked
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.schedule import FRAMES, Timeline
 from mase_hw.errors import UnsupportedError
-from mase_hw.hardware.library import with_dependences
 from mase_hw.ops.structural import LinkParams, round_trip
 from mase_hw.streams import Stream, ceil_div
 
@@ -86,7 +85,7 @@ def join(name: str, parts: Sequence[On], links: Sequence[Link]) -> Netlist:
         whole.external |= of.external
         whole.generated |= of.generated
     ends = [f"lib/{module}.sv" for module in ("link_send", "link_line", "link_receive", "stream_repack")]
-    whole.files += [file for file in with_dependences(ends) if file not in whole.files]
+    whole.add_files(*ends)
     whole.inputs.sort(key=_order)
     whole.outputs.sort(key=_order)
     whole.verify()

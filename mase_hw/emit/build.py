@@ -229,7 +229,7 @@ class NetlistBuilder:
         held = self._held(f"{node.name}.{port.name}", taken.beats)
         parameters = {"WIDTH": port.bits, "LEN": taken.beats, "REPEATS": tiles, "DEPTH": held}
         self.netlist.instances.append(Instance(name, "replay_buffer", parameters, (taken, given), node.name, "replay"))
-        self._file("lib/replay_buffer.sv")
+        self.netlist.add_files("lib/replay_buffer.sv")
         source = self._sources[Pin(name, "out_data")] = _Source(Pin(name, "out_data"), given, f"{node.name}_replay")
         source.uses.append(_Use(pin, port))
         return Pin(name, "in_data"), taken
@@ -294,7 +294,7 @@ class NetlistBuilder:
         taken, given = (plain_stream(side, shape, fmt, together) for side in SIDES)
         name = self._free(f"u_{label}_{op}")
         self._insert(Instance(name, module, parameters, (taken, given), node, op), source.pin)
-        self._file(f"lib/{module}.sv")
+        self.netlist.add_files(f"lib/{module}.sv")
         source.uses.append(_Use(Pin(name, taken.name), taken))
         pin = Pin(name, given.name)
         stream = dataclasses.replace(given, layout=want)
@@ -377,8 +377,7 @@ class NetlistBuilder:
         """Put what streams a parameter into the netlist; its last port is the stream."""
         self.netlist.instances.append(instance)
         self.netlist.memories[instance.name] = f"{name}.mem"
-        for file in with_dependences(SOURCE_FILES[instance.module]):
-            self._file(file)
+        self.netlist.add_files(*SOURCE_FILES[instance.module])
         pin = Pin(instance.name, "out_data")
         source = self._sources[pin] = _Source(pin, instance.ports[-1], name)
         return source
@@ -400,7 +399,7 @@ class NetlistBuilder:
         self.netlist.aside.add(name)
         before = f"{sink.instance.removeprefix('u_')}.{sink.port}"
         self.netlist.fifos.append(Fifo(name, before, self._slot.label, LEAST, port.bits))
-        self._file("lib/stream_fifo.sv")
+        self.netlist.add_files("lib/stream_fifo.sv")
         self._slot.uses.append(_Use(Pin(name, taken.name), self._slot.stream))
         pin = Pin(name, given.name)
         self._sources[pin] = _Source(pin, port, name.removeprefix("u_"), [_Use(sink, port)])
@@ -491,7 +490,7 @@ class NetlistBuilder:
         self._insert(
             Instance(name, "stream_fork", {"WIDTH": bits, "N": count}, ports, source.label, "fork", count), source.pin
         )
-        self._file("lib/stream_fork.sv")
+        self.netlist.add_files("lib/stream_fork.sv")
         net = self._free(f"net_{source.label}", _SIGNALS)
         self.netlist.nets.append(Net(net, source.pin, Pin(name, "in_data"), source.stream))
         return Pin(name, "out_data")
@@ -510,8 +509,7 @@ class NetlistBuilder:
             "repack",
         )
         self._insert(instance, end)
-        self._file("lib/loop_counter.sv")
-        self._file("lib/stream_repack.sv")
+        self.netlist.add_files("lib/stream_repack.sv")
         self.netlist.nets.append(Net(name, end, Pin(instance.name, "in_data"), have))
         repacked = dataclasses.replace(want, name="out_data", direction="out", layout=have.layout)
         self.netlist.nets.append(

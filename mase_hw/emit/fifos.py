@@ -484,6 +484,5 @@ def put_fifos(
             else (net,)
         )
     ]
-    if "lib/stream_fifo.sv" not in netlist.files:
-        netlist.files.append("lib/stream_fifo.sv")
+    netlist.add_files("lib/stream_fifo.sv")
     return names

@@ -6,7 +6,6 @@ import dataclasses
 
 from mase_hw.catalogue import verilog_params
 from mase_hw.emit.netlist import LOOP_ENTRY, LOOP_EXIT, Instance, Net, Netlist, Pin
-from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.manifest import Fifo
 from mase_hw.ops.structural import EntryParams, ExitParams, FifoParams, LoopParams, RepackParams
 from mase_hw.streams import Stream
@@ -48,7 +47,7 @@ def close_loop(netlist: Netlist, enters: Pin, leaves: Pin, passes: int) -> None:
             netlist.free(f"net_{instance.name}"), back, Pin(instance.name, "in_data"), _repeated(stream, passes - 1)
         )
         netlist.nets.append(net)
-        _add_file(netlist, instance.module)
+        netlist.add_files(f"lib/{instance.module}.sv")
         back, stream = Pin(instance.name, "out_data"), got
     netlist.nets.append(Net(netlist.free(f"net_{name}_out"), back, Pin(first, "back_data"), _repeated(got, passes - 1)))
     netlist.verify()
@@ -69,7 +68,7 @@ def _splice(netlist: Netlist, net: Net, module: str, params: LoopParams) -> str:
     netlist.instances.insert(at, Instance(name, module, verilog_params(params), ports, node, module))
     netlist.nets[index] = Net(net.name, net.source, Pin(name, "in_data"), net.stream)
     netlist.nets.insert(index + 1, Net(netlist.free(f"{net.name}_loop"), Pin(name, "out_data"), net.sink, net.stream))
-    _add_file(netlist, module)
+    netlist.add_files(f"lib/{module}.sv")
     return name
 
 
@@ -91,9 +90,3 @@ def count_passes(netlist: Netlist, entry: str) -> None:
                 if behind not in reached and netlist.instance(behind).op != LOOP_EXIT:
                     reached.add(behind)
                     waiting.append(behind)
-
-
-def _add_file(netlist: Netlist, module: str) -> None:
-    for file in with_dependences((f"lib/{module}.sv",)):
-        if file not in netlist.files:
-            netlist.files.append(file)

@@ -13,6 +13,7 @@ from mase_hw.errors import EmitError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, ExternalMemory, Tensor, arranged
 from mase_hw.hardware.image import LOADED, Part
+from mase_hw.hardware.library import with_dependences
 from mase_hw.hardware.manifest import Fifo, Shortfall
 from mase_hw.opdef import SUPPORT, Generated
 from mase_hw.streams import Direction, Stream
@@ -179,6 +180,10 @@ class Netlist:
         for (at, source), more in zip(found, made, strict=True):
             self.instances[at] = dataclasses.replace(source, parameters={**source.parameters, **more})
         self.outside = memory if found else None
+
+    def add_files(self, *files: str) -> None:
+        """Add files of the library, each once, and before it those of the modules that it instantiates."""
+        self.files += [file for file in with_dependences(files) if file not in self.files]
 
     def signals(self) -> set[str]:
         """Every name declared inside the top level."""

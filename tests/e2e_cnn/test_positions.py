@@ -53,11 +53,17 @@ def enlarged() -> nn.Module:
     return nn.Sequential(first, nn.Tanh(), nn.Upsample(scale_factor=2), second, nn.ReLU())
 
 
+def turned() -> nn.Module:
+    """One position a beat behind several, and nothing else that has the registers of the turn between them."""
+    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(1, 4))
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "sums": (Sums, (3, 8, 8)),
     "sequence": (sequence, (2, 16)),
     "pools": (pools, (1, 8, 8)),
     "enlarged": (enlarged, (2, 4, 4)),
+    "turned": (turned, (2, 4, 4)),
 }
 
 
@@ -75,6 +81,7 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
     [
         ("sums", 2),
         ("pools", 2),
+        ("turned", 2),
         *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("sums", "pools")),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
     ],

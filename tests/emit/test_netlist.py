@@ -181,3 +181,12 @@ def test_faults(damage: Callable[[Netlist], None], texts: list[str]) -> None:
         netlist.verify()
     for text in texts:
         assert text in str(caught.value), str(caught.value)
+
+
+def test_a_file_brings_what_it_instantiates() -> None:
+    """Also where no other module of the design has it; each once, in the order of compilation."""
+    netlist = Netlist("top")
+    before = [*netlist.files]
+    for _ in range(2):
+        netlist.add_files("lib/beat_turn.sv")
+        assert netlist.files == [*before, "lib/register_slice.sv", "lib/beat_turn.sv"]

@@ -8,7 +8,6 @@ from mase_hw.catalogue import Catalogue, verilog_params
 from mase_hw.emit.netlist import Instance, Net, Netlist, Pin
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.hardware.external import ExternalMemory
-from mase_hw.hardware.library import with_dependences
 from mase_hw.ops.products._cache import AHEAD, CACHE, Cache, delay_of, parameters, smallest_block
 from mase_hw.ops.products.matmul import MatmulParams
 
@@ -72,7 +71,7 @@ def move_caches(netlist: Netlist, catalogue: Catalogue, context: int, memory: Ex
         behind = Net(netlist.free(f"{net.name}_cached"), Pin(name, "out_data"), net.sink, ports[1])
         netlist.nets[place : place + 1] = [dataclasses.replace(net, sink=Pin(name, "in_data")), behind]
     netlist.cached = memory
-    netlist.files += [file for file in with_dependences(FILES) if file not in netlist.files]
+    netlist.add_files(*FILES)
     netlist.verify()
 
 
