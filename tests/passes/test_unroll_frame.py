@@ -58,6 +58,27 @@ def compiled(out: Path, net: nn.Module, shape: tuple[int, ...], **hardware: Any)
     return mase_hw.compile(net.eval(), data[:1], config, out=out, calibration=[data], vectors=data)
 
 
+class Elementwise(nn.Module):
+    """Functions of every element, with parameters of every channel; a stored operand that is finer than the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.bn, self.up = nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Upsample(scale_factor=2)
+        self.slopes, self.leave = nn.PReLU(3), nn.Conv2d(3, 2, 1)
+        self.factor = nn.Parameter(torch.tensor([0.3, -0.8, 1.1]).reshape(3, 1, 1))
+        self.offset = nn.Parameter(torch.tensor([0.4, -0.3, 0.02]).reshape(3, 1, 1))
+        with torch.no_grad():
+            self.slopes.weight.copy_(torch.tensor([0.7, -0.4, 0.1]))
+            self.bn.running_mean.copy_(torch.tensor([0.2, -0.3, 0.1]))
+            self.bn.running_var.copy_(torch.tensor([0.5, 2.0, 1.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn(nn.functional.hardtanh(self.enter(x))) * self.factor
+        x = self.slopes(self.up(nn.functional.leaky_relu(x, 0.25))) + self.offset
+        result: Tensor = self.offset[:2] - self.leave(x)
+        return result
+
+
 CLOCK = {"unroll_mhz": 60.0, "family": "ecp5"}
 
 
@@ -68,8 +89,9 @@ CLOCK = {"unroll_mhz": 60.0, "family": "ecp5"}
         (Interactions, (4, 2), {"unroll_levels": 2}),
         (Interactions, (4, 2), CLOCK),
         (Residual, (1, 5, 5), CLOCK | {"unroll_mhz": 100.0, "unroll_carry_save": True}),
+        (Elementwise, (1, 4, 4), {"unroll_levels": 2}),
     ],
-    ids=["residual", "interactions", "clock", "carry_save"],
+    ids=["residual", "interactions", "clock", "carry_save", "elementwise"],
 )
 def test_a_frame_in_every_cycle(
     kind: type[nn.Module], shape: tuple[int, ...], how: dict[str, Any], tmp_path: Path

@@ -63,10 +63,10 @@ _LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", "avg_pool1d", "av
 _DIVIDING = {"mean", "mean_over", "avg_pool1d", "avg_pool2d"}
 """Those that divide."""
 _CONVOLUTIONS = ("conv1d", "conv2d")
-_MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad"}
+_MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad", "interpolate"}
 """Ops that put elements elsewhere, perhaps zeros between them, and cast them."""
-_FUNCTIONS = {"fixed_function", "fixed_unary"}
-"""Modules of functions of one value."""
+_FUNCTIONS = {"fixed_function", "fixed_unary", "fixed_pieces", "fixed_prelu", "fixed_affine", "fixed_binary"}
+"""Modules of functions of every element by itself, which may have parameters for it."""
 _MAXIMA = {"max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "amax"}
 
 
@@ -119,11 +119,10 @@ class _Lowering:
         return shaped
 
     def _of_one_value(self) -> bool:
-        """Whether the op is a function of every element by itself."""
+        """Whether the op is a function of every element by itself, perhaps with parameters for it."""
         op = self.step.op
         assert op is not None
-        one = len(self.step.inputs) == 1 and not self.step.parameters
-        return one and op.hardware is not None and op.hardware.module in _FUNCTIONS
+        return len(self.step.inputs) == 1 and op.hardware is not None and op.hardware.module in _FUNCTIONS
 
     def _refused(self, got: str, expected: str) -> UnsupportedError:
         return UnsupportedError(
@@ -217,7 +216,8 @@ class _Lowering:
         """Matrix and constants of a linear op, and the fraction width of its sums."""
         step, formats = self.step, self.step.arithmetic.formats
         assert step.op is not None
-        frac = max(formats[f"data_in_{k}"].frac_width for k in range(len(given)))
+        stored = step.parameters.keys() - {"weight", "bias"}  # an operand that is a constant
+        frac = max(formats[name].frac_width for name in (*(f"data_in_{k}" for k in range(len(given))), *stored))
         if "weight" in step.parameters:
             frac += formats["weight"].frac_width
         if "bias" in step.parameters:
@@ -444,19 +444,21 @@ class _Lowering:
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
     def _table(self, x: Elements) -> Elements:
-        """A function of one value, from its golden for every number."""
-        assert self.step.op is not None
-        found, tables = [], dict[tuple[int, int], tuple[int, ...]]()
-        for beat, number in (divmod(int(element), BEAT) for element in x.reshape(-1)):
+        """A function of every element, from its golden for every number; with parameters another one for each."""
+        found, tables = [], dict[tuple[int, int], npt.NDArray[np.int64]]()
+        for place, (beat, number) in enumerate(divmod(int(element), BEAT) for element in x.reshape(-1)):
             ends = low, high = self.network.ends(number)
             if high - low >= MOST_CODES:
                 raise self._refused(f"a function of {high - low + 1} numbers", f"at most {MOST_CODES}")
             if ends not in tables:
-                codes = torch.arange(low, high + 1, dtype=torch.float32).reshape(1, -1)
-                tables[ends] = tuple(int(v) for v in self.step.run([codes]).reshape(-1))
-            table = tables[ends]
-            made = self.network.enter(Looked((number,), table), (min(table), max(table)), 1)
-            found.append(self._in(made, beat))
+                # Of every frame all elements are the same number; without parameters one element says it all.
+                shape = x.shape[1:] if self.step.parameters else (1,) * (x.ndim - 1)
+                codes = torch.arange(low, high + 1, dtype=torch.float32).reshape(-1, *(1 for _ in shape))
+                made = self.step.run([codes.expand(-1, *shape)])
+                tables[ends] = made.reshape(len(made), -1).to(torch.int64).numpy().T
+            table = tuple(tables[ends][place % len(tables[ends])].tolist())
+            looked = self.network.enter(Looked((number,), table), (min(table), max(table)), 1)
+            found.append(self._in(looked, beat))
         return np.array(found, dtype=np.int64)
 
     # ---- Several elements
