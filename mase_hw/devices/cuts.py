@@ -17,6 +17,8 @@ from mase_hw.fit.budget import Impossible, Solution
 
 NEVER = 1 << 60
 """More than any sum of shares."""
+SHARE = 1 << 32
+"""A whole device. Words of external memory are millions, and what one is priced at must be a whole number as well."""
 SUMS, RELAXED, SOLVED = range(3)
 """How closely a run was looked at."""
 
@@ -114,10 +116,9 @@ class Search:
         run = min(runs, key=lambda each: self._known[each].level)
         level = self._known[run].level + 1
         self.looked[level] += 1
-        share = 1 << 24
-        best = "none yet" if value >= NEVER else f"{value / share:.4f}"
+        best = "none yet" if value >= NEVER else f"{value / SHARE:.4f}"
         self.tell(
-            f"cuts: best {best}, no open ones below {bound / share:.4f}; layers {run[0]} to {run[1] - 1} are "
+            f"cuts: best {best}, no open ones below {bound / SHARE:.4f}; layers {run[0]} to {run[1] - 1} are "
             f"{'relaxed' if level == RELAXED else 'solved'} ({self.looked[RELAXED]} relaxed, {self.looked[SOLVED]} "
             "solved)"
         )

@@ -20,7 +20,7 @@ from torch import nn
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.cost.devices import RESOURCES
-from mase_hw.devices.cuts import NEVER, Cuts, Search
+from mase_hw.devices.cuts import NEVER, SHARE, Cuts, Search
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import HALVES, Impossible, Solution, solve
@@ -289,7 +289,7 @@ class _Search:
     def weights(self, kind: int) -> Any:
         """What resources count for: as their shares of the device."""
         most = self.goals[kind].budgets
-        return np.array([*((1 << 24) // max(most.get(n, NOMINAL[n]), 1) + 1 for n in RESOURCES), 0], dtype=np.int64)
+        return np.array([*(SHARE // max(most.get(n, NOMINAL[n]), 1) + 1 for n in RESOURCES), 0], dtype=np.int64)
 
     def allowed(self, low: int, high: int, device: int) -> bool:
         """Whether what enters a run, and what leaves it, can: at the rate, and to one place."""
@@ -361,5 +361,4 @@ class _Search:
                     links[source] = self.cycles(source, result, on[giver], there)
         hardware = arguments(self.space.args, picked, self.space.twins).model_copy(update={"device": places})
         config = self.settings.model_copy(update={"hardware": hardware})
-        unit = float(1 << 24)
-        return DevicesFit(self.interval, runs, links, cuts.value / unit, cuts.bound / unit, config)
+        return DevicesFit(self.interval, runs, links, cuts.value / SHARE, cuts.bound / SHARE, config)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mase_hw.devices.cuts import NEVER, RELAXED, SOLVED, Search
-from mase_hw.fit.budget import Impossible, Solution
+from mase_hw.devices.cuts import NEVER, RELAXED, SHARE, SOLVED, Search
+from mase_hw.fit.budget import Impossible, Solution, solve
+from mase_hw.fit.problem import Problem
 
 LAYERS, DEVICES, SEEDS = 6, 3, 40
 Answer = Solution | Impossible
@@ -89,3 +90,13 @@ def test_a_gap_that_is_enough() -> None:
                 assert found.value - found.bound <= gap * found.value
             looked[gap] += search.looked[RELAXED] + search.looked[SOLVED]
     assert looked[0.2] < looked[0.0]
+
+
+def test_words_have_a_price() -> None:
+    """Thirty layers share a million words: what a word costs is far less than what a look-up table does."""
+    layers = {
+        f"n{i}": np.array([[900 + 7 * i, 0], [50 + i, 120_000 + 1000 * i], [300 + 3 * i, 60_000]]) for i in range(30)
+    }
+    weights = np.array([SHARE // 134_600 + 1, 0])
+    found = solve(Problem(layers, []), weights, {0: 134_600, 1: 1_000_000}, 0)
+    assert isinstance(found, Solution) and found.gap < 0.1
