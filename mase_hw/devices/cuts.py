@@ -10,6 +10,7 @@ its answer is that of solving every run.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -85,7 +86,7 @@ class Search:
         """How many runs were looked at so closely."""
         self._known: dict[tuple[int, int, int], Known] = {}
         self._allowed: dict[tuple[int, int, int], bool] = {}
-        self._full: list[tuple[int, int, int]] = []
+        self._looked: list[tuple[int, int, int]] = []
 
     def best(self, devices: int, end: int, gap: float = 0.0) -> Cuts:
         """The cheapest cuts.
@@ -126,11 +127,19 @@ class Search:
         before = self._known[run].bound
         if isinstance(found, Solution):
             self._known[run] = Known(level, max(before, found.bound), found.value)
-        elif found.proven:
-            self._full.append(run)
-            self._known[run] = Known(SOLVED, NEVER)
         else:
-            self._known[run] = Known(level, max(before, found.bound))
+            self._known[run] = Known(level, NEVER if found.proven else max(before, found.bound))
+        self._looked.append(run)
+        for other in self._known:
+            self._raise(other, [run])
+
+    def _raise(self, run: tuple[int, int, int], parts: Sequence[tuple[int, int, int]]) -> None:
+        """Note that a run costs no less than parts of it: what one device cannot hold, it cannot hold with more."""
+        low, high, kind = run
+        known = self._known[run]
+        inside = [self._known[part].bound for part in parts if low <= part[0] and part[1] <= high and kind == part[2]]
+        if max(inside, default=0) > known.bound:
+            self._known[run] = dataclasses.replace(known, bound=max(inside))
 
     def _cheapest(self, devices: int, end: int, *, by_value: bool = False) -> dict[bool, tuple[int, tuple[int, ...]]]:
         """The least sum and its ends: of cuts of which a run is open, and of those of which none is.
@@ -159,7 +168,7 @@ class Search:
         return {open_: way for (_, open_), way in ways.items()}
 
     def _run(self, low: int, high: int, device: int) -> Known:
-        """What is known of a run; a device that cannot hold some layers cannot hold more."""
+        """What is known of a run."""
         if low == high:
             return Known(SOLVED, 0, 0)
         kind = self.kinds[device]
@@ -171,7 +180,5 @@ class Search:
         if run not in self._known:
             least = self.least(*run)
             self._known[run] = Known(SOLVED, NEVER) if least is None else Known(SUMS, least)
-        found = self._known[run]
-        if found.bound < NEVER and any(low <= first and last <= high and kind == of for first, last, of in self._full):
-            found = self._known[run] = Known(SOLVED, NEVER)
-        return found
+            self._raise(run, self._looked)
+        return self._known[run]
