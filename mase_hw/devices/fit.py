@@ -2,12 +2,12 @@
 
 The layers stand in their order, and each device has some of them in a row. What layers of a device cost is the sum of
 what :mod:`mase_hw.fit` says of each, so the least area of every run of layers on every device is found by its solver,
-and the best cuts by dynamic programming over them (R. Bellman, "Dynamic Programming", 1957). Each of the runs has a
-bound, and the same sums of bounds bound all choices. A run that a device cannot hold is not tried with more layers.
+and the best cuts of all by :mod:`mase_hw.devices.cuts`, which solves few of the runs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +20,14 @@ from torch import nn
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.cost.devices import RESOURCES
+from mase_hw.devices.cuts import NEVER, SHARE, Cuts, Search
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
-from mase_hw.fit.budget import Impossible, Solution, solve
+from mase_hw.fit.budget import HALVES, Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import SPREAD, arguments
-from mase_hw.fit.problem import WORDS, Problem, named
+from mase_hw.fit.elimination import restricted
+from mase_hw.fit.problem import INFEASIBLE, MEASURES, WORDS, Numbers, Problem, named
 from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph
@@ -33,9 +35,6 @@ from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.module_paths import nodes_at
 from mase_hw.preflight.mapped import mapped_graph
 from mase_hw.streams import ceil_div
-
-NEVER = 1 << 60
-"""More than any sum of shares."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,7 @@ def fit_devices(
     interval: int,
     spread: float = SPREAD,
     cuts: Sequence[str] | None = None,
+    gap: float = 0.0,
     calibration: Iterable[Any] | None = None,
     custom_ops: CustomOps | None = None,
     progress: Tell | None = None,
@@ -121,6 +121,7 @@ def fit_devices(
             memory and time, and the proof holds among them.
         cuts: The modules, by path, before which may be cut, such as the blocks of a large network; before every layer
             if None. The proof holds among such cuts.
+        gap: By how much the bound may be below what is found, as a share of it; the search ends then.
         calibration: Batches from which value ranges are observed.
         custom_ops: A user's own ops.
         progress: Told what is being done.
@@ -142,9 +143,7 @@ def fit_devices(
     hardware = settings.hardware.model_copy(update={"family": families[0], "device": {}, **again})
     settings = settings.model_copy(update={"hardware": hardware})
     graph = mapped_graph(model, example_inputs, settings, calibration, tell, custom_ops)
-    tell("choosing cuts, lanes and implementations")
-    search = _Search(graph, settings, goals, interval, spread, cuts)
-    return search.found()
+    return _Search(graph, settings, goals, interval, spread, cuts, tell).found(gap)
 
 
 def _outside(goals: Sequence[Goal]) -> bool:
@@ -165,8 +164,9 @@ class _Search:
         interval: int,
         spread: float = SPREAD,
         cuts: Sequence[str] | None = None,
+        tell: Tell = lambda _: None,
     ) -> None:
-        self.graph, self.settings, self.goals, self.interval = graph, settings, goals, interval
+        self.graph, self.settings, self.goals, self.interval, self.tell = graph, settings, goals, interval, tell
         self.space = Space(
             graph, settings.hardware, unrolled=goals[0].unrolled, logic=goals[0].logic, external=_outside(goals)
         )
@@ -179,7 +179,8 @@ class _Search:
                 got=interval,
                 expected=f"{fastest} or more, which {slowest} needs",
             )
-        self.candidates = self.space.candidates(interval, spread)
+        self.candidates = self.space.candidates(interval, spread, tell=tell)
+        tell("what stands between layers that are neighbours")
         self.problem = self.space.problem(self.candidates, interval)
         self.order = list(self.candidates)
         at = {name: index for index, name in enumerate(self.order)}
@@ -194,6 +195,8 @@ class _Search:
         self.leaves = {at[n] for n in self._before(last) if n in at}
         self.places = self._places(cuts)
         self.run = functools.cache(self._run)
+        self._room = functools.cache(self._sums)
+        self._best = dict[tuple[int, int, int], Solution]()
 
     def _places(self, cuts: Sequence[str] | None) -> list[int]:
         """Numbers of layers before which may be cut; the first one and the end always."""
@@ -227,20 +230,66 @@ class _Search:
             found += self._before(source) if self.graph.is_implicit(source) else [source.name]
         return found
 
-    def _run(self, low: int, high: int, kind: int) -> Solution | Impossible:
-        """The least area of some layers in a row, on a device like that of the given number."""
+    def _run(self, low: int, high: int, kind: int, closely: bool = True) -> Solution | Impossible:
+        """The least area of some layers in a row, on a device like that of the given number.
+
+        Args:
+            low: The first layer.
+            high: The one behind the last.
+            kind: The device.
+            closely: Whether its solver is asked where the relaxation leaves a gap.
+        """
         inside = set(self.order[low:high])
-        prices = {name: self.problem.prices[name] for name in self.order[low:high]}
+        kept = {name: self._room(kind)[0][name] for name in self.order[low:high]}
+        prices = {name: self.problem.prices[name] for name in kept}
         edges = [edge for edge in self.problem.edges if inside.issuperset(edge.ends)]
+        problem = restricted(Problem(prices, edges), kept)
+        found = solve(problem, self.weights(kind), self._budgets(kind), HALVES if closely else 0)
+        if isinstance(found, Impossible):
+            return found
+        found = dataclasses.replace(found, chosen={name: int(kept[name][at]) for name, at in found.chosen.items()})
+        best = self._best.get((low, high, kind))
+        if best is None or found.value <= best.value:
+            self._best[low, high, kind] = found
+        return found
+
+    def _budgets(self, kind: int) -> dict[int, int]:
+        """Of every measure that is limited its most, on a device."""
         budgets = {RESOURCES.index(name): most for name, most in self.goals[kind].budgets.items()}
         if self.outside:  # a memory brings a word per cycle
             budgets[WORDS] = self.interval if self.goals[kind].external else 0
-        return solve(Problem(prices, edges), self.weights(kind), budgets)
+        return budgets
+
+    def _sums(self, kind: int) -> tuple[dict[str, Numbers], list[int], list[Numbers]]:
+        """What layers take at least on a device, each by itself.
+
+        Returns:
+            The candidates of every layer that are not beyond the budgets by themselves; then, of every number of
+            layers, the least sum of shares and the least of every measure.
+        """
+        kept, shares, uses = dict[str, Numbers](), [0], [np.zeros(len(MEASURES), dtype=np.int64)]
+        for name in self.order:
+            prices = self.problem.prices[name]
+            within = np.ones(len(prices), dtype=np.bool_)
+            for measure, most in self._budgets(kind).items():
+                within &= prices[:, measure] <= most
+            kept[name] = np.flatnonzero(within)
+            own = prices[within]
+            shares.append(shares[-1] + int((own @ self.weights(kind)).min(initial=INFEASIBLE)))
+            uses.append(uses[-1] + own.min(axis=0, initial=INFEASIBLE))
+        return kept, shares, uses
+
+    def least(self, low: int, high: int, kind: int) -> int | None:
+        """What layers in a row cost at least, by what each costs; None if they do not fit."""
+        _, shares, uses = self._room(kind)
+        taken = uses[high] - uses[low]
+        full = any(taken[measure] > most for measure, most in self._budgets(kind).items())
+        return None if full else shares[high] - shares[low]
 
     def weights(self, kind: int) -> Any:
         """What resources count for: as their shares of the device."""
         most = self.goals[kind].budgets
-        return np.array([*((1 << 24) // max(most.get(n, NOMINAL[n]), 1) + 1 for n in RESOURCES), 0], dtype=np.int64)
+        return np.array([*(SHARE // max(most.get(n, NOMINAL[n]), 1) + 1 for n in RESOURCES), 0], dtype=np.int64)
 
     def allowed(self, low: int, high: int, device: int) -> bool:
         """Whether what enters a run, and what leaves it, can: at the rate, and to one place."""
@@ -261,8 +310,11 @@ class _Search:
         assert tensor.fmt is not None  # it is quantised
         return ceil_div(math.prod(tensor.shape) * tensor.fmt.width, link.bits) * link.clock_ratio
 
-    def found(self) -> DevicesFit:
+    def found(self, gap: float = 0.0) -> DevicesFit:
         """The best cuts.
+
+        Args:
+            gap: By how much the bound may be below their value, as a share of it.
 
         Raises:
             ConfigError: If there are none.
@@ -270,65 +322,33 @@ class _Search:
         count = len(self.order)
         rooms = [(each.budgets, each.external) for each in self.goals]
         kinds = [rooms.index(each) for each in rooms]
-        # Of every number of layers on the devices so far: the least sum and the cuts, and a bound of the sum.
-        best: list[tuple[int, tuple[int, ...]] | None] = [(0, ()), *[None] * count]
-        below = [0, *[NEVER] * count]
-        reached = 0
-        for device, kind in enumerate(kinds):
-            # How many layers are on the devices before this one at most.
-            reached = max((n for n, each in enumerate(best) if each is not None), default=0)
-            then: list[tuple[int, tuple[int, ...]] | None] = [None] * (count + 1)
-            bounds = [NEVER] * (count + 1)
-            for low in self.places:
-                if best[low] is None and below[low] >= NEVER:
-                    continue
-                # What is left over behind the last device is not made.
-                for high in (
-                    each for each in self.places if each >= low and (device + 1 < len(kinds) or each == count)
-                ):
-                    if high == low:
-                        value = bound = 0
-                    elif not self.allowed(low, high, device):
-                        continue
-                    else:
-                        solved = self.run(low, high, kind)
-                        if isinstance(solved, Impossible):
-                            if solved.proven:
-                                break
-                            value, bound = NEVER, 0
-                        else:
-                            value, bound = solved.value, solved.bound
-                    bounds[high] = min(bounds[high], below[low] + bound)
-                    before = best[low]
-                    if before is not None and value < NEVER:
-                        sum_ = before[0] + value
-                        known = then[high]
-                        if known is None or sum_ < known[0]:
-                            then[high] = (sum_, (*before[1], high))
-            best, below = then, bounds
-        chosen = best[count]
-        if chosen is None:
-            raise ConfigError(
-                "no contiguous cuts for these devices meet the rate"
-                if below[count] >= NEVER
-                else "no contiguous cuts were found that meet the rate",
-                field="devices",
-                got=f"{self.interval} cycles per frame; the devices before the last one take the first {reached} of "
-                f"{count} layers at most",
-                expected=f"room on the last one for {self.order[reached]} and what follows",
-                remedy="raise the interval or the bits of the links, or give more or larger devices",
-            )
-        return self._fit(chosen[0], below[count], chosen[1], kinds)
+        search = Search(self.places, kinds, self.allowed, self.least, self.run, self.tell)
+        cuts = search.best(len(kinds), count, gap)
+        if cuts.ends is not None:
+            return self._fit(cuts, kinds)
+        self.tell("no cuts; how many layers the devices before the last one take")
+        before = (n for n in reversed(self.places) if search.best(len(kinds) - 1, n, NEVER).ends is not None)
+        reached = next(before) if len(kinds) > 1 else 0
+        raise ConfigError(
+            "no contiguous cuts for these devices meet the rate"
+            if cuts.bound >= NEVER
+            else "no contiguous cuts were found that meet the rate",
+            field="devices",
+            got=f"{self.interval} cycles per frame; the devices before the last one take the first {reached} of "
+            f"{count} layers at most",
+            expected=f"room on the last one for {self.order[reached]} and what follows",
+            remedy="raise the interval or the bits of the links, or give more or larger devices",
+        )
 
-    def _fit(self, value: int, bound: int, cuts: Sequence[int], kinds: Sequence[int]) -> DevicesFit:
+    def _fit(self, cuts: Cuts, kinds: Sequence[int]) -> DevicesFit:
+        assert cuts.ends is not None
         picked: dict[str, Candidate] = {}
         runs, places = list[Run](), dict[str, int]()
         on: dict[int, int] = {}
-        for number, (low, high) in enumerate(zip((0, *cuts), cuts, strict=False)):
+        for number, (low, high) in enumerate(zip((0, *cuts.ends), cuts.ends, strict=False)):
             use, words = dict.fromkeys(RESOURCES, 0), 0
             if high > low:
-                solved = self.run(low, high, kinds[number])
-                assert isinstance(solved, Solution)  # it was chosen
+                solved = self._best[low, high, kinds[number]]
                 picked |= {name: self.candidates[name][at] for name, at in solved.chosen.items()}
                 use, words = named(solved.total), int(solved.total[WORDS])
                 places |= dict.fromkeys(self.order[low:high], number)
@@ -341,5 +361,4 @@ class _Search:
                     links[source] = self.cycles(source, result, on[giver], there)
         hardware = arguments(self.space.args, picked, self.space.twins).model_copy(update={"device": places})
         config = self.settings.model_copy(update={"hardware": hardware})
-        unit = float(1 << 24)
-        return DevicesFit(self.interval, runs, links, value / unit, min(bound, value) / unit, config)
+        return DevicesFit(self.interval, runs, links, cuts.value / SHARE, cuts.bound / SHARE, config)

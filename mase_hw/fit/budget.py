@@ -71,10 +71,12 @@ class Impossible:
     Args:
         proven: Whether there is none.
         nearest: The choice that exceeds the budgets least, as a share of them; None if nothing can be built.
+        bound: If there is one, its weighed sum is not lower.
     """
 
     proven: bool
     nearest: Numbers | None
+    bound: int = 0
 
 
 @dataclass
@@ -156,7 +158,7 @@ def solve(
 def _answer(best: _Best, bound: int, *, proven: bool) -> Solution | Impossible:
     """What is known at the end; ``proven`` says whether there is none if none was found."""
     if best.chosen is None or best.total is None:
-        return Impossible(proven, best.nearest)
+        return Impossible(proven, best.nearest, max(bound, 0))
     return Solution(best.chosen, best.total, best.value, min(bound, best.value))
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,47 @@ LOGIC = "logic"
 """One that takes look-up tables in place of multiplier blocks: tried where the target says so."""
 
 
+NEVER = 1 << 63
+"""Cycles per frame of what has no timing."""
+
+
+class Clocked:
+    """The timing of a module, computed when it is asked for: that takes nearly all the time of a search.
+
+    Args:
+        node: Whose it is, for errors.
+        hardware: The facets of the module.
+        params: Its parameters.
+        passes: Of every frame.
+    """
+
+    def __init__(self, node: str, hardware: Hardware, params: Any, passes: int) -> None:
+        self._timing = functools.partial(timing_of, node, hardware.latency, params)
+        self._passes, self._ports = passes, hardware.ports(params)
+        self._kept: Latency | None = None
+
+    @functools.cached_property
+    def cycles(self) -> int:
+        """Per frame, exactly, of all passes; :data:`NEVER` if there is no such module."""
+        try:
+            found = self._timing()
+        except (UnsupportedError, ConfigError):
+            return NEVER
+        self._kept = found if found.short else None
+        return self._passes * found.interval
+
+    @property
+    def least(self) -> int:
+        """Cycles per frame at least, without the timing: of a stream a beat a cycle."""
+        beats = [port.beats for port in self._ports if port.name.startswith("data_")]
+        return self._passes * max(beats, default=0)
+
+    @property
+    def latency(self) -> Latency:
+        """The timing, which is kept only where it is short."""
+        return self._timing() if self._kept is None else self._kept
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One way to build a node.
@@ -48,11 +89,10 @@ class Candidate:
         kernel: Height and width of the window elements of a step; None where the op has no window that is unrolled.
         implementation: How products are computed; empty where the op has one way.
         order: In which order; empty for its own.
-        cycles: Per frame, exactly, of all passes.
         use: What it takes, its memories included.
         ports: Its data streams, by name.
         multipliers: That it instantiates.
-        timing: Gives its timing, which is kept only where it is short.
+        clocked: Its timing.
         outside: Parameters that are moved to external memory.
     """
 
@@ -60,17 +100,21 @@ class Candidate:
     kernel: tuple[int, int] | None
     implementation: str
     order: str
-    cycles: int
     use: Use
     ports: Mapping[str, Stream]
     multipliers: int
-    timing: Callable[[], Latency]
+    clocked: Clocked
     outside: tuple[str, ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """Per frame, exactly, of all passes."""
+        return self.clocked.cycles
 
     @property
     def latency(self) -> Latency:
         """Its timing."""
-        return self.timing()
+        return self.clocked.latency
 
     def tail(self, interval: int) -> int:
         """Cycles from the last beat of the input to the last one of the output, beats coming evenly over a frame.
@@ -192,6 +236,10 @@ class Options:
             spread: Layers with multipliers are not made more than so many times faster than the interval, unless they
                 cannot be slower.
         """
+        return [each for each in self.offered(interval, spread) if each.cycles <= interval]
+
+    def offered(self, interval: int, spread: float = math.inf) -> list[Candidate]:
+        """The same with others that may take more cycles: none of them is timed yet."""
         found: dict[tuple[Any, ...], Candidate] = {}
         for lanes, kernel in self._foldings(interval, spread):
             ways = itertools.product(self._implementations, self._orders, self._places)
@@ -199,10 +247,10 @@ class Options:
                 if order == WEIGHTS_FIRST and not outside and not self.args.order.get(self.node.name):
                     continue  # it is for weights from outside, each of which it takes once
                 made = self._candidate(lanes, kernel, implementation, order, outside)
-                if made is not None and made.cycles <= interval:
+                if made is not None and made.clocked.least <= interval:
                     key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order, made.outside)
                     found.setdefault(key, made)
-        return [*found.values(), *(each for each in self._made_for_weights() if each.cycles <= interval)]
+        return [*found.values(), *self._made_for_weights()]
 
     def fastest(self) -> int:
         """The fewest cycles per frame of any candidate.
@@ -389,14 +437,13 @@ class Options:
             source_size(ports[name], self.passes, args.external_buffer, self._ahead.get(name, 1.0)) for name in late
         ]
         memories = {name: each for name, each in memories.items() if name not in late}
-        interval, timing = _timing(self.node.name, hardware, params)
+        clocked = Clocked(self.node.name, hardware, params, self.passes)
         multipliers = 0 if implementation in MADE_FOR_WEIGHTS else hardware.multipliers(params)
         use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers, self.passes)
         use = sum(
             (source_price(size, self.passes, args.external_memory, args.family) for size in sources), use + between
         )
-        cycles = self.passes * interval
-        return Candidate(dict(lanes), kernel, implementation, order, cycles, use, data, multipliers, timing, outside)
+        return Candidate(dict(lanes), kernel, implementation, order, use, data, multipliers, clocked, outside)
 
     def _by_tile(
         self, hardware: Hardware, params: Any, ports: Mapping[str, Stream]
@@ -421,13 +468,6 @@ class Options:
         behind = reorder_params(self.node.name, given.fmt.width, have, want, together, banks)
         buffers = price("replay_buffer", before, self.args.family)
         return params, made, buffers + price("stream_reorder", verilog_params(behind), self.args.family)
-
-
-def _timing(node: str, hardware: Hardware, params: Any) -> tuple[int, Callable[[], Latency]]:
-    """The cycles per frame of a module, and what gives its timing, which is computed again if its steps are long."""
-    found = timing_of(node, hardware.latency, params)
-    again = functools.partial(timing_of, node, hardware.latency, params)
-    return found.interval, (lambda: found) if found.short else again
 
 
 def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:

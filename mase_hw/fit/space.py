@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,14 @@ class Space:
         examples = {self.kinds[name]: name for name in reversed(self.options)}
         return [(name, self.options[name]) for name in examples.values()]
 
-    def candidates(self, interval: int, spread: float = math.inf, *, pace: int | None = None) -> Candidates:
+    def candidates(
+        self,
+        interval: int,
+        spread: float = math.inf,
+        *,
+        pace: int | None = None,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> Candidates:
         """Candidates of every node for a number of cycles per frame, but for those that others make needless.
 
         Args:
@@ -157,15 +164,33 @@ class Space:
             spread: As for :meth:`Options.within`.
             pace: Cycles per frame in which beats come where what ends later after its input is worse; None if that is
                 of no account.
+            tell: Told which layers are looked at.
         """
         key = interval, spread, pace
         if key not in self._candidates:
             found = {}
-            for name, options in self._one_of_a_kind():
-                of = options.within(interval, spread)
-                found[self.kinds[name]] = [of[i] for i in _needed(of, self._prices(of, pace))]
+            kinds = self._one_of_a_kind()
+            for number, (name, options) in enumerate(kinds, 1):
+                tell(f"foldings of {name}, layer {number} of {len(kinds)} that differ")
+                if pace is None:
+                    found[self.kinds[name]] = self._cheapest(options.offered(interval, spread), interval)
+                else:
+                    of = options.within(interval, spread)
+                    found[self.kinds[name]] = [of[i] for i in _needed(of, self._prices(of, pace))]
             self._candidates[key] = {name: found[self.kinds[name]] for name in self.options}
         return self._candidates[key]
+
+    def _cheapest(self, of: list[Candidate], interval: int) -> list[Candidate]:
+        """Those of at most so many cycles that no other one of them makes needless, with few of the others timed.
+
+        What is too slow makes nothing needless, so those that it had done so are looked at again.
+        """
+        while True:
+            kept = [of[i] for i in _needed(of, self._prices(of, None))]
+            late = {id(each) for each in kept if each.cycles > interval}
+            if not late:
+                return kept
+            of = [each for each in of if id(each) not in late]
 
     def intervals(self, most: int, spread: float) -> list[int]:
         """Cycles per frame of candidates, in rising order, all from an interval down to a part of it, some below."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -210,8 +210,10 @@ def _blocks(width: int, beats: int, memory: ExternalMemory) -> tuple[int, int]:
     return row, max((n for n in _divisors(beats // row) if n * words <= memory.burst), default=1)
 
 
-def _divisors(number: int) -> Iterator[int]:
-    return (n for n in range(1, number + 1) if number % n == 0)
+def _divisors(number: int) -> list[int]:
+    """In rising order; a search over foldings asks for those of hundreds of thousands of beats."""
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return [*low, *(number // n for n in reversed(low) if n * n < number)]
 
 
 def image(tensors: Sequence[Tensor], texts: Sequence[str], design: str) -> list[int]:

@@ -185,17 +185,15 @@ def _latency(p: LinearParams) -> Latency:
     if p.inputs_first:
         return Latency.from_steps(inputs_first(rows, tiles, passes, pipe))
     # A step takes an activation beat: row by row, pass by pass over the row, tile by tile.
-    row, turn, tile = (axis.reshape(-1) for axis in np.indices((rows, passes, tiles)))
-    needs = row * tiles + np.where(turn == 0, tile + 1, tiles)
-    frees = row * tiles + np.where(turn == passes - 1, tile + 1, 0)
-    if passes > 1:
+    row, tile = (axis.reshape(-1) for axis in np.indices((rows, tiles)))
+    first = row * (passes * tiles) + tile
+    steps = Steps.at(
+        rows * passes * tiles,
+        needed=(first,),
         # The replay buffer reads its memory into an output register one step ahead: the slot of a beat is free again
         # when the step before the one that uses the beat is done.
-        frees = np.append(frees[1:], rows * tiles)
-    steps = Steps(
-        needs=(needs,),
-        frees=(frees,),
-        emits=row * passes + turn + (tile == tiles - 1),
+        freed=(first + ((passes - 1) * tiles - 1 if passes > 1 else 0),),
+        emitted=np.arange(1, rows * passes + 1) * tiles - 1,
         delay=(2 if passes > 1 else 0,),
         pipe=pipe,
         # A single pass needs no buffer and goes straight through.

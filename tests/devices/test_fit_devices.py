@@ -39,6 +39,7 @@ def searched(**room: int) -> Any:
 
 def test_no_other_cuts_are_better() -> None:
     """All cuts are tried, one by one, with the solver of each run."""
+    from mase_hw.devices.cuts import SHARE
     from mase_hw.fit.budget import Solution
 
     found = fitted(3)
@@ -52,7 +53,7 @@ def test_no_other_cuts_are_better() -> None:
             solved = [search.run(*run, 0) for _, run in runs]
             if all(isinstance(each, Solution) for each in solved):
                 sums.append(sum(each.value for each in solved if isinstance(each, Solution)))
-    assert min(sums) / (1 << 24) == found.value
+    assert min(sums) / SHARE == found.value
 
 
 def test_it_is_built_as_it_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mase_hw.errors import UnsupportedError
@@ -52,13 +53,13 @@ class BlockParams(ProductParams, frozen=True):
         shape = (*stream.shape, ceil_div(self.run, self.block_steps))
         return dataclasses.replace(stream, shape=shape, parallelism=(1, self.weight_shift.lanes[0]))
 
-    def with_shifts(self, found: dict[str, Counts]) -> dict[str, Counts]:
+    def with_shifts(self, found: Mapping[str, Counts]) -> dict[str, Counts]:
         """The steps in which parameters are taken; a shift is held for those of its block."""
-        if self.weight_block:
-            step = found["weight"] % self.run
-            last = ((step + 1) % self.block_steps == 0) | (step == self.run - 1)
-            found["weight_shift"] = found["weight"][last]
-        return found
+        if not self.weight_block:
+            return dict(found)
+        step = found["weight"] % self.run
+        last = ((step + 1) % self.block_steps == 0) | (step == self.run - 1)
+        return {**found, "weight_shift": found["weight"][last]}
 
 
 def shared_by(r: Request) -> int:

@@ -8,6 +8,8 @@ input tile after the other, as they come, for all output tiles, and keeps the pa
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +45,11 @@ def inputs_first(rows: int, tiles: int, passes: int, pipe: int) -> Steps:
     )
 
 
-def taken(rows: int, tiles: int, passes: int, inputs_first: bool) -> dict[str, Counts]:
+@functools.lru_cache(maxsize=4)
+def taken(rows: int, tiles: int, passes: int, inputs_first: bool) -> Mapping[str, Counts]:
     """The steps in which the stored parameters of a layer are taken: weights in every one, a bias with a sum's first.
+
+    The last ones are kept, as a search over implementations asks for the same again.
 
     Args:
         rows: Sums an output channel, such as the vectors of a frame.

@@ -77,9 +77,10 @@ def interface(
             or to be read from outside where it is not known when the module takes it.
     """
     found: dict[str, Entries] = {name: {} for name in arguments if not name.startswith("data_in_")}
-    streams, taken = {port.name: port for port in hardware.ports(params)}, hardware.takes(params)
-    for name in found:
-        kept = args.parameters_at.get(f"{node.name}.{name}", args.parameters)
+    streams = {port.name: port for port in hardware.ports(params)}
+    places = {name: args.parameters_at.get(f"{node.name}.{name}", args.parameters) for name in found}
+    taken = hardware.takes(params) if "external" in places.values() else {}
+    for name, kept in places.items():
         loaded, outside = kept == "ram", kept == "external"
         if loaded and name not in streams and isinstance(arguments[name], TensorMetadata):
             raise _inside(f"{node.name}.{name}", hardware.module)
