@@ -546,7 +546,7 @@ def _plan(
     return plan(matrix, [0] * len(matrix), ends, columns, _KEPT)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def network_of(program: Program) -> Network:
     """The network of a program.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,13 +132,14 @@ def part_of(graph: MaseGraph, args: UnrollArgs) -> Part:
     return Part(entry.name, result.name, names, program, FRAME if axis == 1 else CHANNELS_LAST)
 
 
-def put(graph: MaseGraph, part: Part) -> None:
-    """Put the node of a part in place of those that it is made of; in a copy of its graph as well."""
+def put(graph: MaseGraph, part: Part) -> str:
+    """Put a node in place of those that a part is made of, in a copy of its graph as well; the name of the node."""
     entry, result = graph.node(part.entry), graph.node(part.result)
     formats = {"data_in_0": part.program.fmt}
     if (out := graph.tensor(result, "data_out_0").fmt) is not None:
         formats["data_out_0"] = out
-    _replace(graph, entry, result, Arithmetic(formats, attributes=attributes_of({"program": part.program})), part.op)
+    arithmetic = Arithmetic(formats, attributes=attributes_of({"program": part.program}))
+    return _replace(graph, entry, result, arithmetic, part.op)
 
 
 def _ends(graph: MaseGraph, args: UnrollArgs) -> tuple[fx.Node, set[fx.Node], fx.Node]:
@@ -230,12 +231,16 @@ def _positions_last(graph: MaseGraph, ends: Sequence[fx.Node]) -> bool:
     return most > 3 or (most == 3 and any(graph.meta_of(node).common.mase_op in _POSITIONS for node in graph.nodes))
 
 
+def axis_of(shape: tuple[int, ...], ops: Iterable[str]) -> int:
+    """The dimension along which a tensor has positions, by the ops that read it."""
+    return 2 if len(shape) > 2 and any(op in _POSITIONS for op in ops) else 1
+
+
 def _axis(shape: tuple[int, ...], steps: Sequence[Step], beats: int) -> int:
     """The dimension of the input that a beat has a part of."""
     if beats == 1:
         return 1
-    images = any(step.op is not None and step.op.name in _POSITIONS for step in steps)
-    axis = 2 if images else 1
+    axis = axis_of(shape, [step.op.name for step in steps if step.op is not None])
     if len(shape) < 3 or shape[0] != 1 or shape[axis] % beats:
         raise UnsupportedError(
             "a beat has as many positions of a frame as every other one",
@@ -288,8 +293,8 @@ def _renamed(graph: MaseGraph, node: fx.Node, source: fx.Node, places: Tensor) -
     return found
 
 
-def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic, op: str) -> None:
-    """Put the node of a program in place of those of its steps."""
+def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic, op: str) -> str:
+    """Put the node of a program in place of those of its steps; its name."""
     module = Quantized(graph.catalogue[op], arithmetic)
     name = FRAME
     while hasattr(graph.model, name):
@@ -305,3 +310,4 @@ def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arit
     result.replace_all_uses_with(node)
     graph.fx_graph.eliminate_dead_code(lambda given: given.op in ("placeholder", "output"))
     finish(graph)
+    return node.name
