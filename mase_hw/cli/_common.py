@@ -92,6 +92,9 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
         "--unrolled", type=whole, metavar="N", help="weights of small layers that may become additions (256)"
     )
     parser.add_argument(
+        "--whole-frames", type=whole, metavar="N", help="products of a beat of what may become one expression (256)"
+    )
+    parser.add_argument(
         "--logic", action="store_true", default=None, help="multipliers may be made of look-up tables, where it pays"
     )
     parser.add_argument(
@@ -113,7 +116,7 @@ def target_of(arguments: argparse.Namespace) -> Json | None:
         ConfigError: If the file with the target is not usable, or has none.
     """
     keys = ("device", "fps", "mhz", "interval", *_BUDGETS, "minimise", "unrolled", "logic", "external", "shared")
-    keys += ("positions", "latency_ns")
+    keys += ("positions", "latency_ns", "whole_frames")
     said = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
     if arguments.target is not None:
         from mase_hw.compiler.config import load_config

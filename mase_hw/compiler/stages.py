@@ -41,7 +41,7 @@ from mase_hw.passes.lower.streaming import lower_streaming_transform_pass
 from mase_hw.passes.lower.tabulate import tabulate_transform_pass
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.mapping.shared_blocks import unite_ranges
-from mase_hw.passes.mapping.unroll_frame import unroll_frame_transform_pass
+from mase_hw.passes.mapping.unroll_frame import unroll_args, unroll_frame_transform_pass
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.quantize.calibrate import calibrate_analysis_pass
 from mase_hw.passes.quantize.calibration import CalibrationState
@@ -228,14 +228,20 @@ def hardware_steps(
 
 
 def _unrolled(settings: CompileConfig) -> list[Step]:
-    """The step that makes one expression of a network, if that is asked for."""
-    if not settings.hardware.unroll:
-        if settings.hardware.unroll_beats > 1:
+    """The step that makes one expression of a network, or of a part of it, if that is asked for."""
+    asked = settings.hardware
+    if not asked.unroll:
+        ignored = {name: getattr(asked, name) for name in ("unroll_first", "unroll_last") if getattr(asked, name)}
+        ignored |= {"unroll_beats": asked.unroll_beats} if asked.unroll_beats > 1 else {}
+        for name, given in ignored.items():
             raise ConfigError(
-                "beats are asked for of a network that is not one expression",
-                field="hardware.unroll_beats",
-                got=settings.hardware.unroll_beats,
-                remedy='set hardware.unroll = "frame", or hardware.positions for beats of several positions',
+                "beats are asked for of a network that is not one expression"
+                if name == "unroll_beats"
+                else "a part of the network is named that is not one expression",
+                field=f"hardware.{name}",
+                got=given,
+                remedy='set hardware.unroll = "frame"'
+                + (", or hardware.positions for beats of several positions" if name == "unroll_beats" else ""),
             )
         return []
     other = "target" if settings.target.asked else "decode" if settings.decode.context else ""
@@ -243,13 +249,10 @@ def _unrolled(settings: CompileConfig) -> list[Step]:
         raise ConfigError(
             "a whole frame per beat leaves nothing to choose, and no token to come alone",
             field="hardware.unroll",
-            got=f"{settings.hardware.unroll}, with a table {other}",
+            got=f"{asked.unroll}, with a table {other}",
             remedy=f"leave {other} out, or hardware.unroll",
         )
-    asked = settings.hardware
-    how = {"levels": asked.unroll_levels, "beats": asked.unroll_beats, "mhz": asked.unroll_mhz, "family": asked.family}
-    how |= {"carry_save": asked.unroll_carry_save}
-    return [Step("unroll", unroll_frame_transform_pass, how, "unrolling the network")]
+    return [Step("unroll", unroll_frame_transform_pass, unroll_args(asked), "unrolling the network")]
 
 
 def _hardware(settings: CompileConfig) -> Step:

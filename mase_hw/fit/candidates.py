@@ -94,6 +94,7 @@ class Candidate:
         multipliers: That it instantiates.
         clocked: Its timing.
         outside: Parameters that are moved to external memory.
+        whole: Its beats are whole frames, or as many parts of one as they are, whatever lanes are asked for.
     """
 
     lanes: Mapping[str, int]
@@ -105,6 +106,7 @@ class Candidate:
     multipliers: int
     clocked: Clocked
     outside: tuple[str, ...] = ()
+    whole: bool = False
 
     @property
     def cycles(self) -> int:
@@ -143,6 +145,8 @@ class Candidate:
             chosen["order"] = self.order
         if self.outside:
             chosen["external"] = list(self.outside)
+        if self.whole:
+            chosen["unroll"] = "frame"
         return chosen
 
 
@@ -258,7 +262,7 @@ class Options:
         Raises:
             MaseHwError: If nothing can be built.
         """
-        most = {**self.inside, **self.outside}
+        most = {} if self.wanted.hardware.whole else {**self.inside, **self.outside}
         lanes = {name: self._limited(name, [size])[-1] for name, size in most.items()}
         options = [self._candidate(lanes, k, i, "") for k in self._kernels() for i in self._implementations]
         cycles = [each.cycles for each in (*options, *self._made_for_weights()) if each is not None]
@@ -322,6 +326,9 @@ class Options:
         return lanes
 
     def _foldings(self, interval: int, spread: float) -> Iterator[tuple[dict[str, int], tuple[int, int] | None]]:
+        if self.wanted.hardware.whole:
+            yield {}, None
+            return
         for kernel in self._kernels():
             if self._free:
                 yield from ((lanes, kernel) for lanes in self._grid(kernel, interval, spread))
@@ -423,6 +430,8 @@ class Options:
         streams = hardware.ports(params)
         ports = {port.name: port for port in streams}
         data = {name: port for name, port in ports.items() if name.startswith("data_")}
+        if hardware.whole:
+            lanes = {name: port.lane_dims[0] for name, port in data.items()}
         if any(port.lane_dims[0] // port.positions != lanes.get(name) for name, port in data.items()):
             return None
         if order == "inputs_first" and not getattr(params, "INPUTS_FIRST", 0):
@@ -443,7 +452,8 @@ class Options:
         use = sum(
             (source_price(size, self.passes, args.external_memory, args.family) for size in sources), use + between
         )
-        return Candidate(dict(lanes), kernel, implementation, order, use, data, multipliers, clocked, outside)
+        made = Candidate(dict(lanes), kernel, implementation, order, use, data, multipliers, clocked, outside)
+        return dataclasses.replace(made, whole=hardware.whole)
 
     def _by_tile(
         self, hardware: Hardware, params: Any, ports: Mapping[str, Stream]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate, moved
 from mase_hw.fit.latency import Latency
+from mase_hw.fit.parts import Framed
 from mase_hw.fit.problem import WORDS, Numbers, named
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal
@@ -24,6 +25,7 @@ from mase_hw.hardware.manifest import Manifest
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.mapping.args import KERNEL, HardwareArgs, Lanes
+from mase_hw.passes.mapping.unroll_frame import Part
 
 SPREAD = 4.0
 """Layers with multipliers are not made more than so many times faster than the interval, unless for the latency."""
@@ -42,7 +44,7 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Way:
-    """A way in which blocks may share hardware, and what came of it.
+    """A way in which blocks may share hardware, or a part be one expression, and what came of it.
 
     Args:
         shared: Modules whose children share hardware, and how many of them have some.
@@ -50,6 +52,8 @@ class Way:
         use: What it takes.
         impossible: Whether it is proven that there is none.
         positions: Neighbouring positions of a beat; None as the configuration has them.
+        framed: The part of the network that is one expression; None if all is folded.
+        why: Why there is none, of a part that cannot be one, or takes more by itself than what was found.
     """
 
     shared: Mapping[str, int]
@@ -57,6 +61,8 @@ class Way:
     use: Mapping[str, int]
     impossible: bool = False
     positions: int | None = None
+    framed: Framed | None = None
+    why: str = ""
 
 
 class UnmetError(ConfigError):
@@ -85,7 +91,9 @@ class Choice:
         not_estimated: The number of instances of every module that is not estimated: the design takes more.
         open_interval: The fewest cycles per frame that were not proven to be impossible, though nothing was found;
             None if there are none below those of the choice, or they are not what is to be least.
-        ways: How blocks may share hardware, as far as that was to be chosen.
+        ways: How blocks may share hardware, or parts be expressions, as far as that was to be chosen.
+        part: What is one expression; None if all is folded.
+        refused: Why nodes cannot be in an expression, as far as that was found out.
     """
 
     chosen: Mapping[str, Candidate]
@@ -96,11 +104,13 @@ class Choice:
     not_estimated: Mapping[str, int]
     open_interval: int | None = None
     ways: Sequence[Way] = ()
+    part: Part | None = None
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def proven(self) -> bool:
         """Whether no choice is better by the estimates."""
-        settled = all(way.interval is not None or way.impossible for way in self.ways)
+        settled = all(way.interval is not None or way.impossible or way.why for way in self.ways)
         return self.solution.proven and self.open_interval is None and settled
 
     @property
@@ -121,6 +131,7 @@ class Chooser:
         tell: Told what is being done.
         tokens: Of a frame, if they come one at a time: the latency is then that of the last one.
         nearest: Whether an error says how fast a design within the budgets can be, which has to be sought.
+        small: The layers that may become additions by themselves; None for the smallest.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
@@ -135,6 +146,7 @@ class Chooser:
         tokens: int = 0,
         *,
         nearest: bool = True,
+        small: Collection[str] | None = None,
     ) -> None:
         self.goal, self.graph, self.tell, self.tokens, self.nearest = goal, graph, tell, tokens, nearest
         # What is moved to external memory to have less on the chip is read again for each use.
@@ -159,7 +171,12 @@ class Chooser:
                 expected="area or interval, of whole frames",
             )
         self.space = Space(
-            graph, self.args, orders=orders, unrolled=goal.unrolled, logic=goal.logic, external=goal.external
+            graph,
+            self.args,
+            orders=orders,
+            unrolled=goal.unrolled if small is None else small,
+            logic=goal.logic,
+            external=goal.external,
         )
         shares = [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES]
         self.weights = np.array([*shares, 0], dtype=np.int64)
@@ -216,8 +233,7 @@ class Chooser:
             field="target.latency_ns",
             got=f"{last} cycles, {last * nanoseconds:g} ns, at the lowest",
             expected=f"at most {most} cycles at {self.goal.mhz:g} MHz",
-            remedy="allow more, raise the budgets or the clock, or make one expression of a small network "
-            '(hardware.unroll = "frame")',
+            remedy="allow more, or raise the budgets or the clock",
         )
 
     def _in_time(self, late: Choice, interval: int, reserve: Mapping[str, int]) -> Choice:
@@ -507,6 +523,8 @@ def arguments(args: HardwareArgs, chosen: Mapping[str, Candidate], twins: Mappin
     chosen = {name: each for by, each in chosen.items() for name in twins.get(by, (by,))}
     lanes: dict[str, dict[str, Lanes]] = {}
     for name, each in chosen.items():
+        if each.whole:
+            continue
         lanes[name] = dict(each.lanes)
         if each.kernel is not None:
             lanes[name] |= {KERNEL: list(each.kernel)}

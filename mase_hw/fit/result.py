@@ -123,6 +123,7 @@ class Fit(Shown):
             "limit": self.limit,
             "proven": self.proven,
             "gap": self.choice.gap,
+            "refused": dict(self.choice.refused),
             "ways": [self._way(way) for way in self.choice.ways],
             "front": [
                 {"interval": p.interval, "fps": self.goal.fps(p.interval), **p.use, "limit": self._largest(p.use)}
@@ -133,11 +134,17 @@ class Fit(Shown):
     def _way(self, way: Way) -> Json:
         """Of JSON types: what it takes, or whether nothing can be built so."""
         taken: Json = {"impossible": way.impossible} if way.interval is None else {"interval": way.interval, **way.use}
-        several = {} if way.positions is None else {"positions": way.positions}
-        return {"shared": dict(way.shared), **several, "chosen": self._is_chosen(way), **taken}
+        several: Json = {} if way.positions is None else {"positions": way.positions}
+        if (part := way.framed) is not None:
+            several |= {"unroll_first": part.first, "unroll_last": part.last, "unroll_beats": part.beats}
+        why = {"why": way.why} if way.why else {}
+        return {"shared": dict(way.shared), **several, "chosen": self._is_chosen(way), **taken, **why}
 
     def _is_chosen(self, way: Way) -> bool:
-        args = self.choice.args
+        args, part = self.choice.args, way.framed
+        if self.choice.part is not None or part is not None:
+            asked = args.unroll_first, args.unroll_last, args.unroll_beats
+            return part is not None and self.choice.part is not None and asked == (part.first, part.last, part.beats)
         return (way.shared == args.shared or not self.goal.shared) and way.positions in (None, args.positions)
 
     def headline(self) -> str:
@@ -172,7 +179,9 @@ class Fit(Shown):
             lanes = " to ".join("+".join(map(str, side)) for side in sides)
             window = "x".join(map(str, layer.get("kernel", ())))
             places = " ".join(f"{tensor} outside" for tensor in layer.get("external", ()))
-            how = " ".join(filter(None, (layer.get("implementation"), layer.get("order"), window, places)))
+            how = " ".join(
+                filter(None, (layer.get("unroll"), layer.get("implementation"), layer.get("order"), window, places))
+            )
             busy = f"{layer['busy']:.1%}" if layer["multipliers"] else ""
             table.add_row(
                 layer["node"], lanes, how, str(layer["cycles"]), busy, str(layer["multipliers"] or ""), *counts
@@ -202,11 +211,17 @@ class Fit(Shown):
         if self.goal.budgets:
             said.append(f"what limits it is {self.limit.upper()}")
         for way in self.choice.ways:
+            if way.why and way.framed is not None:
+                continue
             found = "is impossible" if way.impossible else "was not found"
             if way.interval is not None:
                 counts = ", ".join(f"{way.use[name]} {name.upper()}" for name in RESOURCES)
                 found = f"takes {way.interval} cycles per frame, {counts}"
             said.append(f"  {said_of(way)} {found}{'; chosen' if self._is_chosen(way) else ''}")
+        worse = sum(bool(way.why) and not way.impossible for way in self.choice.ways)
+        if worse:
+            said.append(f"  {worse} other ways with a part as one expression are bound to be worse")
+        said += [f"  {node} cannot be in an expression: {why}" for node, why in self.choice.refused.items()]
         what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
         if self.proven:
             said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")

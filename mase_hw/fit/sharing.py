@@ -1,9 +1,10 @@
-"""The design that meets a target, of all ways in which blocks share hardware and beats have positions, and the pass.
+"""The design that meets a target, of all ways to share hardware, of positions of a beat and of whole frames; the pass.
 
 A number of cycles and an area do not say whether one block of hardware or several are better: few take little, and
 pass every frame through them as often as there are blocks. Beats of several positions take as many times the
-multipliers, and may be the only ones that are fast enough. So every way is a choice by itself, with its proof, and the
-best of them is taken. What is proven of all of them is proven of the choice.
+multipliers, and may be the only ones that are fast enough; so may a part of the network that is one expression of its
+constants. So every way is a choice by itself, with its proof, and the best of them is taken. What is proven of all of
+them is proven of the choice.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from mase_hw.cost.devices import RESOURCES
-from mase_hw.errors import ConfigError
-from mase_hw.fit.choose import Choice, Chooser, Tell, UnmetError, Way
+from mase_hw.errors import ConfigError, MaseHwError
+from mase_hw.fit.bounds import Bounds
+from mase_hw.fit.choose import ANY_RATE, Choice, Chooser, Tell, UnmetError, Way
+from mase_hw.fit.parts import Framed, Parts
 from mase_hw.fit.target import Goal, Target
 from mase_hw.fit.target import goal as goal_of
 from mase_hw.ir import MaseGraph
@@ -25,6 +29,7 @@ from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.mapping.add_hardware_metadata import add_hardware_metadata_analysis_pass
 from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.passes.mapping.shared_blocks import numbers, shared_blocks
+from mase_hw.passes.mapping.unroll_frame import put
 
 
 def choose(
@@ -44,9 +49,6 @@ def choose(
         ConfigError: If nothing meets the target, with the nearest that does.
         MaseHwError: As the hardware metadata pass.
     """
-    if not goal.shared and not goal.positions:
-        chooser = Chooser(graph, args, goal, tell, tokens)
-        return chooser, chooser.choose()
     if twice := [path for path in goal.shared if path in args.shared]:
         raise ConfigError(
             "whether these blocks share hardware is said already",
@@ -54,26 +56,119 @@ def choose(
             got=", ".join(twice),
             remedy="leave them out of hardware.shared, or of target.shared",
         )
-    ways: list[Way] = []
-    found: list[tuple[Chooser, Choice]] = []
-    errors: list[UnmetError] = []
-    for way in _ways(graph, args, goal):
-        tell(f"choosing for {said_of(way)}")
-        changed: dict[str, object] = {"shared": way.shared} if goal.shared else {}
-        changed |= {} if way.positions is None else {"positions": way.positions}
+    parts = Parts(graph, args, goal, tokens)
+    folded = list(_ways(graph, args, goal))
+    if len(folded) == 1 and not parts.all:
+        chooser = Chooser(graph, _args_of(args, goal, folded[0]), goal, tell, tokens)
+        return chooser, chooser.choose()
+    tried = _Tried(graph, args, goal, tell, tokens, parts)
+    for way in folded:
+        tried.folded(way, nearest=len(folded) == 1)
+    for framed in (each for each in parts.all if each.products <= goal.whole_frames):
+        tried.framed(framed)
+    # Where nothing else meets the target, larger expressions are tried.
+    for framed in (each for each in parts.all if each.products > goal.whole_frames and not tried.found):
+        tried.framed(framed)
+    if not tried.found:
+        raise _unmet(tried, len(folded) > 1)
+    return tried.best()
+
+
+@dataclass
+class _Tried:
+    """The ways that were tried, and what came of them.
+
+    Args:
+        graph: As for :func:`choose`, as are the following ones.
+        args: As for it.
+        goal: As for it.
+        tell: As for it.
+        tokens: As for it.
+        parts: What may be one expression.
+        found: What found a design, and the design.
+        ways: All that were tried.
+        errors: Of those for which nothing was found, but for expressions that cannot be.
+        bounds: What designs with an expression do not stay below; None before one without was tried.
+    """
+
+    graph: MaseGraph
+    args: HardwareArgs
+    goal: Goal
+    tell: Tell
+    tokens: int
+    parts: Parts
+    found: list[tuple[Chooser, Choice]] = field(default_factory=list)
+    ways: list[Way] = field(default_factory=list)
+    errors: list[UnmetError] = field(default_factory=list)
+    bounds: Bounds | None = None
+
+    def folded(self, way: Way, *, nearest: bool) -> None:
+        """Try a way without an expression."""
+        self.tell(f"choosing for {said_of(way)}")
         try:
-            chooser = Chooser(graph, args.model_copy(update=changed), goal, tell, tokens, nearest=False)
-            choice = chooser.choose()
+            chooser = Chooser(
+                self.graph, _args_of(self.args, self.goal, way), self.goal, self.tell, self.tokens, nearest=nearest
+            )
+            if self.parts.all and way.positions in (None, self.args.positions):
+                self.bounds = Bounds(chooser)
+            self._take(way, chooser, chooser.choose())
         except UnmetError as error:
-            errors.append(error)
-            ways.append(dataclasses.replace(way, impossible=error.proven))
+            self._note(way, error)
+
+    def framed(self, framed: Framed) -> None:
+        """Try a part as an expression, the rest folded."""
+        way = Way({}, None, {}, framed=framed)
+        best = self.best_of()
+        if self.bounds is not None and (why := self.bounds.worse(framed, best)):
+            self.ways.append(dataclasses.replace(way, why=why, impossible=best is None))
+            return
+        if why := self.parts.bad(framed):
+            self.ways.append(dataclasses.replace(way, impossible=True, why=why))
+            return
+        self.tell(f"choosing for {said_of(way)}")
+        try:
+            graph, part, node = self.parts.of(framed)
+            small = None if self.bounds is None else self.bounds.space.small
+            chooser = Chooser(
+                graph, framed.asked(self.args), self.goal, self.tell, self.tokens, nearest=False, small=small
+            )
+            (alone,) = chooser.space.options[node].within(ANY_RATE)
+            area, fill = int(alone.use @ chooser.weights), alone.latency.fill
+            if self.bounds is not None and (why := self.bounds.worse(framed, best, area, fill)):
+                self.ways.append(dataclasses.replace(way, why=why, impossible=best is None))
+                return
+            choice = dataclasses.replace(chooser.choose(), part=part)
+        except UnmetError as error:
+            self._note(way, error)
+        except MaseHwError as error:
+            self.ways.append(dataclasses.replace(way, impossible=True, why=self.parts.refuse(framed, error)))
         else:
-            found.append((chooser, choice))
-            ways.append(dataclasses.replace(way, interval=choice.manifest.timing.interval, use=choice.use))
-    if not found:
-        raise _unmet(graph, args, goal, errors, tell)
-    best = min(found, key=lambda each: _order(*each))
-    return best[0], _of_all(best[1], [choice for _, choice in found], ways)
+            self._take(way, chooser, choice)
+
+    def best_of(self) -> Choice | None:
+        """The best design so far."""
+        return min(self.found, key=lambda each: _order(*each))[1] if self.found else None
+
+    def best(self) -> tuple[Chooser, Choice]:
+        """The best design, with what is proven of all ways."""
+        best = min(self.found, key=lambda each: _order(*each))
+        choice = _of_all(best[1], [choice for _, choice in self.found], self.ways)
+        return best[0], dataclasses.replace(choice, refused=dict(self.parts.refused))
+
+    def _take(self, way: Way, chooser: Chooser, choice: Choice) -> None:
+        self.found.append((chooser, choice))
+        self.ways.append(dataclasses.replace(way, interval=choice.manifest.timing.interval, use=choice.use))
+
+    def _note(self, way: Way, error: UnmetError) -> None:
+        self.errors.append(error)
+        self.ways.append(dataclasses.replace(way, impossible=error.proven))
+
+
+def _args_of(args: HardwareArgs, goal: Goal, way: Way) -> HardwareArgs:
+    """Arguments that ask for a way to share hardware, and for positions of a beat."""
+    changed: dict[str, object] = {"shared": way.shared} if goal.shared else {}
+    changed |= {} if way.positions is None else {"positions": way.positions}
+    return args.model_copy(update=changed) if changed else args
 
 
 def said_of(way: Way) -> str:
@@ -81,7 +176,9 @@ def said_of(way: Way) -> str:
     listed = [f"{n} block{'s' if n > 1 else ''} of hardware for {path}" for path, n in way.shared.items()]
     if way.positions is not None:
         listed.append(f"{way.positions} position{'s' if way.positions > 1 else ''} a beat")
-    return ", ".join(listed) or "hardware of every block"
+    if way.framed is not None:
+        listed.append(str(way.framed))
+    return ", ".join(listed) or "everything folded"
 
 
 def _ways(graph: MaseGraph, args: HardwareArgs, goal: Goal) -> Iterator[Way]:
@@ -115,29 +212,42 @@ def _of_all(best: Choice, choices: Sequence[Choice], ways: Sequence[Way]) -> Cho
     )
 
 
-def _unmet(graph: MaseGraph, args: HardwareArgs, goal: Goal, errors: Sequence[UnmetError], tell: Tell) -> UnmetError:
-    """What no way meets: the error of the one that shares most, with the nearest of all."""
-    error = errors[-1]
-    proven = all(each.proven for each in errors)
-    remedy = error.remedy
-    if goal.interval is not None:
-        try:
-            slower = dataclasses.replace(goal, interval=None, minimise="interval")
-            nearest = choose(graph, args, slower, tell)[1]
-        except ConfigError:
-            remedy = f"even the slowest design takes more; {remedy}"
-        else:
-            cycles = nearest.manifest.timing.interval
-            how = next((said_of(way) for way in nearest.ways if way.interval == cycles), "")
-            remedy = (
-                f"the nearest within the budgets is {cycles} cycles per frame ({goal.fps(cycles):.6g} frames per "
-                f"second), with {how}; or {remedy}"
-            )
-    message = "no design within the budgets meets the target, whether blocks share hardware or not"
-    if not goal.shared:
-        message = "no design within the budgets meets the target, whatever positions a beat has"
-    found = message if proven else message.replace("meets the target", "was found that meets the target")
-    return UnmetError.known(proven, found, field=error.field, got=error.got, expected=error.expected, remedy=remedy)
+def _unmet(tried: _Tried, several: bool) -> UnmetError:
+    """What no way meets: the error of the last one that is folded, with the nearest of all, and why no expression."""
+    goal, errors = tried.goal, tried.errors
+    ways = [way for way in tried.ways if way.framed is None]
+    error = errors[len(ways) - 1]
+    proven = all(way.impossible for way in tried.ways)
+    remedy = _nearest(tried, error) if several and goal.interval is not None else error.remedy
+    reasons = [f"{said_of(way)}: {way.why or 'takes more'}" for way in tried.ways if way.framed is not None]
+    if reasons or (tried.parts.why and goal.whole_frames):
+        remedy = f"{remedy}; not met by an expression either: {'; '.join(reasons[-3:]) or tried.parts.why}"
+    message = error.message
+    if several:
+        message = "no design within the budgets meets the target, whether blocks share hardware or not"
+        if not goal.shared:
+            message = "no design within the budgets meets the target, whatever positions a beat has"
+        if not proven:
+            message = message.replace("meets the target", "was found that meets the target")
+    return UnmetError.known(
+        proven, message, node=error.node, field=error.field, got=error.got, expected=error.expected, remedy=remedy
+    )
+
+
+def _nearest(tried: _Tried, error: UnmetError) -> str:
+    """What can be done, with the nearest that is possible."""
+    goal = tried.goal
+    try:
+        slower = dataclasses.replace(goal, interval=None, minimise="interval")
+        nearest = choose(tried.graph, tried.args, slower, tried.tell)[1]
+    except ConfigError:
+        return f"even the slowest design takes more; {error.remedy}"
+    cycles = nearest.manifest.timing.interval
+    how = next((said_of(way) for way in nearest.ways if way.interval == cycles), "")
+    return (
+        f"the nearest within the budgets is {cycles} cycles per frame ({goal.fps(cycles):.6g} frames per "
+        f"second), with {how}; or {error.remedy}"
+    )
 
 
 HARDWARE = "add_hardware_metadata_analysis_pass"
@@ -178,5 +288,7 @@ def fit_hardware_analysis_pass(graph: MaseGraph, args: FitArgs) -> tuple[MaseGra
     wanted = goal_of(args.target, args.hardware.family)
     choice = choose(graph, args.hardware, wanted, tokens=args.context)[1]
     graph.meta[NOT_ESTIMATED] = dict(choice.not_estimated) if wanted.budgets else {}
+    if choice.part is not None:
+        put(graph, choice.part)
     graph, info = add_hardware_metadata_analysis_pass(graph, choice.args)
     return graph, {**info, NOT_ESTIMATED: dict(choice.not_estimated)}

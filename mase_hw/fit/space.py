@@ -84,7 +84,7 @@ class Space:
         graph: Quantised, with common metadata.
         args: What the user asked of the hardware, which stays as it is.
         orders: Whether orders of layers are tried.
-        unrolled: Weights, of all layers together, that may become additions.
+        unrolled: Weights, of all layers together, that may become additions; or the layers.
         logic: Whether multipliers may be made of look-up tables.
         external: Whether weights may be read from external memory.
 
@@ -98,7 +98,7 @@ class Space:
         args: HardwareArgs,
         *,
         orders: bool = False,
-        unrolled: int = 0,
+        unrolled: int | Collection[str] = 0,
         logic: bool = False,
         external: bool = False,
     ) -> None:
@@ -111,7 +111,9 @@ class Space:
         found = {name: each for name, each in every.items() if name not in others}
         passes = {name: len(self.twins.get(name, (name,))) for name in found}
         alone = {name: each for name, each in found.items() if passes[name] == 1}
-        ways = {UNROLLED: _small(alone, unrolled), TABLE: _narrow(graph, alone)}
+        self.small = _small(alone, unrolled) if isinstance(unrolled, int) else alone.keys() & set(unrolled)
+        """The layers that may become additions."""
+        ways = {UNROLLED: self.small, TABLE: _narrow(graph, alone)}
         own = {name: tuple(way for way, of in ways.items() if name in of) for name in found}
         self.kinds = {
             name: name if own[name] else kind(name, each, self.args, passes[name]) for name, each in found.items()

@@ -20,7 +20,7 @@ ESTIMATED = tuple(FABRICS)
 """Families whose use of a device is estimated before synthesis."""
 NOMINAL: Mapping[str, int] = {"lut": 53_200, "ff": 106_400, "dsp": 220, "bram": 280}
 """What resources count for that nobody limits: as their shares of a device of this mix, that of an xc7z020."""
-NEVER_ASKED = ("mhz", "unrolled", "logic", "external", "shared", "positions")
+NEVER_ASKED = ("mhz", "unrolled", "whole_frames", "logic", "external", "shared", "positions")
 """Settings that ask for nothing by themselves."""
 Minimise = Literal["area", "interval", "latency"]
 
@@ -59,6 +59,12 @@ class Target(BaseModel):
         default=256,
         description="weights, of all layers together, that may become additions in place of multipliers, the smallest "
         "layers first; 0 for none; finding the additions of 1,000 weights takes up to seven seconds",
+    )
+    whole_frames: StrictInt = Field(
+        default=256,
+        description="products of a beat (weights times positions) at most of a part of a small network, or all of it, "
+        "that may become one expression of its constants (``hardware.unroll``); 0 for none; where nothing else meets "
+        "the target, more are tried; finding one of 10,000 products takes up to 20 seconds",
     )
     logic: bool = Field(
         default=False,
@@ -105,6 +111,7 @@ class Goal:
         mhz: Frequency of the clock.
         device: Its name; None if there are only numbers.
         unrolled: Weights, of all layers together, that may become additions.
+        whole_frames: Products of a beat at most of a part that may become one expression.
         logic: Whether multipliers may be made of look-up tables.
         external: Whether weights may be read from external memory.
         shared: Modules whose children may share hardware.
@@ -119,6 +126,7 @@ class Goal:
     mhz: float
     device: str | None = None
     unrolled: int = 256
+    whole_frames: int = 256
     logic: bool = False
     external: bool = False
     shared: tuple[str, ...] = ()
@@ -185,7 +193,15 @@ def goal(target: TargetLike, family: str) -> Goal:
     default: Minimise = "interval" if interval is None else "area"
     latency = None if asked.latency_ns is None else int(asked.latency_ns * asked.mhz / 1000 + 1e-9)
     least = "latency" if latency is not None else asked.minimise or default
-    given = asked.unrolled, asked.logic, asked.external, tuple(asked.shared), tuple(asked.positions), latency
+    given = (
+        asked.unrolled,
+        asked.whole_frames,
+        asked.logic,
+        asked.external,
+        tuple(asked.shared),
+        tuple(asked.positions),
+        latency,
+    )
     return Goal(interval, budgets, wanted, least, asked.mhz, device, *given)
 
 
@@ -222,6 +238,13 @@ def _check_numbers(asked: Target) -> None:
     if asked.unrolled < 0:
         raise ConfigError(
             "no number of weights", field="target.unrolled", got=asked.unrolled, expected="0 or more; 0 for none"
+        )
+    if asked.whole_frames < 0:
+        raise ConfigError(
+            "no number of products",
+            field="target.whole_frames",
+            got=asked.whole_frames,
+            expected="0 or more; 0 for none",
         )
     for name in RESOURCES:
         number = getattr(asked, name)

@@ -48,7 +48,7 @@ def branches() -> tuple[nn.Module, Tensor]:
 
 def chosen(target: dict[str, Any], hardware: dict[str, Any] | None = None, front: bool = False) -> Fit:
     model, example = branches()
-    return fit(model, example, {"hardware": hardware or {}}, target=target, front=front)
+    return fit(model, example, {"hardware": hardware or {}}, target={"whole_frames": 0, **target}, front=front)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_windows_become_additions_where_multipliers_are_few(tmp_path: Path) -> N
     """With multipliers of its own, the convolution of a pixel per cycle is beyond six blocks."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5))
-    x, target = torch.rand(4, 1, 8, 8), {"device": "xc7z020", "interval": 64, "dsp": 6}
+    x, target = torch.rand(4, 1, 8, 8), {"device": "xc7z020", "interval": 64, "dsp": 6, "whole_frames": 0}
     with pytest.raises(ConfigError, match="no design within the budgets"):
         mase_hw.compile(net, x[:1], out=tmp_path / "b", calibration=[x], target={**target, "unrolled": 0})
     design = mase_hw.compile(net, x[:1], out=tmp_path / "b", calibration=[x], vectors=x, target=target)
@@ -71,7 +71,7 @@ def test_windows_become_additions_where_multipliers_are_few(tmp_path: Path) -> N
 
 def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) -> None:
     model, example = branches()
-    target = {"interval": 700, "device": "xc7a35t"}
+    target = {"interval": 700, "device": "xc7a35t", "whole_frames": 0}
     design = mase_hw.compile(model, example, target=target, out=tmp_path / "made")
     simulation = design.simulate(torch.randn(4, 2, 5, 5), engine="batch")
     assert simulation.passed and simulation.interval == at_700.interval <= 700
@@ -85,7 +85,7 @@ def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) 
         parts = [list(cost_of(i["module"], i["parameters"], "xc7").as_dict().values()) for i in own]
         assert [*map(sum, zip(*parts, strict=True)), 0] == each.use.tolist(), node  # no words from outside
     by_file = tmp_path / "net.toml"
-    by_file.write_text('[target]\ninterval = 700\ndevice = "xc7a35t"\n')
+    by_file.write_text('[target]\nwhole_frames = 0\ninterval = 700\ndevice = "xc7a35t"\n')
     again = mase_hw.compile(model, example, by_file, out=tmp_path / "again")
     assert again.manifest["digest"] == design.manifest["digest"]
     hardware = at_700.choice.args.model_dump(exclude_unset=True)
@@ -95,7 +95,7 @@ def test_interval_and_area_are_those_of_the_design(at_700: Fit, tmp_path: Path) 
 
 def test_a_bad_target_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     model, example = branches()
-    for target in ({}, {"mhz": 50}, {"device": "none"}, {"lut": 100, "fps": 10}, {"interval": 3}):
+    for target in ({}, {"mhz": 50}, {"device": "none"}, {"lut": 100, "fps": 10}, {"interval": 3, "whole_frames": 0}):
         with pytest.raises(ConfigError):
             mase_hw.compile(model, example, target=target, out=tmp_path / "made")
     assert not list(tmp_path.iterdir())
@@ -162,7 +162,7 @@ def test_the_latency_is_no_longer_than_at_the_shortest_interval() -> None:
 
 def test_look_up_tables_buy_products(tmp_path: Path) -> None:
     """With few blocks and many look-up tables a design is faster, as fast as it is predicted, and within both."""
-    target = {"dsp": 3, "lut": 6_000, "unrolled": 0}
+    target = {"dsp": 3, "lut": 6_000, "unrolled": 0, "whole_frames": 0}
     blocks, both = chosen(target), chosen({**target, "logic": True})
     assert all(each.implementation != "logic" for each in blocks.choice.chosen.values())
     made = [each for each in both.choice.chosen.values() if each.implementation == "logic"]

@@ -25,12 +25,18 @@ def network() -> nn.Module:
 
 def chosen(**target: Any) -> Fit:
     data = [torch.rand(2, 2, SAMPLES, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
-    return fit(network(), torch.zeros(1, 2, SAMPLES), target={"unrolled": 0, **target}, calibration=data, front=False)
+    return fit(
+        network(),
+        torch.zeros(1, 2, SAMPLES),
+        target={"unrolled": 0, "whole_frames": 0, **target},
+        calibration=data,
+        front=False,
+    )
 
 
 def test_several_positions_where_one_is_too_slow(tmp_path: Path) -> None:
     """A frame in half as many cycles as it has samples: impossible with one a beat, cheapest with two."""
-    target = {"interval": SAMPLES // 2, "positions": [1, 2, 4], "unrolled": 0}
+    target = {"interval": SAMPLES // 2, "positions": [1, 2, 4], "unrolled": 0, "whole_frames": 0}
     found = chosen(**target)
     ways = {way.positions: way for way in found.choice.ways}
     assert ways[1].impossible and ways[1].interval is None

@@ -166,7 +166,7 @@ def later(term: Signed | None, beats: int) -> Signed | None:
 
 def results(network: Network, program: Program, made: Elements) -> list[int]:
     """The values that a beat of the result is; in which beats they are complete is noted."""
-    flat = program.layout(made.shape).to_stream(made[None]).reshape(-1) if program.beats > 1 else made.reshape(-1)
+    flat = program.layout(made.shape).to_stream(made[None]).reshape(-1)
     inner = made.shape[program.axis if program.axis < made.ndim else -1]
     rows, step = (1, 0) if made.ndim < 3 or program.beats == 1 else repeats(flat.reshape(inner, -1))
     times = inner // rows if step and inner % rows == 0 else 1

@@ -548,7 +548,7 @@ def _plan(
     return plan(matrix, [0] * len(matrix), ends, columns, _KEPT)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def network_of(program: Program) -> Network:
     """The network of a program.
 
@@ -561,7 +561,7 @@ def network_of(program: Program) -> Network:
     part = (*shape[:axis], size, *shape[axis + 1 :]) if beats > 1 else shape
     network.inputs = [network.graph.enter(*ends, 0) for _ in range(math.prod(part))]
     numbers = np.array(network.inputs, dtype=np.int64)
-    tile = program.layout(part).from_stream(numbers[None])[0] if beats > 1 else numbers.reshape(shape)
+    tile = program.layout(part).from_stream(numbers[None])[0]
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     delays = DELAYS.get(program.family) if program.carry_save else None
     done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS})

@@ -92,7 +92,7 @@ class NetworkStages(Stages):
         return super().register_bits + sum(self.graph.values[number].width for number in sums)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def stages_of(program: Program) -> NetworkStages:
     """The stages of the network of a program.
 

@@ -143,6 +143,17 @@ class HardwareArgs(BaseModel):
         description="of such a network: beats of a frame, each of as many rows of an image or positions of a "
         "sequence; the expression is then that of a beat, with registers for what it needs of the beats around it",
     )
+    unroll_first: str = Field(
+        default="",
+        examples=["conv1"],
+        description="the node with which the part begins that is such an expression, where it is not the whole "
+        "network; what is before it is folded",
+    )
+    unroll_last: str = Field(
+        default="",
+        examples=["relu2"],
+        description="the node with which that part ends; what is behind it is folded",
+    )
     fast_clock: bool | list[str] = Field(
         default=False,
         examples=[["fc1"]],

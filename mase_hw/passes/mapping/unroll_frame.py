@@ -1,24 +1,27 @@
-"""A quantised network as one node, whose module takes a whole frame per beat, or some positions of it."""
+"""A quantised network, or a part of it, as one node, whose module takes a whole frame per beat, or some positions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, fx
 
-from mase_hw.errors import UnsupportedError
+from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir.module_paths import translations
 from mase_hw.ir.paths import module_at
 from mase_hw.nn import Quantized
 from mase_hw.opdef import Arithmetic
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower._edit import finish
+from mase_hw.passes.mapping.args import HardwareArgs
 
 FRAME = "frame"
 """The node, and the op that it is."""
@@ -48,19 +51,124 @@ class UnrollArgs(PassArgs):
         default=False,
         description="with ``mhz``: the latest sums of every layer save carries: fewer stages, more look-up tables",
     )
+    first: str = Field(default="", description="the node that the part begins with; by default the input of the model")
+    last: str = Field(default="", description="the node that it ends with; by default that of the result")
+
+
+def unroll_args(asked: HardwareArgs) -> UnrollArgs:
+    """The arguments that the table ``hardware`` of a configuration gives."""
+    return UnrollArgs(
+        levels=asked.unroll_levels,
+        beats=asked.unroll_beats,
+        mhz=asked.unroll_mhz,
+        family=asked.family,
+        carry_save=asked.unroll_carry_save,
+        first=asked.unroll_first,
+        last=asked.unroll_last,
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that become one, and what they compute.
+
+    Args:
+        entry: The node whose result they take.
+        result: The one whose result is read behind them.
+        nodes: Their names.
+        program: What they compute.
+        op: The op that the one node is.
+    """
+
+    entry: str
+    result: str
+    nodes: tuple[str, ...]
+    program: Program
+    op: str
 
 
 @graph_pass("unroll_frame_transform_pass", args=UnrollArgs, needs=("quantize_transform_pass",))
 def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[MaseGraph, Info]:
-    """Make one node of a quantised network of one input and one result.
+    """Make one node of a quantised network of one input and one result, or of such a part of a network.
 
     Returns:
         The graph, whose node ``frame`` computes what all nodes did, and the names of these.
 
     Raises:
+        ConfigError: If a node that the part begins or ends with is not in the graph, or not on a way to the other.
         UnsupportedError: If there are several inputs or results, or a node is not quantised; or if a frame has no
             positions, or not as many in every beat.
     """
+    part = part_of(graph, args)
+    put(graph, part)
+    return graph, {"modified": True, "unrolled": list(part.nodes)}
+
+
+def part_of(graph: MaseGraph, args: UnrollArgs) -> Part:
+    """The nodes that become one, and what they compute; the graph stays as it is.
+
+    Raises:
+        MaseHwError: As the pass.
+    """
+    entry, inside, result = _ends(graph, args)
+    numbers, steps = {entry: 0}, []
+    for node in graph.nodes:
+        if node in inside:
+            steps.append(_step(graph, node, numbers))
+            numbers[node] = len(steps)
+    given, made = (graph.tensor(node, "data_out_0") for node in (entry, result))
+    fmt = given.fmt
+    assert fmt is not None and made.fmt is not None  # both ends of a quantised graph have formats
+    kept = tuple(steps[: numbers[result]])
+    shape = tuple(given.shape)
+    axis = _axis(shape, kept, args.beats)
+    if args.beats == 1 and (args.first or args.last) and _positions_last(graph, (entry, result)):
+        axis = 2
+    saved = args.carry_save and args.mhz is not None
+    program = Program(
+        shape, fmt, kept, args.levels, args.beats, axis, mhz=args.mhz, family=args.family, carry_save=saved
+    )
+    names = tuple(node.name for node in numbers if node is not entry)
+    return Part(entry.name, result.name, names, program, FRAME if axis == 1 else CHANNELS_LAST)
+
+
+def put(graph: MaseGraph, part: Part) -> str:
+    """Put a node in place of those that a part is made of, in a copy of its graph as well; the name of the node."""
+    entry, result = graph.node(part.entry), graph.node(part.result)
+    formats = {"data_in_0": part.program.fmt}
+    if (out := graph.tensor(result, "data_out_0").fmt) is not None:
+        formats["data_out_0"] = out
+    arithmetic = Arithmetic(formats, attributes=attributes_of({"program": part.program}))
+    return _replace(graph, entry, result, arithmetic, part.op)
+
+
+def _ends(graph: MaseGraph, args: UnrollArgs) -> tuple[fx.Node, set[fx.Node], fx.Node]:
+    """The node whose result a part takes, the nodes of it, and the one whose result is read behind it."""
+    if not args.first and not args.last:
+        return _whole(graph)
+    first = _named(graph, args.first, "hardware.unroll_first", 0) if args.first else None
+    last = _named(graph, args.last, "hardware.unroll_last", -1) if args.last else None
+    inside = nodes_between(graph, first, last)
+    if not inside:
+        raise ConfigError(
+            "no node is on a way from the first node of the part to its last",
+            field="hardware.unroll_first" if args.first else "hardware.unroll_last",
+            got=f"{args.first or 'the input'} to {args.last or 'the result'}",
+            remedy="name a later node as hardware.unroll_last",
+        )
+    entries, results = ends_of(graph, inside)
+    if len(entries) != 1 or len(results) != 1:
+        raise UnsupportedError(
+            "a part that is one expression has one input and one result",
+            field="hardware.unroll_first" if args.first else "hardware.unroll_last",
+            got=f"inputs: {', '.join(node.name for node in entries)}; results: {', '.join(n.name for n in results)}",
+            remedy="let it begin earlier, or end later, so that branches are inside or outside",
+        )
+    return entries[0], inside, results[0]
+
+
+def _whole(graph: MaseGraph) -> tuple[fx.Node, set[fx.Node], fx.Node]:
+    """The same of the whole network."""
     entries = [node for node in graph.nodes if graph.meta_of(node).common.mase_op == "quantize"]
     (output,) = (node for node in graph.nodes if node.op == "output")
     results = [producer for producer, _ in graph.sources(output).values()]
@@ -71,36 +179,68 @@ def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[Mas
             got=f"{len(entries)} inputs, {len(set(results))} results",
             remedy="join the tensors in the model, or leave hardware.unroll out",
         )
-    (entry,), result = entries, results[0]
-    numbers, steps = {entry: 0}, []
+    if results[0] is entries[0]:
+        raise UnsupportedError("the network computes nothing", node=results[0].name, field="hardware.unroll")
+    return entries[0], nodes_between(graph, None, None), results[0]
+
+
+def _named(graph: MaseGraph, name: str, field: str, place: int) -> fx.Node:
+    """The node of a name, or of the path of a module the first or last one."""
+    found = translations(graph, [name]).get(name, [name])[place]
+    nodes = {node.name: node for node in nodes_between(graph, None, None)}
+    if found not in nodes:
+        raise ConfigError("there is no such node", field=field, got=name, remedy=suggest(name, nodes))
+    return nodes[found]
+
+
+def nodes_between(graph: MaseGraph, first: fx.Node | None, last: fx.Node | None) -> set[fx.Node]:
+    """The nodes on a way from the first one to the last one, both included; by default from inputs, or to results.
+
+    Of nodes that only name elements anew those before the first one belong to it.
+    """
+    while first is not None and len(sources := _data(graph, first)) == 1 and graph.is_implicit(sources[0]):
+        first = sources[0]
+    entered = {node for node in graph.nodes if graph.meta_of(node).common.mase_op == "quantize"}
+    since = set(entered) if first is None else {first}
     for node in graph.nodes:
-        if graph.meta_of(node).common.results.tensors and node not in numbers and _depends(node, numbers):
-            steps.append(_step(graph, node, numbers))
-            numbers[node] = len(steps)
-    if result is entry:
-        raise UnsupportedError("the network computes nothing", node=result.name, field="hardware.unroll")
-    given, made = (graph.tensor(node, "data_out_0") for node in (entry, result))
-    fmt, out = given.fmt, made.fmt
-    assert fmt is not None and out is not None  # both ends of a quantised graph have formats
-    kept = tuple(steps[: numbers[result]])
-    axis = _axis(tuple(given.shape), kept, args.beats)
-    saved = args.carry_save and args.mhz is not None
-    shape = tuple(given.shape)
-    program = Program(
-        shape, fmt, kept, args.levels, args.beats, axis, mhz=args.mhz, family=args.family, carry_save=saved
-    )
-    inside = [node for node in numbers if node is not entry]
-    whole = Arithmetic({"data_in_0": fmt, "data_out_0": out}, attributes=attributes_of({"program": program}))
-    _replace(graph, entry, result, whole, FRAME if axis == 1 else CHANNELS_LAST)
-    return graph, {"modified": True, "unrolled": [node.name for node in inside]}
+        if any(given in since for given in node.all_input_nodes):
+            since.add(node)
+    until = {node for node in graph.nodes if node.op == "output"} if last is None else {last}
+    for node in reversed(graph.nodes):
+        if any(user in until for user in node.users):
+            until.add(node)
+    both = (since & until) - entered
+    return {node for node in both if node.op != "output" and graph.meta_of(node).common.results.tensors}
+
+
+def ends_of(graph: MaseGraph, inside: Collection[fx.Node]) -> tuple[list[fx.Node], list[fx.Node]]:
+    """The nodes outside whose results those inside take as data, and those inside whose results are read outside."""
+    taken = dict.fromkeys(source for node in inside for source in _data(graph, node) if source not in inside)
+    read = [node for node in graph.nodes if node in inside and any(user not in inside for user in node.users)]
+    return list(taken), read
+
+
+def _data(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
+    """What a node takes as data."""
+    return [producer for name, (producer, _) in graph.sources(node).items() if name.startswith("data_in_")]
+
+
+def _positions_last(graph: MaseGraph, ends: Sequence[fx.Node]) -> bool:
+    """Whether an end of a part is an image, or a sequence whose channels come first, which are streamed so."""
+    most = max(len(graph.tensor(node, "data_out_0").shape) for node in ends)
+    return most > 3 or (most == 3 and any(graph.meta_of(node).common.mase_op in _POSITIONS for node in graph.nodes))
+
+
+def axis_of(shape: tuple[int, ...], ops: Iterable[str]) -> int:
+    """The dimension along which a tensor has positions, by the ops that read it."""
+    return 2 if len(shape) > 2 and any(op in _POSITIONS for op in ops) else 1
 
 
 def _axis(shape: tuple[int, ...], steps: Sequence[Step], beats: int) -> int:
     """The dimension of the input that a beat has a part of."""
     if beats == 1:
         return 1
-    images = any(step.op is not None and step.op.name in _POSITIONS for step in steps)
-    axis = 2 if images else 1
+    axis = axis_of(shape, [step.op.name for step in steps if step.op is not None])
     if len(shape) < 3 or shape[0] != 1 or shape[axis] % beats:
         raise UnsupportedError(
             "a beat has as many positions of a frame as every other one",
@@ -112,10 +252,6 @@ def _axis(shape: tuple[int, ...], steps: Sequence[Step], beats: int) -> int:
             remedy="choose another hardware.unroll_beats, or leave it out",
         )
     return axis
-
-
-def _depends(node: fx.Node, numbers: dict[fx.Node, int]) -> bool:
-    return node.op != "output" and any(given in numbers for given in node.all_input_nodes)
 
 
 def _step(graph: MaseGraph, node: fx.Node, numbers: dict[fx.Node, int]) -> Step:
@@ -157,21 +293,21 @@ def _renamed(graph: MaseGraph, node: fx.Node, source: fx.Node, places: Tensor) -
     return found
 
 
-def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic, op: str) -> None:
-    """Put the node of a program in place of those of its steps."""
+def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic, op: str) -> str:
+    """Put the node of a program in place of those of its steps; its name."""
     module = Quantized(graph.catalogue[op], arithmetic)
     name = FRAME
     while hasattr(graph.model, name):
         name += "_"
     module.label = name
     graph.model.add_submodule(name, module)
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    with graph.fx_graph.inserting_before(output):
+    with graph.fx_graph.inserting_after(result):
         node = graph.fx_graph.create_node("call_module", name, (entry,), {}, name=name)
     meta = node.meta["mase"] = MaseMetadata(node, graph.model)
     meta.common.mase_type, meta.common.mase_op = module.op.mase_type, op
     meta.common.args["data_in_0"] = graph.tensor(entry, "data_out_0").copy()
     meta.common.results["data_out_0"] = graph.tensor(result, "data_out_0").copy()
-    output.args = fx.node.map_arg(output.args, lambda given: node if given is result else given)
+    result.replace_all_uses_with(node)
     graph.fx_graph.eliminate_dead_code(lambda given: given.op in ("placeholder", "output"))
     finish(graph)
+    return node.name
