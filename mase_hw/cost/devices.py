@@ -71,9 +71,10 @@ DSP_KINDS: Mapping[str, str] = {
     "ecp5": "MULT18X18D",
     "nexus": "MULT9X9",
     "ice40": "SB_MAC16",
-    "gowin": "MULT18X18",
+    "gowin": "MULT9X9",
+    "asic": "none",
 }
-"""The multiplier block of each family, which is what ``dsp`` counts; a MULT18X18 of Nexus counts as two."""
+"""The multiplier block of each family, which is what ``dsp`` counts; a MULT18X18 of Nexus or Gowin counts as two."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def needs(estimated: Json, there: Mapping[str, int], block_bits: int, device: st
     Args:
         estimated: Of :func:`mase_hw.emit.estimate.estimate`.
         there: Numbers by resource.
-        block_bits: Bits of a block RAM; smaller ones are counted as many times.
+        block_bits: Bits of a block RAM; where the family is not estimated, smaller ones are counted as many times.
         device: The device that was asked for.
     """
     needed = dict(estimated)
@@ -68,5 +68,5 @@ def needs(estimated: Json, there: Mapping[str, int], block_bits: int, device: st
         reasons.append(f"no estimate of {missing(estimated['not_estimated'])}")
     if device is not None and (reason := unsupported(device_of(device).target)):
         reasons.append(f"{reason}, and these are counts for {FAMILY}")
-    needed["bram"] = -(-needed["bram"] * ESTIMATED_BLOCK // block_bits)
+        needed["bram"] = -(-needed["bram"] * ESTIMATED_BLOCK // block_bits)
     return [Need(name, needed[name], there[name], "; ".join(reasons)) for name in RESOURCES if name in there]

@@ -32,7 +32,11 @@ MOST = {"lut": 0.85, "ff": 0.98}
 LIKE = [family for family, fabric in FABRICS.items() if fabric.like != family]
 ROWS, HELD_OUT = 60, 20
 """Modules at least of such a family, and how many of them no constant is fitted to."""
-LEAST_NEAR = {"xcup": {"lut": 0.8, "ff": 0.95}, "nexus": {"lut": 0.78, "ff": 0.95}}
+LEAST_NEAR = {
+    "xcup": {"lut": 0.8, "ff": 0.95},
+    "nexus": {"lut": 0.78, "ff": 0.95},
+    "ice40": {"lut": 0.72, "ff": 0.95},
+}
 """The share of those that is within a tenth."""
 UNSEEN = 200
 """Modules at least, of draws that nobody looked at before the structures were settled."""
