@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from mase_hw.hardware.memories import REGISTERED
+
 
 @dataclass(frozen=True)
 class Multiplier:
@@ -19,6 +21,8 @@ class Multiplier:
         half: Bits of both operands up to which a product takes half of the block, which then counts as two.
         adders: Whether it takes the adder behind it, with all registers around it.
         registers: Whether it takes the registers around it.
+        narrowest: Bits of the narrower operand of the smallest product that a block is taken for.
+        twice: Bits of both operands from which two blocks of each side make one of twice as many bits; 0 if none do.
         enabled: Whether it takes the register of a product that has an enable or a reset as well.
     """
 
@@ -29,6 +33,8 @@ class Multiplier:
     half: int = 0
     adders: bool = False
     registers: bool = True
+    narrowest: int = 2
+    twice: int = 0
     enabled: bool = False
 
 
@@ -182,6 +188,22 @@ FABRICS: Mapping[str, Fabric] = {
         price=64,
         joined=True,
         lane=1,
+    ),
+    "gowin": Fabric(
+        "ecp5",
+        Luts(4, 8, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 2, 5, 11, 14, 16, 18, 20, 23, 26, 29), carries=1),
+        Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
+        _LATTICE,
+        price=128,
+    ),
+    "asic": Fabric(
+        "ecp5",
+        Luts(4, 4, (0, 1, 2), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41), carries=1),
+        _NONE,
+        None,
+        read_first=True,
+        whole=REGISTERED,
+        gates=2,
     ),
 }
 """Families with a cost model, by the names of ``mase-hw synth``."""

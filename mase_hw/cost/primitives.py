@@ -179,15 +179,17 @@ def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
     """
     of = t.fabric.multiplier
     first, second = max(min(first, out), min(second, out)), min(min(first, out), min(second, out))
-    if second < 2 or out < of.least:
+    if second < of.narrowest or out < of.least:
         return 0
+    if of.twice and second >= of.twice:
+        return 4 * (2 if of.half else 1)
     # A last part of one bit is in logic.
     parts = [
         [of.part if index < cut else width - cut * of.part for index in range(cut + (width - cut * of.part >= 2))]
         for width, most in ((first, of.wide), (second, of.narrow))
         for cut in (max(width - most + of.part - 1, 0) // of.part,)
     ]
-    whole = [pair for pair in product(*parts) if sum(pair) >= of.least]
+    whole = [pair for pair in product(*parts) if sum(pair) >= of.least and min(pair) >= of.narrowest]
     return sum(2 if of.half and max(pair) > of.half else 1 for pair in whole)
 
 

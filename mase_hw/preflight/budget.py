@@ -47,9 +47,9 @@ class Need:
         return f"{self.resource}: {least}{self.needed} of {self.available}: {verdict}"
 
 
-def family_of(device: str | None) -> str:
-    """The family to estimate for: that of the device where it has a cost model."""
-    wanted = FAMILY if device is None else device_of(device).target
+def family_of(device: str | None, made_for: str = "") -> str:
+    """The family to estimate for: that of the device, else the one the design is for, where it has a cost model."""
+    wanted = made_for if device is None else device_of(device).target
     return FAMILY if unsupported(wanted) else wanted
 
 

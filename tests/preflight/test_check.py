@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw import cli
 from mase_hw.cost.devices import DEVICES, Device
+from mase_hw.cost.fabrics import FABRICS
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
 from mase_hw.host.process import SELDOM
@@ -225,6 +226,7 @@ def test_impossible_lanes_are_a_problem() -> None:
 
 
 def test_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(FABRICS, "gowin")
     monkeypatch.setitem(DEVICES, "unknown", Device("unknown", "gowin", 20, 20, 2, 2, "nowhere"))
     model, example = sequential()
     dsp = mase_hw.check(model, example).estimate["dsp"]
@@ -248,6 +250,15 @@ def test_a_device_is_compared_with_the_estimate_for_its_family() -> None:
     assert found.passed and (found.family, alone.family) == ("ecp5", "xc7")
     assert found.estimate["lut"] > alone.estimate["lut"], "look-up tables of four inputs hold less than those of six"
     assert "Lattice ECP5" in found.to_json()["estimate"]["basis"]
+
+
+def test_without_a_device_the_family_of_the_design_counts() -> None:
+    model, example = sequential()
+    plain = mase_hw.check(model, example)
+    gates = mase_hw.check(model, example, {"hardware": {"family": "asic"}}, limits={"dsp": 1})
+    assert gates.family == "asic" and gates.fits, "a multiplier is gates"
+    assert gates.estimate["dsp"] == 0 and gates.estimate["lut"] > 4 * plain.estimate["lut"]
+    assert "gates of standard cells" in gates.to_json()["estimate"]["basis"]
 
 
 def test_small_block_rams_count_more_often() -> None:

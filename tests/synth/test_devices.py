@@ -21,6 +21,7 @@ EMPTY = {"modules": {"top": {"attributes": {"top": "1"}, "ports": {}, "cells": {
 COLUMNS = {
     "ecp5": ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD"),
     "nexus": ("OXIDE_COMB", "OXIDE_FF", "MULT9_CORE", "OXIDE_EBR"),
+    "ice40": ("ICESTORM_LC", "ICESTORM_LC", "ICESTORM_DSP", "ICESTORM_RAM"),
 }
 """What nextpnr calls look-up tables, flip-flops, multiplier blocks and block RAMs."""
 PLACED = [(target, part) for target in COLUMNS for part in ROUTERS[target].parts]
@@ -50,8 +51,9 @@ def test_every_device_is_complete_and_says_where_it_is_from() -> None:
         assert name == device.name == name.lower() and device.source
         assert device.target in FAMILIES and device.target in DSP_KINDS
         assert min(device.capacity().values()) > 0
-        # Two flip-flops for each look-up table of AMD, one for each of Lattice.
-        assert device.ff == device.lut * (2 if device.target.startswith("xc") else 1)
+        # Two flip-flops for each look-up table of AMD, one for each of Lattice, three for four of Gowin.
+        each = {"xc7": 2, "xcup": 2, "gowin": 3 / 4}
+        assert device.ff == device.lut * each.get(device.target, 1)
 
 
 def test_budgets_of_a_device_and_of_numbers() -> None:

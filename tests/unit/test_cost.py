@@ -3,13 +3,14 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
 from mase_hw.cost.casts import Terms, adder, parameters_of
-from mase_hw.cost.fabrics import FABRICS
+from mase_hw.cost.fabrics import FABRICS, Fabric
 from mase_hw.cost.model import STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
 from mase_hw.errors import ConfigError
@@ -101,7 +102,8 @@ def test_a_network_as_one_expression_is_estimated(
     assert found.lut == pytest.approx(lut, rel=0.1) and found.ff == pytest.approx(ff, rel=0.1)
 
 
-def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
+def test_a_family_without_a_model_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(cast(dict[str, Fabric], FABRICS), "gowin")
     assert not unsupported("ecp5")
     assert "no cost model" in unsupported("gowin")
     with pytest.raises(ConfigError, match="no cost model was fitted for gowin"):
@@ -147,6 +149,12 @@ def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
         ("ice40", 6, 5, 11, 1),
         ("ice40", 22, 18, 39, 3),  # of the parts the one of 6 by 2 bits is in logic
         ("ice40", 16, 1, 17, 0),
+        ("gowin", 9, 9, 18, 1),
+        ("gowin", 9, 3, 12, 0),
+        ("gowin", 18, 10, 28, 2),
+        ("gowin", 25, 18, 43, 4),  # of 18 and of 7 bits by 18, both in blocks of 18
+        ("gowin", 22, 22, 44, 8),  # one of 36 by 36 bits
+        ("asic", 16, 16, 32, 0),
     ],
 )
 def test_blocks_of_a_product_are_those_of_the_techmap(
