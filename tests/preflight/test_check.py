@@ -259,6 +259,7 @@ def test_without_a_device_the_family_of_the_design_counts() -> None:
     assert gates.family == "asic" and gates.fits, "a multiplier is gates"
     assert gates.estimate["dsp"] == 0 and gates.estimate["lut"] > 4 * plain.estimate["lut"]
     assert "gates of standard cells" in gates.to_json()["estimate"]["basis"]
+    assert "BRAM of a bit; LUT are gates" in gates.text()
 
 
 def test_small_block_rams_count_more_often() -> None:
@@ -268,7 +269,7 @@ def test_small_block_rams_count_more_often() -> None:
     small = mase_hw.check(wide, torch.randn(1, 256), device="ice40up5k")
     of = [next(n.needed for n in each.needs if n.resource == "bram") for each in (large, small)]
     assert of[0] > 0 and of[1] == small.estimate["bram"] > 4 * of[0]
-    assert small.family == "ice40"
+    assert small.family == "ice40" and " BRAM of 4 Kbit" in small.text() and " BRAM of 18 Kbit" in large.text()
 
 
 @pytest.mark.parametrize(
