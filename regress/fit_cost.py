@@ -77,6 +77,11 @@ LEAST = 1.0
 NEAR, NEAR_LEAST = 0.15, 0.05
 """The same of a unit of a family that is like another one, from the unit of that; chosen with draws 1 and 2 of xcup,
 each left out in turn."""
+HELD = 2.0
+"""Gates in front of a flip-flop, for its enable and reset, where gates are counted."""
+FAR = 0.3
+"""Both of a family that is less like it, as it has no RAM in look-up tables; chosen with draws 0 and 1 of ice40, each
+left out in turn."""
 Floats = NDArray[np.float64]
 
 
@@ -170,7 +175,8 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str, base: Mapping[str, float]
     wanted = counts - np.array([terms.known[resource] for _, terms in pairs])
     weight = 1 / np.sqrt(np.maximum(counts, SMALL) * TYPICAL)
     prior = np.array([(base or {}).get(name, expected(name, resource, family)) for name in names])
-    pull = NOISE / (np.maximum(LOOSE * prior, LEAST) if base is None else np.maximum(NEAR * prior, NEAR_LEAST))
+    near, least = (NEAR, NEAR_LEAST) if FABRICS[family].lut_ram else (FAR, FAR)
+    pull = NOISE / (np.maximum(LOOSE * prior, LEAST) if base is None else np.maximum(near * prior, least))
     stacked = np.vstack([matrix * weight[:, None], np.diag(pull)])
     solved = non_negative(stacked, np.concatenate([wanted * weight, prior * pull]))
     return {name: float(f"{value:.4g}") for name, value in zip(names, solved, strict=True) if value > 1e-6}
@@ -182,6 +188,17 @@ def units_of(family: str, module: str) -> dict[str, float]:
     found = constants(family).get(module, {}).get("lut", {})
     terms = (structure_of(module, row.parameters, family).lut for row in read_rows(family).get(module, []))
     return {name: found.get(name, 0.0) for of in terms for name in of}
+
+
+def drawn_to(family: str, units: Mapping[str, float]) -> dict[str, float]:
+    """Units that those of a family are drawn towards, from these of the one that it is like.
+
+    Where it counts gates, each look-up table is expected to become as many, one that is counted too; so are enables.
+    """
+    gates = FABRICS[family].gates
+    if not gates:
+        return dict(units)
+    return {"counted": gates, "held": HELD, **{name: float(f"{gates * unit:.4g}") for name, unit in units.items()}}
 
 
 def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
@@ -199,13 +216,16 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
     groups = [group for group in TOGETHER if any(pairs.get(module) for module in group)]
     groups += [(module,) for module, rows in pairs.items() if rows and not any(module in group for group in TOGETHER)]
     found: dict[str, dict[str, dict[str, float]]] = {
-        module: like[module] if like else {resource: {} for resource in RESOURCES}
+        module: {**like[module], "lut": drawn_to(family, like[module]["lut"])}
+        if like
+        else {resource: {} for resource in RESOURCES}
         for module in STRUCTURES
         if not pairs.get(module)
     }
     for group in groups:
         rows = [pair for module in group for pair in pairs.get(module, [])]
-        base = {name: unit for module in group for name, unit in units_of(FABRICS[family].like, module).items()}
+        of_like = {module: drawn_to(family, units_of(FABRICS[family].like, module)) for module in group}
+        base = {name: unit for units in of_like.values() for name, unit in units.items()}
         units = {resource: fit(rows, resource, base if like and resource == "lut" else None) for resource in RESOURCES}
         for module in group:
             names = {
@@ -213,7 +233,7 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
                 for resource in units
             }
             if like:
-                names["lut"] |= units_of(FABRICS[family].like, module).keys()
+                names["lut"] |= of_like[module].keys()
             found[module] = {
                 resource: {name: unit for name, unit in of.items() if name in names[resource]}
                 for resource, of in units.items()

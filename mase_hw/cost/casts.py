@@ -39,7 +39,15 @@ class Terms:
         self.bram: defaultdict[str, float] = defaultdict(float)
 
     def count(self, *, lut: float = 0, ff: float = 0, dsp: int = 0, bram: int = 0) -> None:
-        """Add what is known exactly."""
+        """Add what is known exactly.
+
+        How many gates look-up tables, what is in front of flip-flops, and multiplier blocks are is not.
+        """
+        if self.fabric.gates:
+            self.logic("counted", lut)
+            self.logic("held", ff)
+            self.logic("blocks", dsp)
+            lut = dsp = 0
         for name, number in (("lut", lut), ("ff", ff), ("dsp", dsp), ("bram", bram)):
             self.known[name] += number
 
@@ -47,6 +55,10 @@ class Terms:
         """Add look-up tables of a kind, usually bits."""
         if amount:
             self.lut[name] += amount
+
+    def takes(self, blocks: int) -> bool:
+        """Whether the register of a product, whatever it has, is in its multiplier block."""
+        return (self.adders and blocks > 0) or (self.fabric.multiplier.enabled and blocks == 1)
 
     def chains(self, number: float, bits: int) -> None:
         """Add what stands in front of so many chains of carries, if adders of these bits have any."""
@@ -57,6 +69,7 @@ class Terms:
         """Add flip-flops of a kind, usually bits."""
         if amount:
             self.ff[name] += amount
+            self.logic("held", amount if self.fabric.gates else 0)
 
     def both(self, name: str, amount: float) -> None:
         """Add logic and registers of a kind."""
@@ -88,7 +101,7 @@ def adder(t: Terms, bits: int) -> int:
     """Look-up tables of an incrementer: a carry chain of two bits a cell on ECP5, of carries alone on Xilinx."""
     if t.xilinx:
         return 0
-    return 2 * ceil(bits / 2) + t.luts.feed_in if bits > SOFT[False] else _RIPPLE[max(bits, 0)]
+    return t.luts.chain(bits) + t.luts.feed_in if bits > SOFT[False] else _RIPPLE[max(bits, 0)]
 
 
 def cast_bits(taken: tuple[int, int, int], given: tuple[int, int, int], rounding: int, overflow: int = 1) -> int:

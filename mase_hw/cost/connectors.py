@@ -197,14 +197,14 @@ def binary(t: Terms, p: Parameters) -> None:
         drop = max(taken[1] - given[1], 0)
         kept = exact - (min(max(drop - int(way[0] == 1), 0), exact) if way[0] in (1, 2) else 0)
         kept -= max(exact - drop - given[0], 0) if way[1] else 0
-        t.count(ff=1 + (0 if t.adders and blocks else lanes * kept), dsp=lanes * blocks)
+        t.count(ff=1 + (0 if t.takes(blocks) else lanes * kept), dsp=lanes * blocks)
         t.logic("product" if blocks else "soft.bits", lanes * (1 if blocks else bits[0] * bits[1]))
     elif operation < 3:
         apart = abs(fracs[0] - fracs[1])
         added = max(exact - apart - int(apart > 0 and t.xilinx), 1)
         if way[1]:
             added = min(added, max(given[0] + taken[1] - given[1] - apart, 1))
-        t.logic("sum" if added > SOFT[t.xilinx] else "soft.sum", lanes * (added if t.xilinx else 2 * ceil(added / 2)))
+        t.logic("sum" if added > SOFT[t.xilinx] else "soft.sum", lanes * (added if t.xilinx else t.luts.chain(added)))
         _scaled(t, p, lanes)
         if p.get("AHEAD"):
             t.count(ff=1 + lanes * sum(bits))

@@ -71,9 +71,10 @@ DSP_KINDS: Mapping[str, str] = {
     "ecp5": "MULT18X18D",
     "nexus": "MULT9X9",
     "ice40": "SB_MAC16",
-    "gowin": "MULT18X18",
+    "gowin": "MULT9X9",
+    "asic": "none",
 }
-"""The multiplier block of each family, which is what ``dsp`` counts; a MULT18X18 of Nexus counts as two."""
+"""The multiplier block of each family, which is what ``dsp`` counts; a MULT18X18 of Nexus or Gowin counts as two."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ DEVICES: Mapping[str, Device] = {
         Device("lfe5u-85f", "ecp5", 83_640, 83_640, 156, 208, NEXTPNR),
         Device("lifcl-17", "nexus", 13_824, 13_824, 48, 24, NEXTPNR),
         Device("lifcl-40", "nexus", 32_256, 32_256, 112, 84, NEXTPNR),
+        Device("gw2a-18", "gowin", 20_736, 15_552, 96, 46, NEXTPNR),
         Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, NEXTPNR),
     )
 }

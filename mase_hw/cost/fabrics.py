@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from mase_hw.hardware.memories import REGISTERED
+
 
 @dataclass(frozen=True)
 class Multiplier:
@@ -19,6 +21,9 @@ class Multiplier:
         half: Bits of both operands up to which a product takes half of the block, which then counts as two.
         adders: Whether it takes the adder behind it, with all registers around it.
         registers: Whether it takes the registers around it.
+        narrowest: Bits of the narrower operand of the smallest product that a block is taken for.
+        twice: Bits of both operands from which two blocks of each side make one of twice as many bits; 0 if none do.
+        enabled: Whether it takes the register of a product that has an enable or a reset as well.
     """
 
     wide: int
@@ -28,6 +33,9 @@ class Multiplier:
     half: int = 0
     adders: bool = False
     registers: bool = True
+    narrowest: int = 2
+    twice: int = 0
+    enabled: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Luts:
         aside: Those of a bit of one of so many units, or of the one set aside, in a ``stream_repack``.
         counter: Those of a counter that begins again after any number, by its bits; those of more bits follow.
         feed_in: Those in front of every chain of carries, which are part of it.
+        carries: Bits of a cell of such a chain.
     """
 
     inputs: int
@@ -65,6 +74,11 @@ class Luts:
     aside: tuple[int, ...]
     counter: tuple[int, ...]
     feed_in: int = 0
+    carries: int = 2
+
+    def chain(self, bits: int) -> int:
+        """Those of a chain of carries over so many bits, all of which are in its cells."""
+        return self.carries * ceil(bits / self.carries)
 
     def of(self, inputs: int) -> int:
         """Those of a function of so many bits; on its way is at most the largest one."""
@@ -106,18 +120,31 @@ class Fabric:
             of this one are drawn towards.
         luts: Its look-up tables.
         multiplier: Its multiplier block.
-        lut_ram: Its look-up tables as memory.
+        lut_ram: Its look-up tables as memory; None where they are none.
+        price: What Yosys counts for a block RAM.
+        rom_logic: What it counts for a bit of a ROM in logic.
         read_first: Whether a block RAM gives the word before where one is written as it is read, so that nothing
             stands beside it.
-        rom_register: Whether a second register behind a ROM in a block RAM stays beside the block.
+        joined: Whether what chooses among the blocks of a memory of more words is known.
+        lane: Bits of a block RAM that are written alone.
+        whole: Words above which a memory stays whole, counted by its bits; 0 where prices decide.
+        gates: NAND gates of two inputs that a look-up table of the family that it is like is expected to become; 0
+            where look-up tables are counted.
+        rom_register: Registers that stay beside a block RAM with a ROM that has two behind it.
     """
 
     like: str
     luts: Luts
     multiplier: Multiplier
-    lut_ram: LutRam
+    lut_ram: LutRam | None
+    price: int = 129
+    rom_logic: float = 1 / 16
     read_first: bool = False
-    rom_register: bool = True
+    rom_register: int = 1
+    joined: bool = False
+    lane: int = 9
+    whole: int = 0
+    gates: float = 0
 
     @property
     def xilinx(self) -> bool:
@@ -125,25 +152,58 @@ class Fabric:
         return self.like == "xc7"
 
 
+_NONE = Multiplier(1, 1, 1, 1 << 30, registers=False)
 _LATTICE = LutRam(4, ((16, 4),))
 _SIX = Luts(6, 8, (0, 1, 1, 2, 2, 2), (0, 0, 0, 2, 5, 6, 8, 10, 10, 12, 14, 15))
 FABRICS: Mapping[str, Fabric] = {
-    "xc7": Fabric("xc7", _SIX, Multiplier(25, 18, 17, 9, adders=True), LutRam(4, ((32, 6), (64, 3)))),
+    "xc7": Fabric("xc7", _SIX, Multiplier(25, 18, 17, 9, adders=True), LutRam(4, ((32, 6), (64, 3))), rom_logic=1 / 64),
     # The pass that packs registers and adders into blocks of Xilinx (Yosys 0.70) knows those of UltraScale+ not.
-    "xcup": Fabric("xc7", _SIX, Multiplier(27, 18, 17, 9, registers=False), LutRam(8, ((32, 14), (64, 7)))),
+    "xcup": Fabric(
+        "xc7",
+        _SIX,
+        Multiplier(27, 18, 17, 9, registers=False),
+        LutRam(8, ((32, 14), (64, 7))),
+        rom_logic=1 / 64,
+    ),
     "ecp5": Fabric(
         "ecp5",
         Luts(4, 7, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41)),
         Multiplier(18, 18, 18),
         _LATTICE,
-        rom_register=False,
+        rom_register=0,
     ),
     "nexus": Fabric(
         "ecp5",
         Luts(4, 5, (0, 1, 2), (0, 0, 1, 2, 3, 15, 17, 20, 21, 26, 25), feed_in=2),
         Multiplier(18, 18, 18, half=9, registers=False),
         _LATTICE,
+        price=128,
         read_first=True,
+    ),
+    "ice40": Fabric(
+        "ecp5",
+        Luts(4, 4, (0, 1, 2), (0, 0, 1, 2, 5, 8, 10, 12, 14, 16, 18, 20, 22), carries=1),
+        Multiplier(16, 16, 16, 11, enabled=True),
+        None,
+        price=64,
+        joined=True,
+        lane=1,
+    ),
+    "gowin": Fabric(
+        "ecp5",
+        Luts(4, 8, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 2, 5, 11, 14, 16, 18, 20, 23, 26, 29), carries=1),
+        Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
+        _LATTICE,
+        price=128,
+    ),
+    "asic": Fabric(
+        "ecp5",
+        Luts(4, 4, (0, 1, 2), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41), carries=1),
+        _NONE,
+        None,
+        read_first=True,
+        whole=REGISTERED,
+        gates=2,
     ),
 }
 """Families with a cost model, by the names of ``mase-hw synth``."""

@@ -154,7 +154,7 @@ def pieces(t: Terms, p: Parameters) -> None:
     low = max(low, drop - int(p["ROUNDING"] == 1) if p["ROUNDING"] in (1, 2) else 0)
     kept = max((min(exact, out + drop) if p["OVERFLOW"] else exact) - low, 1)
     # A block of Xilinx adds, and has the register behind it, but not one with a reset.
-    t.count(ff=(ragged if t.adders and blocks else lanes) * kept)
+    t.count(ff=(ragged if (t.adders and blocks) or t.takes(blocks and not max(offsets)) else lanes) * kept)
     t.logic("compare", lanes * width * sum(limit != 0 for limit in limits))
     t.logic("chosen", lanes * len(limits))
     t.logic("sum", lanes * kept if max(offsets) else 0)

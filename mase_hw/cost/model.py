@@ -175,7 +175,7 @@ def cost_of(
 def _cost(module: str, parameters: tuple[tuple[str, int | str], ...], family: str) -> Resources:
     find_family(family)
     if _MADE & dict(parameters).keys():
-        return _made(cast(Parameters, dict(parameters)), family)
+        return _made(module, cast(Parameters, dict(parameters)), family)
     terms = structure_of(module, dict(parameters), family)
     units = constants(family).get(module)
     if units is None:
@@ -193,9 +193,11 @@ def _sum(terms: Terms, units: Mapping[str, Mapping[str, float]]) -> Resources:
     return Resources(**{name: max(round(value), 0) for name, value in sums.items()})
 
 
-def _made(p: Parameters, family: str) -> Resources:
+def _made(module: str, p: Parameters, family: str) -> Resources:
     """A module that is made for its constants; what a bit of a result takes is that of some mapped by Yosys."""
     results = p["DATA_OUT_0_PARALLELISM_DIM_0"] * p["DATA_OUT_0_PRECISION_0"]
+    if FABRICS[family].gates:
+        return Resources(ff=p.get("REGISTER_BITS", 0) + results, not_estimated=(module,))
     xilinx = FABRICS[family].xilinx
     if "LUTS_6" in p:
         made = Resources(p["LUTS_6" if xilinx else "LUTS_4"], results)

@@ -42,10 +42,12 @@ def ram_source(t: Terms, p: Parameters) -> None:
         counters = counted_down(p["DEPTH"] // p["SETS"]) + counted_down(repeats)
         t.count(ff=counters + address, lut=counters + 2 + address)
     of = t.fabric.lut_ram
-    wide, unit = of.shape(words)
+    wide, unit = of.shape(words) if of else (1, 1)
     units, rows = chunks * ceil(column / wide), ceil(words / unit)
     blocks, turns = _blocks(t, words, chunks, column)
-    if style == "block" or (style == "auto" and registers and PRICE * blocks < 2 * of.luts * units * rows):
+    tables = 2 * of.luts * units * rows if of else words * bits
+    in_block = style == "block" or (style == "auto" and registers > 0 and t.fabric.price * blocks < tables)
+    if words > t.fabric.whole if t.fabric.whole else in_block:
         t.count(bram=blocks)
         t.logic("turns", bits * t.luts.chosen(turns))
         if registers == 2:  # on ECP5 the second one is a part of the block
@@ -55,7 +57,10 @@ def ram_source(t: Terms, p: Parameters) -> None:
     if words == 1 and style == "auto" and not t.xilinx:
         t.count(ff=(registers + 1) * bits + int(registers == 2))
         return
-    t.count(lut=of.luts * units * rows, ff=registers * bits if registers else address + int(not t.xilinx))
+    if of is None:
+        t.logic("cells", words * bits)
+        t.count(ff=words * bits)
+    t.count(lut=of.luts * units * rows if of else 0, ff=registers * bits if registers else address + int(not t.xilinx))
     t.count(ff=int(registers == 2))
     t.logic("mux", bits * (rows - 1))
     t.logic("rows", chunks * (rows - 1))
@@ -70,12 +75,6 @@ def _found(t: Terms, ways: int) -> int:
     return ways // 4 * 4 + _found(t, ways % 4) + _found(t, ceil(ways / 4))
 
 
-PRICE = 129
-"""What Yosys counts for a block RAM; for each look-up table of a unit of RAM it counts two."""
-LANE = 9
-"""Bits of a block RAM that are written alone."""
-
-
 def _blocks(t: Terms, words: int, chunks: int, column: int) -> tuple[int, int]:
     """Block RAMs of a memory of which each word of the load bus is written alone, and how many of them are in turn.
 
@@ -83,7 +82,7 @@ def _blocks(t: Terms, words: int, chunks: int, column: int) -> tuple[int, int]:
     """
     found = []
     for deep, wide in FAMILIES[t.family].block.shapes:
-        lane = min(wide, LANE)
+        lane = min(wide, t.fabric.lane)
         blocks = ceil(column / wide) if chunks == 1 else ceil(chunks * ceil(column / lane) / (wide // lane))
         found.append((ceil(words / deep) * blocks, ceil(words / deep)))
     return min(found)

@@ -12,8 +12,6 @@ EMULATED = 8
 """What Yosys adds to the price of LUT RAM for the logic beside it, before it compares that with flip-flops."""
 FORWARDED = {True: 16, False: 11}
 """The same for block RAM, on Xilinx and elsewhere."""
-_ROM_LOGIC = {True: 1 / 64, False: 1 / 16}
-"""What Yosys counts a bit of a ROM in logic for, beside 129 for a block: on Xilinx and elsewhere."""
 
 
 def counter(t: Terms, name: str, count: int) -> None:
@@ -60,7 +58,7 @@ def counted(t: Terms, bits: int) -> int:
     """Look-up tables of a counter that begins again after any number."""
     if bits < len(t.luts.counter):
         return t.luts.counter[bits]
-    return bits + 5 if t.xilinx else 2 * ceil(bits / 2) + bits + 1 + 2 * t.luts.feed_in
+    return bits + 5 if t.xilinx else t.luts.chain(bits) + bits + 1 + 2 * t.luts.feed_in
 
 
 def ram(
@@ -80,36 +78,50 @@ def ram(
     Returns:
         Whether it is in block RAM.
     """
-    wide, unit = t.fabric.lut_ram.shape(words)
-    luts, rows = t.fabric.lut_ram.luts, ceil(words / unit)
+    of = t.fabric.lut_ram
+    wide, unit = of.shape(words) if of else (bits, 1)
+    rows = ceil(words / unit)
     address = max(bits_of(words), 1)
-    if not registered:
+    lutram = _lutram_cost(t, bits, wide, rows, of.luts) if of else words * bits + EMULATED
+    block = FAMILIES[t.family].block.count(words, bits)
+    price = t.fabric.price * block + (0 if t.fabric.read_first else FORWARDED[t.xilinx] * forwarded)
+    cheaper = (registered or not of) and price < lutram + (bits * (rows - 1) / 2 if of else 0)
+    if t.fabric.whole:
+        cheaper = words > t.fabric.whole
+    if not registered and not cheaper:
         t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
-    lutram = _lutram_cost(t, bits, wide, rows)
-    if words * bits <= lutram + EMULATED:
+    if words * bits <= lutram + EMULATED and (of or not cheaper):
         t.logic(f"{name}.logic", banks * words * bits)
         t.count(ff=banks * (words * bits + (bits if registered else 0)))
         return False
-    block = FAMILIES[t.family].block.count(words, bits)
-    price = 128 * block if t.fabric.read_first else 129 * block + FORWARDED[t.xilinx] * forwarded
-    if registered and price < lutram + bits * (rows - 1) / 2:
+    if cheaper:
         t.count(bram=banks * block)
+        joined(t, words, bits, banks * bits)
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
         if not t.xilinx and forwarded and not t.fabric.read_first:
-            t.count(ff=2 * bits + address + 2 * banks)
+            t.count(ff=2 * bits + address + 2 * banks if registered else bits + 1)
         return True
+    luts = of.luts if of else 0
     t.count(lut=banks * ceil(bits / wide) * rows * luts, ff=banks * bits if registered else 0)
     t.logic(f"{name}.mux", banks * bits * (rows - 1))
     t.logic(f"{name}.rows", banks * (rows - 1))
     return False
 
 
-def _lutram_cost(t: Terms, bits: int, wide: int, rows: int) -> float:
+def joined(t: Terms, words: int, bits: int, read: int) -> None:
+    """What chooses among the blocks of a memory of more words than one has, of which so many bits are read."""
+    if t.fabric.joined:
+        shapes = FAMILIES[t.family].block.shapes
+        _, turns = min((ceil(words / deep) * ceil(bits / wide), ceil(words / deep)) for deep, wide in shapes)
+        t.count(lut=read * t.luts.chosen(turns))
+
+
+def _lutram_cost(t: Terms, bits: int, wide: int, rows: int, luts: int) -> float:
     whole, rest = divmod(bits, wide)
     if not t.xilinx:
         return rows * 4 * ceil(bits / wide) + (rows - 1) / 2
-    cost = 2 * t.fabric.lut_ram.luts
+    cost = 2 * luts
     return rows * (cost * whole + (1 + (cost - 1) * rest / wide if rest else 0))
 
 
@@ -167,15 +179,18 @@ def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
     """
     of = t.fabric.multiplier
     first, second = max(min(first, out), min(second, out)), min(min(first, out), min(second, out))
-    if second < 2 or out < of.least:
+    if second < of.narrowest or out < of.least:
         return 0
+    if of.twice and second >= of.twice:
+        return 4 * (2 if of.half else 1)
     # A last part of one bit is in logic.
     parts = [
         [of.part if index < cut else width - cut * of.part for index in range(cut + (width - cut * of.part >= 2))]
         for width, most in ((first, of.wide), (second, of.narrow))
         for cut in (max(width - most + of.part - 1, 0) // of.part,)
     ]
-    return sum(2 if of.half and max(pair) > of.half else 1 for pair in product(*parts))
+    whole = [pair for pair in product(*parts) if sum(pair) >= of.least and min(pair) >= of.narrowest]
+    return sum(2 if of.half and max(pair) > of.half else 1 for pair in whole)
 
 
 def block_product(t: Terms, first: int, second: int, block: int) -> None:
@@ -230,9 +245,12 @@ def rom_source(t: Terms, p: Parameters) -> None:
     else:
         t.count(lut=adder(t, address) if address > SOFT[False] else address)
     t.logic("direct", address if registers == 0 and t.xilinx else 0)
+    if t.fabric.whole:
+        place = "auto"
     block = registers > 0 and (place == "block" if place != "auto" else rom_in_block(t, words, bits))
     if block:
         t.count(bram=family.block.count(words, bits))
+        joined(t, words, bits, different)
         if registers > 1:
             t.count(ff=1 + different * t.fabric.rom_register)
         return
@@ -281,4 +299,6 @@ def _different(words: int, bits: int) -> int:
 
 def rom_in_block(t: Terms, words: int, bits: int) -> bool:
     """Where Yosys puts a ROM that is read with a clock, if nothing is said of it."""
-    return FAMILIES[t.family].block.count(words, bits) * 129 < words * bits * _ROM_LOGIC[t.xilinx]
+    if t.fabric.whole:
+        return words > t.fabric.whole
+    return FAMILIES[t.family].block.count(words, bits) * t.fabric.price < words * bits * t.fabric.rom_logic

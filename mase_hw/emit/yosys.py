@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mase_hw.hardware.memories import REGISTERED
+
 LUTS = "scratchpad -copy abc9.script.default.fast abc9.script"
 """LUT mapping without restructuring the logic first.
 
@@ -75,7 +77,7 @@ MAPPERS: Mapping[str, Mapper] = {
         (
             LUTS,
             f"{_ICE40} -run begin:coarse",
-            *("opt_expr", "opt_clean", "opt -nodffe -nosdff", "wreduce", "peepopt", "opt_clean", "memory_dff"),
+            *("opt_expr", "opt_clean", "opt -nodffe -nosdff", "opt", "wreduce", "peepopt", "opt_clean", "memory_dff"),
             "wreduce t:$mul",
             "techmap -map +/mul2dsp.v -map +/ice40/dsp_map.v -D DSP_A_MAXWIDTH=16 -D DSP_B_MAXWIDTH=16 "
             "-D DSP_A_MINWIDTH=2 -D DSP_B_MINWIDTH=2 -D DSP_Y_MINWIDTH=11 -D DSP_NAME=$__MUL16X16",
@@ -85,6 +87,17 @@ MAPPERS: Mapping[str, Mapper] = {
             f"chtype -set $add t:{_HIDDEN}",
             "chtype -set $mul t:$__soft_mul",
             f"{_ICE40} -run coarse:",
+        ),
+    ),
+    "asic": Mapper(
+        "gates of standard cells",
+        # Memories of more words than registers are made of stay whole: they are what a compiler of memories makes.
+        # Enables and resets of flip-flops are gates in front of them.
+        (
+            "synth -flatten -top {top} -run begin:fine",
+            f"memory_map t:$mem_v2 r:SIZE<={REGISTERED} %i",
+            *("opt -fast -full", "opt -undriven -fine", "techmap", "opt -fast", "dfflegalize -cell $_DFF_P_ 01"),
+            *("opt_clean", "abc -g cmos", "memory_unpack", "opt_clean"),
         ),
     ),
     "gowin": Mapper("Gowin GW2A", (LUTS, "synth_gowin -family gw2a -top {top}"), "-noiopads"),

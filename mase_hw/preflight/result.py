@@ -10,6 +10,7 @@ from rich.table import Table
 from mase_hw.cost.devices import RESOURCES, missing
 from mase_hw.emit.estimate import FAMILY, basis
 from mase_hw.errors import MaseHwError
+from mase_hw.hardware.memories import FAMILIES
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
 from mase_hw.preflight.budget import Need
@@ -153,7 +154,9 @@ class Check(Shown):
             left = total["not_estimated"]
             least = "at least " if left else ""
             counts = ", ".join(f"{total[name]} {name.upper()}" for name in RESOURCES)
-            said.append(f"{of}: {least}{counts} of 18 Kbit")
+            bits = FAMILIES[self.family].block.bits
+            size = f"{bits // 1024} Kbit" if bits > 1 else "a bit; LUT are gates"
+            said.append(f"{of}: {least}{counts} of {size}")
             if left:
                 number = sum(left.values())
                 said.append(

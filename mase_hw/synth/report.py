@@ -13,7 +13,7 @@ from mase_hw.errors import ToolError
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
-from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Elaborated, Target, instance_of
+from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Elaborated, Target, cells_of, instance_of
 
 _MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.MULTILINE)
 _LOGIC = re.compile(r"^using FF mapping for memory (\S+)", re.MULTILINE)
@@ -168,8 +168,9 @@ def read_statistics(path: Path, manifest: Manifest, target: Target, asked: Elabo
         cells: dict[str, Counts] = {}
         for name, entry in modules.items():
             # A flat module has no submodules; names of modules hold a dollar, those of cells may begin with one.
-            found = {kind: int(n) for kind, n in entry["num_cells_by_type"].items()}
-            own = {kind: n for kind, n in found.items() if f"\\{kind}" not in modules and kind not in _INTERNAL}
+            own = {
+                kind: n for kind, n in cells_of(entry).items() if f"\\{kind}" not in modules and kind not in _INTERNAL
+            }
             cells[instance_of(name.removeprefix("\\"), manifest.top)] = own
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ToolError("Yosys's statistics cannot be read", node=str(path), got=repr(problem)) from problem
@@ -188,8 +189,8 @@ def read_statistics(path: Path, manifest: Manifest, target: Target, asked: Elabo
     return rows
 
 
-def read_memories(log: str, top: str, asked: Elaborated) -> list[MappedMemory]:
-    """Where every memory went, from the log of the mapping."""
+def read_memories(log: str, top: str, asked: Elaborated, whole: int = 0) -> list[MappedMemory]:
+    """Where every memory went, from the log of the mapping; those of more words than ``whole`` are as they were."""
     places = {path: _place(cell) for path, cell in _MAPPED.findall(log)} | dict.fromkeys(_LOGIC.findall(log), "logic")
     found = {}
     for path, place in places.items():
@@ -198,7 +199,13 @@ def read_memories(log: str, top: str, asked: Elaborated) -> list[MappedMemory]:
             if path.partition("$")[2] == f"{top}.{memory.instance}.{memory.name}":
                 found[memory.instance, memory.name] = place
     return [
-        MappedMemory(m.instance, m.name, m.words, m.width, found.get((m.instance, m.name), "logic"))
+        MappedMemory(
+            m.instance,
+            m.name,
+            m.words,
+            m.width,
+            "memory" if 0 < whole < m.words else found.get((m.instance, m.name), "logic"),
+        )
         for m in asked.memories
     ]
 

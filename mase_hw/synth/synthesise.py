@@ -153,7 +153,7 @@ class Run:
             check_capacity(expected, device, "estimated before mapping", ESTIMATE_MARGIN)
         log = self.map()
         rows = read_statistics(self.work / "statistics.json", self.manifest, self.target, asked)
-        memories = read_memories(log, self.top, asked)
+        memories = read_memories(log, self.top, asked, self.target.whole)
         warnings += check_rows(rows, memories, self.target) + check_outputs(self.work / "netlist.json", self.manifest)
         use = total(rows)
         if device is not None:

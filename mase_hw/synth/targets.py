@@ -18,7 +18,7 @@ from typing import Any
 from mase_hw.cost.devices import Device, device_of
 from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, ToolError, suggest
-from mase_hw.hardware.memories import FAMILIES, UNNAMED
+from mase_hw.hardware.memories import FAMILIES, REGISTERED, UNNAMED
 from mase_hw.host.documents import Json
 
 COLUMNS = ("lut", "ff", "carry", "dsp", "bram", "lutram")
@@ -40,15 +40,17 @@ class Target:
         models: Files with simulation models of the cells: of Yosys's data folder, or of ``sim/cells`` if they begin
             with ``ours/``. Cells may be missing; then a netlist with them is not simulated.
         packs: Whether registers are moved into blocks behind Yosys, by :mod:`mase_hw.emit.pack_ecp5`.
+        whole: Words above which a memory is not mapped, and counted by its bits; 0 where all are mapped.
     """
 
     name: str
     mapper: Mapper
-    cells: tuple[tuple[str, Mapping[str, int]], ...]
+    cells: tuple[tuple[str, Mapping[str, float]], ...]
     block_bits: int
     dsp_widths: tuple[int, int] | tuple[()]
     models: tuple[str, ...] = ()
     packs: bool = False
+    whole: int = 0
 
     @property
     def title(self) -> str:
@@ -64,7 +66,7 @@ class Target:
         Returns:
             The sums, and the cells whose type is in no column.
         """
-        sums, others = dict.fromkeys(COLUMNS, 0), {}
+        sums, others = dict.fromkeys(COLUMNS, 0.0), {}
         for kind, number in cells.items():
             for pattern, weights in self.cells:
                 if re.fullmatch(pattern, kind):
@@ -73,13 +75,24 @@ class Target:
                     break
             else:
                 others[kind] = number
-        return sums, others
+        return {column: math.ceil(number) for column, number in sums.items()}, others
+
+
+MEMORY_BITS = "memory bits"
+"""What bits of memories that were not mapped are counted as among the cells."""
+
+
+def cells_of(statistics: Json) -> dict[str, int]:
+    """Cells of a module by type, and its bits of memory, from what ``stat -json`` says of it."""
+    found = {kind: int(number) for kind, number in statistics["num_cells_by_type"].items()}
+    bits = int(statistics.get("num_memory_bits", 0))
+    return {**found, MEMORY_BITS: bits} if bits else found
 
 
 LATCHES = re.compile(r"\$_?DLATCH.*|\$_?SR_.*|LD[CP]E(_1)?|SB_DL.*|TRELLIS_.*LATCH|DL[NCPE]*")
 """Types of cells that are latches, before and after mapping."""
 
-_NOTHING: Mapping[str, int] = {}
+_NOTHING: Mapping[str, float] = {}
 _XILINX = (
     (r"LUT[1-6]|INV|SRL16E|SRLC32E|CFGLUT5", {"lut": 1}),
     (r"FD[RSCP]E(_1)?", {"ff": 1}),
@@ -133,12 +146,28 @@ _GOWIN = (
     (r"LUT[1-8]", {"lut": 1}),
     (r"DFF\w*", {"ff": 1}),
     (r"ALU", {"lut": 1, "carry": 1}),
-    (r"MULT(9X9|18X18|36X36)", {"dsp": 1}),
+    (r"MULT9X9", {"dsp": 1}),
+    (r"MULT18X18", {"dsp": 2}),
+    (r"MULT36X36", {"dsp": 8}),
     (r"(DP|SDP|SP|DPX9|SDPX9|SPX9|pROM|pROMX9)B?", {"bram": 1}),
     (r"RAM16SDP[124]", {"lut": 4, "lutram": 4}),
     (r"MUX2\w*|GND|VCC|IBUF|OBUF", _NOTHING),
 )
-_GOWIN_MODELS = ("gowin/cells_sim.v", "ours/gowin_mult.v")
+_GOWIN_MODELS = ("gowin/cells_sim.v", "ours/gowin_mult.v", "ours/block_ram.v", "ours/gowin_ram.v")
+_ASIC = (
+    (r"\$_N(AND|OR)_", {"lut": 1}),
+    (r"\$_(X|XN)OR_", {"lut": 3}),
+    (r"\$_NOT_", {"lut": 0.5}),
+    (r"\$_(AOI|OAI)3_", {"lut": 1.5}),
+    (r"\$_(AOI|OAI)4_", {"lut": 2}),
+    (r"\$_MUX_", {"lut": 3}),
+    (r"\$_NMUX_", {"lut": 2.5}),
+    (r"\$_DFF_P_", {"ff": 1}),
+    (MEMORY_BITS, {"bram": 1}),
+    (r"\$mem(rd|wr|init)\w*|\$scopeinfo", _NOTHING),
+)
+"""In NAND gates of two inputs, by the transistors of static CMOS that Yosys counts (``stat -tech cmos``): a NAND has
+four. Memories are in bits."""
 _GENERIC = (
     (r"\$lut", {"lut": 1}),
     (r"\$_[AS]?L?DFF\w*_", {"ff": 1}),
@@ -152,7 +181,8 @@ TARGETS: Mapping[str, Target] = {
         Target("ecp5", MAPPERS["ecp5"], _ECP5, FAMILIES["ecp5"].block.bits, (18, 18), _ECP5_MODELS, packs=True),
         Target("nexus", MAPPERS["nexus"], _NEXUS, FAMILIES["nexus"].block.bits, (9, 9), ("lattice/cells_sim_nexus.v",)),
         Target("ice40", MAPPERS["ice40"], _ICE40, FAMILIES["ice40"].block.bits, (16, 16), ("ice40/cells_sim.v",)),
-        Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (18, 18), _GOWIN_MODELS),
+        Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (9, 9), _GOWIN_MODELS),
+        Target("asic", MAPPERS["asic"], _ASIC, 0, (), whole=REGISTERED),
         Target("generic", Mapper("4-input LUTs, no vendor", ("synth -lut 4 -flatten -top {top}",)), _GENERIC, 0, ()),
     )
 }

@@ -21,7 +21,7 @@ from mase_hw.emit.render import render_generated
 from mase_hw.hardware.library import source
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT, Generated
-from mase_hw.synth.targets import find_target
+from mase_hw.synth.targets import cells_of, find_target
 from mase_hw.synth.tools import run_yosys
 
 COLUMNS = ("lut", "ff", "dsp", "bram")
@@ -134,7 +134,7 @@ def measure(items: Sequence[Item], family: str, folder: Path) -> list[dict[str, 
     for name, entry in modules.items():
         instance = re.search(rf"\${TOP}\.u_(\d+)$", name)
         if instance:
-            counts, _ = target.count(entry["num_cells_by_type"])
+            counts, _ = target.count(cells_of(entry))
             found[int(instance[1])] = {column: counts[column] for column in COLUMNS}
     empty = dict.fromkeys(COLUMNS, 0)
     return [found.get(number, empty) for number in range(len(items))]

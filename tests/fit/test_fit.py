@@ -192,7 +192,6 @@ def test_what_is_given_by_hand_stays() -> None:
     ("target", "hardware", "says"),
     [
         ({"device": "xc7z0200"}, {}, ("unknown device", "xc7z020")),
-        ({"device": "ice40up5k"}, {}, ("not estimated", "ice40", "xc7z010")),
         ({"device": "xc7a35t"}, {"family": "ecp5"}, ("another family", "ecp5")),
         ({"fps": 1 / 3601}, {}, ("no rate of frames", "one frame an hour")),
         ({"fps": float("nan")}, {}, ("no rate of frames",)),

@@ -120,7 +120,15 @@ def cell_counts(netlist: Path, top: str) -> dict[str, int]:
     return counts
 
 
-FLIP_FLOPS = {"ice40": "SB_DFF", "xc7": "FD", "xcup": "FD", "ecp5": "TRELLIS_FF", "nexus": "FD1P3", "gowin": "DFF"}
+FLIP_FLOPS = {
+    "ice40": "SB_DFF",
+    "xc7": "FD",
+    "xcup": "FD",
+    "ecp5": "TRELLIS_FF",
+    "nexus": "FD1P3",
+    "gowin": "DFF",
+    "asic": "$_DFF",
+}
 FEWEST = 100
 """Flip-flops below which most of the design must have gone missing: the boundaries alone have twice 101 bits."""
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from mase_hw.errors import ToolError
 from mase_hw.host.doctor import doctor
-from mase_hw.host.toolchain import TOOLS, find, find_all, require, verilator_env
+from mase_hw.host.toolchain import FAMILIES, TOOLS, find, find_all, require, verilator_env
 
 NOTHING = {"PATH": ""}
 
@@ -32,10 +32,10 @@ def run(*arguments: str, root: Path, env: dict[str, str]) -> subprocess.Complete
 
 
 def test_every_tool_is_found_here() -> None:
-    """But those of a SoC, which ``make test`` does without."""
+    """But those of a SoC and of further families, which ``make test`` does without."""
     assert [tool.name for tool in find_all()] == list(TOOLS)
     for tool in find_all():
-        if tool.name in ("litex", "riscv-gcc") and tool.problem:
+        if tool.name in ("litex", "riscv-gcc", *FAMILIES) and tool.problem:
             assert tool.remedy
             continue
         assert tool.problem is None, tool
@@ -160,7 +160,7 @@ def test_the_command_fails_when_a_required_tool_is_missing(
     report = json.loads(run("doctor", "--json", root=root, env=env).stdout)
     assert report["ok"] is False
     broken = {tool["name"] for tool in report["tools"] if not tool["ok"]}
-    assert broken - {"litex"} == {"c++", "make", "perl", "verilator", "riscv-gcc"}
+    assert broken - {"litex", *FAMILIES} == {"c++", "make", "perl", "verilator", "riscv-gcc"}
 
 
 def test_the_command_reports_a_missing_torch(root: Path, clean_env: dict[str, str]) -> None:

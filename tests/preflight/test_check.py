@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw import cli
+from mase_hw.cost.devices import DEVICES, Device
+from mase_hw.cost.fabrics import FABRICS
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
 from mase_hw.host.process import SELDOM
@@ -223,7 +225,9 @@ def test_impossible_lanes_are_a_problem() -> None:
     assert not found.passed and "no_such" in str(found.problems[0].field)
 
 
-def test_budget() -> None:
+def test_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(FABRICS, "gowin")
+    monkeypatch.setitem(DEVICES, "unknown", Device("unknown", "gowin", 20, 20, 2, 2, "nowhere"))
     model, example = sequential()
     dsp = mase_hw.check(model, example).estimate["dsp"]
     assert dsp > 1
@@ -233,8 +237,8 @@ def test_budget() -> None:
     device = mase_hw.check(model, example, device="ice40up5k")
     assert {need.resource for need in device.needs} == {"lut", "ff", "dsp", "bram"}
     assert not device.fits and "DOES NOT FIT" in device.text()
-    other = mase_hw.check(model, example, device="ice40up5k", limits={"dsp": 10_000})
-    assert not other.fits and "NOT KNOWN: no cost model was fitted for ice40" in other.text()
+    other = mase_hw.check(model, example, device="unknown", limits=dict.fromkeys(("lut", "ff", "dsp", "bram"), 10_000))
+    assert not other.fits and "NOT KNOWN: no cost model was fitted for gowin" in other.text()
     assert "these are counts for xc7" in other.text()
     assert not any(need.exceeds for need in other.needs) and "DOES NOT FIT" not in other.text()
 
@@ -248,12 +252,24 @@ def test_a_device_is_compared_with_the_estimate_for_its_family() -> None:
     assert "Lattice ECP5" in found.to_json()["estimate"]["basis"]
 
 
+def test_without_a_device_the_family_of_the_design_counts() -> None:
+    model, example = sequential()
+    plain = mase_hw.check(model, example)
+    gates = mase_hw.check(model, example, {"hardware": {"family": "asic"}}, limits={"dsp": 1})
+    assert gates.family == "asic" and gates.fits, "a multiplier is gates"
+    assert gates.estimate["dsp"] == 0 and gates.estimate["lut"] > 4 * plain.estimate["lut"]
+    assert "gates of standard cells" in gates.to_json()["estimate"]["basis"]
+    assert "BRAM of a bit; LUT are gates" in gates.text()
+
+
 def test_small_block_rams_count_more_often() -> None:
+    """By the model of their family, which counts them as they are."""
     wide = nn.Linear(256, 256).eval()
     large = mase_hw.check(wide, torch.randn(1, 256), device="xc7a35t")
     small = mase_hw.check(wide, torch.randn(1, 256), device="ice40up5k")
     of = [next(n.needed for n in each.needs if n.resource == "bram") for each in (large, small)]
-    assert of[0] > 0 and of[1] == -(-of[0] * 18 * 1024 // 4096)
+    assert of[0] > 0 and of[1] == small.estimate["bram"] > 4 * of[0]
+    assert small.family == "ice40" and " BRAM of 4 Kbit" in small.text() and " BRAM of 18 Kbit" in large.text()
 
 
 @pytest.mark.parametrize(

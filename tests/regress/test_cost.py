@@ -16,6 +16,8 @@ from mase_hw.cost.fabrics import FABRICS
 ROOT = Path(__file__).parents[2]
 MEDIAN, WORST = 5.0, 15.0
 """Percent, of look-up tables and of flip-flops."""
+MEDIANS = {"gowin": 6.0, "asic": 8.0}
+"""The same where they are further off: gates are more than one for what a look-up table holds."""
 KEPT = (
     "fixed_relu",
     "stream_fork",
@@ -32,7 +34,13 @@ MOST = {"lut": 0.85, "ff": 0.98}
 LIKE = [family for family, fabric in FABRICS.items() if fabric.like != family]
 ROWS, HELD_OUT = 60, 20
 """Modules at least of such a family, and how many of them no constant is fitted to."""
-LEAST_NEAR = {"xcup": {"lut": 0.8, "ff": 0.95}, "nexus": {"lut": 0.78, "ff": 0.95}}
+LEAST_NEAR = {
+    "xcup": {"lut": 0.8, "ff": 0.95},
+    "nexus": {"lut": 0.78, "ff": 0.95},
+    "ice40": {"lut": 0.72, "ff": 0.95},
+    "gowin": {"lut": 0.65, "ff": 0.92},
+    "asic": {"lut": 0.65, "ff": 0.95},
+}
 """The share of those that is within a tenth."""
 UNSEEN = 200
 """Modules at least, of draws that nobody looked at before the structures were settled."""
@@ -78,7 +86,7 @@ def test_errors_of_a_family_that_is_like_another_one(family: str) -> None:
             found[resource] += values
     assert len(found["lut"]) >= HELD_OUT
     for resource, most in LEAST_NEAR[family].items():
-        assert 100 * np.median(found[resource]) <= MEDIAN, resource
+        assert 100 * np.median(found[resource]) <= MEDIANS.get(family, MEDIAN), resource
         assert (np.array(found[resource]) <= 0.1).mean() >= most, resource
     assert not any(found["dsp"])
 

@@ -15,7 +15,7 @@ from mase_hw.synth.targets import TARGETS
 from .conftest import work_of
 from .test_foldings import regression
 
-CELLS = {"xc7": ("RAMB", "INIT_00"), "ecp5": ("DP16KD", "INITVAL_00")}
+CELLS = {"xc7": ("RAMB", "INIT_00"), "ecp5": ("DP16KD", "INITVAL_00"), "gowin": ("S", "INIT_RAM_00")}
 
 
 @pytest.mark.slow

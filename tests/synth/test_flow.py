@@ -13,8 +13,9 @@ from torch import nn
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, EmitError, MismatchError, ResourceError, ToolError
+from mase_hw.host.toolchain import find
 from mase_hw.synth.checks import check_family
-from mase_hw.synth.place import Placement
+from mase_hw.synth.place import ROUTERS, Placement
 from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
@@ -191,3 +192,31 @@ def test_products_of_one_activation(tiny: mase_hw.Design, family: str) -> None:
     report = synthesise(tiny, family)
     assert report.total["dsp"] == 4
     assert report.replay is not None and report.replay["mismatches"] == 0
+
+
+@pytest.mark.slow
+def test_gates_of_an_asic(tiny: mase_hw.Design) -> None:
+    """A gate counts as many quarters of a NAND as Yosys says that it has transistors, a flip-flop has 16 of them."""
+    report = synthesise(tiny, "asic")
+    assert report.replay is not None and report.replay["mismatches"] == 0
+    assert report.total["lut"] > 1000 and report.total["dsp"] == 0 and not any(row.others for row in report.rows)
+    said = run_yosys(["read_json netlist.json", "stat -tech cmos"], work_of(tiny, "asic"), "cmos.log", lambda _: None)
+    transistors = int(re.findall(r"Estimated number of transistors: +(\d+)", said)[-1])
+    rounded = 4 * len(report.rows)
+    assert 0 <= 4 * report.total["lut"] + 16 * report.total["ff"] - transistors < rounded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "device"), [("nexus", "lifcl-40"), ("ice40", "ice40up5k")])
+def test_place_and_route_of_further_families(tiny: mase_hw.Design, family: str, device: str) -> None:
+    """Where nextpnr wants it, every bit of a port has a pad and a pin; the bitstream is of what was routed."""
+    router = ROUTERS[family]
+    if find(router.program).problem:
+        pytest.skip(f"{router.program} is not installed: mase-hw[families]")
+    report = synthesise(tiny, family, replay_netlist=False, placement=Placement(mhz=20))
+    assert report.place is not None and report.reached and report.place["device"] == device
+    work = work_of(tiny, family)
+    assert (work / report.place["bitstream"]).stat().st_size > 10_000
+    if router.pads is not None:
+        bits = 2 + sum(entry.bits + 2 for entry in tiny.record.ports)
+        assert len((work / f"netlist.{router.pads.suffix}").read_text().splitlines()) == bits

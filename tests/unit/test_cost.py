@@ -3,13 +3,14 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
 from mase_hw.cost.casts import Terms, adder, parameters_of
-from mase_hw.cost.fabrics import FABRICS
+from mase_hw.cost.fabrics import FABRICS, Fabric
 from mase_hw.cost.model import STRUCTURES, constants
 from mase_hw.cost.primitives import blocks_of
 from mase_hw.errors import ConfigError
@@ -36,8 +37,9 @@ def test_every_case_of_a_layer_has_a_cost_with_its_multipliers(family: str) -> N
         assert found.lut > 0 and found.ff > 0
         if p.data_in_0.fmt.width == p.weight.fmt.width == 8:
             # Those of look-up tables take no block; a factor of a group takes one for every output lane, of two halves.
-            blocks = 0 if p.multiplication.logic else facets.multipliers(p)
-            whole = 2 if FABRICS[family].multiplier.half else 1
+            of = FABRICS[family].multiplier
+            blocks = 0 if p.multiplication.logic or of.wide < 8 else facets.multipliers(p)
+            whole = 0 if of.wide < 8 else 2 if of.half else 1
             assert found.dsp == blocks + whole * p.weight_factors * p.data_out_0.lanes[0], case.name
 
 
@@ -100,11 +102,12 @@ def test_a_network_as_one_expression_is_estimated(
     assert found.lut == pytest.approx(lut, rel=0.1) and found.ff == pytest.approx(ff, rel=0.1)
 
 
-def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
+def test_a_family_without_a_model_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(cast(dict[str, Fabric], FABRICS), "gowin")
     assert not unsupported("ecp5")
-    assert "no cost model" in unsupported("ice40")
-    with pytest.raises(ConfigError, match="no cost model was fitted for ice40"):
-        cost_of("stream_fork", {"WIDTH": 8, "N": 2}, "ice40")
+    assert "no cost model" in unsupported("gowin")
+    with pytest.raises(ConfigError, match="no cost model was fitted for gowin"):
+        cost_of("stream_fork", {"WIDTH": 8, "N": 2}, "gowin")
     with pytest.raises(ConfigError, match="no family 'xc8'"):
         cost_of("stream_fork", {"WIDTH": 8, "N": 2}, "xc8")
 
@@ -138,6 +141,20 @@ def test_a_family_without_a_model_is_refused_with_the_reason() -> None:
         ("nexus", 20, 9, 29, 3),  # 18 bits, which are a block, and 2
         ("nexus", 36, 36, 72, 8),
         ("nexus", 9, 1, 10, 0),
+        ("ice40", 16, 16, 32, 1),
+        ("ice40", 17, 16, 33, 1),  # the bit above is in logic
+        ("ice40", 18, 17, 35, 2),
+        ("ice40", 32, 32, 64, 4),
+        ("ice40", 5, 5, 10, 0),  # a product of less than 11 bits is in logic
+        ("ice40", 6, 5, 11, 1),
+        ("ice40", 22, 18, 39, 3),  # of the parts the one of 6 by 2 bits is in logic
+        ("ice40", 16, 1, 17, 0),
+        ("gowin", 9, 9, 18, 1),
+        ("gowin", 9, 3, 12, 0),
+        ("gowin", 18, 10, 28, 2),
+        ("gowin", 25, 18, 43, 4),  # of 18 and of 7 bits by 18, both in blocks of 18
+        ("gowin", 22, 22, 44, 8),  # one of 36 by 36 bits
+        ("asic", 16, 16, 32, 0),
     ],
 )
 def test_blocks_of_a_product_are_those_of_the_techmap(
@@ -160,7 +177,7 @@ def test_products_of_a_requantisation_are_counted(family: str, bits: int, blocks
     lanes = plain["DATA_OUT_0_PARALLELISM_DIM_0"]
     case = plain | {"DATA_IN_0_PRECISION_0": 8, "DATA_IN_0_SIGNED": 1, "MULTIPLIER_PRECISION_0": bits}
     of = FABRICS[family].multiplier
-    expected = 2 if of.wide == 18 and bits == 24 else blocks
+    expected = 0 if of.wide < 8 else 2 if of.wide < 25 and bits == 24 else blocks
     if of.half:
         expected = 2 * expected - (bits < 31)  # of 7 and of 18 + 7 bits, the last part by 8 bits is half a block
     assert cost_of(facets.module, case, family).dsp == lanes * expected
@@ -234,7 +251,11 @@ def test_a_memory_that_is_loaded_costs_more_than_a_rom(family: str) -> None:
         for module, more in (("rom_source", {}), ("ram_source", {"BANKS": 1}), ("ram_source", {"BANKS": 2}))
     )
     assert not loaded.not_estimated and loaded.lut > kept.lut + 100 and loaded.ff > kept.ff
-    # Sixteen words of 32 bits, which have a block each to be written alone; 14.2 would hold the bits.
-    assert (kept.bram, loaded.bram, two.bram) == (15, 16, 16)
-    deep = {**rom, "DEPTH": 512}
-    assert cost_of("ram_source", {**deep, "BANKS": 2}, family).bram == 32
+    deep = cost_of("ram_source", {**rom, "DEPTH": 512, "BANKS": 2}, family)
+    if family == "asic":  # bits
+        assert (kept.bram, loaded.bram, two.bram, deep.bram) == (2**15, 2**15, 2**16, 2**19)
+    elif family == "ice40":  # of 16 bits, each written alone
+        assert (kept.bram, loaded.bram, two.bram, deep.bram) == (32, 32, 32, 128)
+    else:
+        # Sixteen words of 32 bits, which have a block each to be written alone; 14.2 would hold the bits.
+        assert (kept.bram, loaded.bram, two.bram, deep.bram) == (15, 16, 16, 32)

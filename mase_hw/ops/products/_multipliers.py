@@ -66,6 +66,7 @@ FAMILIES: Mapping[str, Block | None] = {
     "nexus": None,
     "ice40": None,
     "gowin": None,
+    "asic": None,
 }
 """The blocks of the families by the names of ``mase-hw synth``, xc7 where none is named; None where products are not
 shared or chained: operands of 18 bits and less hold no two products of 8 bits, and the open tools leave the adders of
