@@ -34,6 +34,29 @@ class Sums(nn.Module):
         return self.leave(torch.relu(self.down(x) + self.beside(x)).mean((2, 3)))
 
 
+class Joined(nn.Module):
+    """Two scales side by side: slopes and a normalisation by channel, an enlargement, a concatenation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.act, self.norm = nn.Conv2d(2, 4, 3, padding=1), nn.PReLU(4), nn.BatchNorm2d(4)
+        nn.init.uniform_(self.act.weight)
+        self.norm.running_mean = torch.rand(4)
+        self.norm.running_var = torch.rand(4) + 0.5
+        self.down, self.deep, self.up = (
+            nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(4, 3, 3, padding=1),
+            nn.Upsample(scale_factor=2),
+        )
+        self.leave = nn.Conv2d(7, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to another one of its size."""
+        kept = self.norm(self.act(self.enter(x)))
+        low = torch.relu(self.deep(self.down(kept)))
+        return self.leave(torch.cat((kept, self.up(low)), 1))
+
+
 def sequence() -> nn.Module:
     """Two convolutions over samples, and what reads them all."""
     first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
@@ -47,6 +70,13 @@ def pools() -> nn.Module:
     return nn.Sequential(enter, nn.ReLU(), deep, nn.ReLU6(), point, nn.PReLU(6), *ends)
 
 
+def stem() -> nn.Module:
+    """How residual networks begin: a convolution, a maximum of windows that overlap, and a sum behind it."""
+    enter, kept, leave = nn.Conv2d(3, 4, 3, 1, 1), nn.Conv2d(4, 4, 3, padding=1), nn.AvgPool2d(3, 1, 1)
+    first = nn.Sequential(enter, nn.ReLU(), nn.MaxPool2d(3, 2, 1), kept)
+    return nn.Sequential(*first, nn.ReLU(), leave, nn.Conv2d(4, 2, 1), nn.MaxPool2d(3, 1, 1, ceil_mode=True))
+
+
 def enlarged() -> nn.Module:
     """What takes one position a beat between two that take several; another width, which two do not divide."""
     first, second = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 2, 3, stride=2)
@@ -57,8 +87,13 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "sums": (Sums, (3, 8, 8)),
     "sequence": (sequence, (2, 16)),
     "pools": (pools, (1, 8, 8)),
+    "stem": (stem, (3, 8, 16)),
+    "joined": (Joined, (2, 8, 8)),
     "enlarged": (enlarged, (2, 4, 4)),
 }
+
+UNROLLED = {"stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")}}
+"""Lanes of those that are to take a beat a cycle."""
 
 
 def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware: Any) -> tuple[Any, Tensor]:
@@ -75,12 +110,16 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
     [
         ("sums", 2),
         ("pools", 2),
+        ("stem", 4),
         *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("sums", "pools")),
+        pytest.param("stem", 2, marks=pytest.mark.slow),
+        ("joined", 2),
+        pytest.param("joined", 4, marks=pytest.mark.slow),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
     ],
 )
 def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
-    design, x = compiled(*CASES[name], tmp_path / "b", positions=positions)
+    design, x = compiled(*CASES[name], tmp_path / "b", positions=positions, parallelism=UNROLLED.get(name, {}))
     with torch.no_grad():
         wanted = torch.cat([design.model(frame[None]) for frame in x]).double()
     assert len(wanted.unique()) > 5
@@ -90,6 +129,10 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
         if stalls is None:
             assert design.timing["exact"]
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
+    if name == "stem":
+        assert design.timing["interval"] == 8 * 16 // positions
+    if name in ("stem", "joined"):
+        assert "beat_turn" not in [i["module"] for i in design.manifest["instances"]]
 
 
 def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -> None:

@@ -102,10 +102,10 @@ class Orders:
             return {"data_in_0": taken, "data_out_0": made}
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
-            come = arriving["data_in_0"].positions
+            come = max(layout.positions for layout in arriving.values())
             taken_in, given = hardware.positions(attributes, shapes, come, self._wished(node))
             made = self.found[node.name, "data_out_0"] = Layout.tiled(shapes["data_out_0"], given)
-            return {"data_in_0": Layout.tiled(shapes["data_in_0"], taken_in), "data_out_0": made}
+            return {**{name: Layout.tiled(shapes[name], taken_in) for name in arriving}, "data_out_0": made}
         layouts = {name: self._wanted(node, hardware, layout) for name, layout in arriving.items()}
         common = next(iter(layouts.values()), None)
         if hardware.layout == "any" and common is not None:
