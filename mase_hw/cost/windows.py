@@ -484,8 +484,9 @@ def _place(t: Terms, of: Axis, adaptive: bool) -> None:
 
 def reduce(t: Terms, p: Parameters) -> None:
     """A ``fixed_reduce``: sums, means and extremes of rows, one accumulator for each that is open."""
-    lanes, outs, inner = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"], bool(p["INNER"])
-    sizes = [p[f"DATA_IN_0_TENSOR_SIZE_DIM_{i}"] for i in range(4)]
+    lanes, beside, inner = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PARALLELISM_DIM_1"], bool(p["INNER"])
+    outs = p["DATA_OUT_0_PARALLELISM_DIM_0"] * beside
+    sizes = [p[f"DATA_IN_0_TENSOR_SIZE_DIM_{i}"] // (beside if i == 1 else 1) for i in range(4)]
     operation = p["OPERATION"]
     sums, place, running = operation in (0, 1, 6), operation in (4, 5), operation == 6
     tiles = ceil(sizes[0] / lanes)
@@ -507,8 +508,8 @@ def reduce(t: Terms, p: Parameters) -> None:
     t.logic("address", 2 * bits_of(depth))
     t.logic("place", where)
     if inner and lanes > 1:
-        t.logic("lanes.sum" if sums else "lanes.largest", (lanes - 1) * acc)
-        t.logic("lanes.where", (lanes - 1) * where)
+        t.logic("lanes.sum" if sums else "lanes.largest", (lanes - 1) * beside * acc)
+        t.logic("lanes.where", (lanes - 1) * beside * where)
     t.count(ff=1 + held + (bits_of(depth) + 1 + int(not running) if turns else 0))
     if turns:
         if depth > 1:

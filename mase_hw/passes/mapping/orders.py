@@ -166,7 +166,9 @@ class Orders:
         op, common = self.graph.op_of(node), self.graph.meta_of(node).common
         shape = tuple(self.graph.tensor(node, "data_out_0").shape)
         attributes = common.args.attributes
-        for layout in _choices(arriving if op is not None and op.implicit else _of_one(arriving)):
+        hardware = None if op is None else op.hardware
+        tiles = op is not None and (op.implicit or (hardware is not None and hardware.positions is not None))
+        for layout in [*([arriving] if tiles else []), *_choices(_of_one(arriving))]:
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
