@@ -74,6 +74,19 @@ class Across(nn.Module):
         return self.leave(torch.relu(self.seen(both))).argmax(1)
 
 
+class Parts(nn.Module):
+    """Channels, rows and columns that stay, and others that go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 8, 3, padding=1), nn.Conv2d(5, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to a part of it."""
+        left, right = torch.relu(self.enter(x)).split([5, 3], 1)
+        return self.leave(torch.cat((left[:, 2:], right[:, ::2]), 1)[:, :, 2:7, 4:])
+
+
 def sequence() -> nn.Module:
     """Two convolutions over samples, and what reads them all."""
     first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
@@ -107,6 +120,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "stem": (stem, (3, 8, 16)),
     "joined": (Joined, (2, 8, 8)),
     "across": (Across, (2, 8, 8)),
+    "parts": (Parts, (2, 8, 12)),
     "enlarged": (enlarged, (2, 4, 4)),
 }
 
@@ -133,6 +147,8 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         pytest.param("stem", 2, marks=pytest.mark.slow),
         ("joined", 2),
         ("across", 2),
+        ("parts", 4),
+        pytest.param("parts", 2, marks=pytest.mark.slow),
         pytest.param("across", 4, marks=pytest.mark.slow),
         pytest.param("joined", 4, marks=pytest.mark.slow),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
@@ -151,7 +167,7 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
     if name == "stem":
         assert design.timing["interval"] == 8 * 16 // positions
-    if name in ("stem", "joined", "across"):
+    if name in ("stem", "joined", "across", "parts"):
         assert "beat_turn" not in [i["module"] for i in design.manifest["instances"]]
 
 
