@@ -74,6 +74,8 @@ def zero_pad2d(t: Terms, p: Parameters) -> None:
     for count in (*places, p["DATA_OUT_0_TENSOR_SIZE_DIM_3"]):
         _wrapping_counter(t, count)
     t.count(ff=1 + lanes * cast_bits(taken, given, *way), lut=CONTROL + 8 + lanes * width)
+    if over := p["PADDING_LEFT"] % columns:
+        ram(t, "in.ram", tiles, channels * over * width, False)
     t.logic("any", 1)
     cast(t, "cast", lanes, Cast(taken, given, way))
 

@@ -90,18 +90,17 @@ def _build(r: Request) -> PadParams:
 
 
 def _positions(attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, _: int) -> tuple[int, int]:
-    """As many as arrive, where whole beats of zeros stand beside them."""
-    left, right, _, _ = _amounts("pad", attributes, len(shapes["data_in_0"])) if arriving > 1 else (0,) * 4
-    beside = math.gcd(arriving, left, right)
+    """As many as arrive, where they divide the width of the result."""
+    beside = math.gcd(arriving, shapes["data_out_0"][-1])
     return beside, beside
 
 
 @functools.cache
 def _latency(p: PadParams) -> Latency:
     tiles, w, h, n = p.data_out_0.tiles
-    left, right = (columns // p.data_in_0.lanes[1] for columns in (p.padding_left, p.padding_right))
+    left = p.padding_left // p.data_in_0.lanes[1]
     pixel = np.zeros((n, h, w, tiles), dtype=np.int64)
-    pixel[:, p.padding_top : h - p.padding_bottom, left : w - right] = 1
+    pixel[:, p.padding_top : h - p.padding_bottom, left : left + p.data_in_0.tiles[1]] = 1
     sent = np.cumsum(pixel.reshape(-1))
     # A zero waits for the pixel behind it, if there is one.
     needs = np.minimum(sent + 1 - pixel.reshape(-1), sent[-1])
@@ -118,6 +117,8 @@ def _cases() -> list[Case]:
         Case("zero_point", _build(Request("zero_point", shifted, {"data_in_0": (1, 3, 2, 2)}, {"data_in_0": (2,)}))),
         case(_build, "uneven", (2, 2, 2, 3), 1, "s8.4 u4.1 half_up wrap", pad=(2, 0, 0, 3)),
         case(_build, "two_columns", (1, 3, 3, 4), 2, pad=(2, 4, 1, 0), positions=2),
+        case(_build, "around_columns", (1, 3, 3, 4), 2, pad=(1, 1, 1, 1), positions=2),
+        case(_build, "three_on_the_left", (1, 2, 2, 8), 1, "s8.4 s6.3", pad=(3, 1, 0, 0), positions=4),
         case(_build, "rows_of_four", (2, 2, 2, 8), 1, "s8.4 s6.3", pad=(0, 0, 2, 1), positions=4),
     ]
 

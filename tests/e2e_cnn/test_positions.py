@@ -35,7 +35,7 @@ class Sums(nn.Module):
 
 
 class Joined(nn.Module):
-    """Two scales side by side: slopes and a normalisation by channel, an enlargement, a concatenation."""
+    """Two scales side by side: slopes and a normalisation by channel, zeros, an enlargement, a concatenation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class Joined(nn.Module):
         self.leave = nn.Conv2d(7, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """An image to another one of its size."""
-        kept = self.norm(self.act(self.enter(x)))
+        """An image to a wider one."""
+        kept = nn.functional.pad(self.norm(self.act(self.enter(x))), (3, 1, 0, 0))
         low = torch.relu(self.deep(self.down(kept)))
         return self.leave(torch.cat((kept, self.up(low)), 1))
 
