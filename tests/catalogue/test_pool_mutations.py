@@ -51,13 +51,17 @@ WRONG = {
         "max_pool2d-resnet_columns", REDUCE, (("hands_over ? in_data[0+:LANES] : taken[s]", "taken[s]"),)
     ),
     "a window has the columns of the beat before": Mutation(
-        "max_pool2d-same_columns", REDUCE, (("of |= in_data[k*LANES+:LANES]", "of |= in_data[(KERNEL-1-k)*LANES+:LANES]"),)
+        "max_pool2d-same_columns",
+        REDUCE,
+        (("of |= in_data[k*LANES+:LANES]", "of |= in_data[(KERNEL-1-k)*LANES+:LANES]"),),
     ),
     "a beat without columns of a window counts as a number": Mutation(
         "max_pool2d-same_four", COLUMNS, (("<< (OUT_WIDTH - 1);", "<< (OUT_WIDTH - 2);"),)
     ),
     "a column has the divisor of the one beside it": Mutation(
-        "avg_pool2d-columns_without_padding", "ops/fixed_avg_pool2d.sv", (("col_kind[i%ColsOut]", "col_kind[(i+1)%ColsOut]"),)
+        "avg_pool2d-columns_without_padding",
+        "ops/fixed_avg_pool2d.sv",
+        (("col_kind[i%ColsOut]", "col_kind[(i+1)%ColsOut]"),),
     ),
     "padding counts": Mutation(
         "avg_pool2d-without_padding", "ops/fixed_avg_pool2d.sv", (("- ((low > 0) ? low : 0);", "- low;"),)
