@@ -125,7 +125,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
 }
 
 UNROLLED = {"stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")}}
-"""Lanes of those that are to take a beat a cycle."""
+"""Lanes of those that are to take a beat in each cycle."""
 
 
 def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware: Any) -> tuple[Any, Tensor]:

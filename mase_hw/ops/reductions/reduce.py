@@ -126,21 +126,21 @@ class ReduceParams(Params, frozen=True):
     cast: Cast
 
     def attributes(self) -> Attributes:
-        """The dimensions that are reduced, of a tensor that has the module's."""
+        """The dimensions that are reduced, of a tensor that has the module's, or of :meth:`stream`."""
+        if self.data_in_0.lanes[1] > 1:
+            return {"dim": (1,), "keepdim": True}
         reduced: tuple[int, ...] = (2, 4) if self.inner else (1, 3)
         if self.operation >= ARGMAX:
             reduced = (max(reduced, key=lambda d: self.data_in_0.shape[d]),)
         return {"dim": reduced, "keepdim": True}
 
     def stream(self, name: str) -> Stream:
-        """The stream of a port: of several positions one element after the other, as :meth:`Layout.tiled` has it."""
+        """The stream of a port: of several positions, those of a sequence ``(1, channels, positions)``."""
         made, own = super().stream(name), getattr(self, name)
-        beside = own.lanes[1]
+        channels, kept, beside = *own.size[:2], own.lanes[1]
         if beside == 1:
             return made
-        *outer, kept, reduced = own.shape
-        layout = Layout(own.shape, (*outer, kept // beside, beside, reduced), (0, 1, 2, 3, 5, 4), reduced * beside)
-        shape = (*outer, kept // beside, reduced * beside)
+        layout, shape = Layout.tiled((1, channels, kept), beside), (1, 1, 1, kept // beside, channels * beside)
         return dataclasses.replace(made, shape=shape, parallelism=(own.lanes[0] * beside,), layout=layout)
 
 
@@ -212,7 +212,8 @@ def _build(r: Request, *, operation: int) -> ReduceParams:
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
     given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else roles.left
     lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
-    lanes = 1 if roles.inner and operation == RUNNING else max(1, lanes // beside)
+    # Lanes of several positions are those of their channels.
+    lanes = 1 if roles.inner and operation == RUNNING else min(lanes, roles.innermost) if beside > 1 else lanes
     left = roles.shape if operation == RUNNING else roles.left
     return ReduceParams(
         data_in_0=port(roles.shape, a.formats["data_in_0"], lanes, beside, dims=DIMS),
@@ -358,14 +359,14 @@ def _sums() -> list[Case]:
         _case(SUM, "both", (2, 3, 2, 4), (1, 3), 4, (S16, FixedFormat(14, 4)), (Rounding.HALF_UP, Overflow.SATURATE)),
         _case(SUM, "middle", (2, 3, 2, 2, 3), (1, 3), 2, (S8, FixedFormat(10, 4))),
         _case(SUM, "one_element", (4, 1), 1, 1, (S2, S2)),
-        _case(SUM, "two_positions", (2, 5, 3, 4), 1, 4, (U6, FixedFormat(9, 3, False)), positions=2),
+        _case(SUM, "two_positions", (2, 5, 3, 4), 1, 2, (U6, FixedFormat(9, 3, False)), positions=2),
     ]
 
 
 def _means() -> list[Case]:
     return [
         _case(MEAN, "rows", (2, 3, 5), 1, 2, (S8, FixedFormat(8, 6)), (Rounding.HALF_AWAY, Overflow.SATURATE)),
-        _case(MEAN, "four_positions", (1, 3, 2, 8), 1, 8, (S8, FixedFormat(8, 6)), positions=4),
+        _case(MEAN, "four_positions", (1, 3, 2, 8), 1, 2, (S8, FixedFormat(8, 6)), positions=4),
         _case(MEAN, "whole", (1, 3, 7), (1, 2), 4, (U6, FixedFormat(9, 6, False))),
     ]
 
@@ -381,7 +382,7 @@ def _minima() -> list[Case]:
     return [
         _case(MIN, "two_bit", (2, 7), 0, 1, (S2, S2)),
         _case(MIN, "both", (2, 2, 3, 5), (1, 3), 4, (S8, S8)),
-        _case(MIN, "three_positions", (1, 4, 6), 1, 12, (S8, S8), positions=3),
+        _case(MIN, "three_positions", (1, 4, 6), 1, 4, (S8, S8), positions=3),
     ]
 
 
@@ -389,7 +390,7 @@ def _places_most() -> list[Case]:
     return [
         _case(ARGMAX, "further_out", (2, 5, 3), 1, 2, (S2, PLACE)),
         _case(ARGMAX, "innermost", (5, 7), 1, 4, (FixedFormat(3, 1), PLACE)),
-        _case(ARGMAX, "two_positions", (1, 7, 3, 4), 1, 6, (FixedFormat(3, 1), PLACE), positions=2),
+        _case(ARGMAX, "two_positions", (1, 7, 3, 4), 1, 3, (FixedFormat(3, 1), PLACE), positions=2),
     ]
 
 
