@@ -25,7 +25,7 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import Cast, Params, Tensor5, port
+from mase_hw.hardware.params import Cast, Params, Port, Tensor5, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -136,8 +136,9 @@ class ReduceParams(Params, frozen=True):
 
     def stream(self, name: str) -> Stream:
         """The stream of a port: of several positions, those of a sequence ``(1, channels, positions)``."""
-        made, own = super().stream(name), getattr(self, name)
-        channels, kept, beside = *own.size[:2], own.lanes[1]
+        made = super().stream(name)
+        own: Port = getattr(self, name)
+        (channels, kept, *_), beside = own.size, own.lanes[1]
         if beside == 1:
             return made
         layout, shape = Layout.tiled((1, channels, kept), beside), (1, 1, 1, kept // beside, channels * beside)
