@@ -211,9 +211,10 @@ class Hardware:
         layout: In which order the data streams run: ``any`` (one common order, whatever arrives), ``channels_last``
             (images ``(N, C, *S)`` as ``(N, *S, C)``), ``row_major``, or ``rows`` (the last dimension in any order, the
             others as they are; the result row-major).
-        positions: Of ``channels_last``, whose beats may have several neighbouring positions: attributes, shapes of
-            the tensors, positions in which the input arrives and those that are wished for -> those of a beat of the
-            input and of the output. None: one position a beat.
+        positions: Of an op whose beats may have several neighbouring positions, with lanes of their channels (of all
+            elements if its layout is ``any`` and it follows its input): attributes, shapes of the tensors, positions
+            in which the input arrives and those that are wished for -> those of a beat of the input and of the
+            output. Where the op has a ``relayout``, that says it instead. None: one position a beat.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
         broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
         memories: Content of the memories inside the module, by the name of the string parameter that takes the path of

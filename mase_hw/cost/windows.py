@@ -65,30 +65,37 @@ def prelu(t: Terms, p: Parameters) -> None:
 
 def zero_pad2d(t: Terms, p: Parameters) -> None:
     """A ``fixed_zero_pad2d``: counters over the larger image say where the smaller one is."""
-    lanes, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
-    tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes)
+    channels, columns = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PARALLELISM_DIM_1"]
+    lanes, width = channels * columns, p["DATA_IN_0_PRECISION_0"]
+    tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / channels)
     taken, given, way = _formats(p)
     fifo(t, "in", lanes * width, 2)
-    places = (tiles, p["DATA_OUT_0_TENSOR_SIZE_DIM_1"] + 1, p["DATA_OUT_0_TENSOR_SIZE_DIM_2"] + 1)
+    places = (tiles, p["DATA_OUT_0_TENSOR_SIZE_DIM_1"] // columns + 1, p["DATA_OUT_0_TENSOR_SIZE_DIM_2"] + 1)
     for count in (*places, p["DATA_OUT_0_TENSOR_SIZE_DIM_3"]):
         _wrapping_counter(t, count)
     t.count(ff=1 + lanes * cast_bits(taken, given, *way), lut=CONTROL + 8 + lanes * width)
+    if over := p["PADDING_LEFT"] % columns:
+        ram(t, "in.ram", tiles, channels * over * width, False)
     t.logic("any", 1)
     cast(t, "cast", lanes, Cast(taken, given, way))
 
 
 def upsample_nearest(t: Terms, p: Parameters) -> None:
     """A ``fixed_upsample_nearest``: a line, read as often as there are pixels of it."""
-    lanes, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
-    tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes)
-    pixels = p["DATA_IN_0_TENSOR_SIZE_DIM_1"] if p["FACTOR_1"] > 1 else 1
+    channels, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
+    come, leave = p["DATA_IN_0_PARALLELISM_DIM_1"], p["DATA_OUT_0_PARALLELISM_DIM_1"]
+    lanes, passes = channels * come, come * p["FACTOR_0"] // leave
+    tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / channels)
+    pixels = p["DATA_IN_0_TENSOR_SIZE_DIM_1"] // come if p["FACTOR_1"] > 1 else 1
     depth = 2 * pixels * tiles
-    for count in (tiles, pixels, p["FACTOR_0"], p["FACTOR_1"], depth):
+    for count in (tiles, pixels, passes, p["FACTOR_1"], depth):
         _wrapping_counter(t, count)
     t.count(ff=bits_of(depth) + 1, lut=CONTROL + 3 * bits_of(depth))
     for _ in range(2):
         level(t, "used", depth)
     ram(t, "ram", depth, lanes * width, True)
+    if come > 1 and passes > 1:
+        t.count(ff=bits_of(passes), lut=channels * leave * width * t.luts.chosen(passes))
     t.logic("any", 1)
 
 
@@ -273,7 +280,9 @@ def skid(t: Terms, bits: int) -> None:
     t.logic("skid", bits)
 
 
-def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: bool, total: bool) -> None:
+def windows(
+    t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: bool, total: bool, chosen: int = 0
+) -> None:
     """A ``window_reduce``: maxima or sums along a dimension, one memory for each of the windows that overlap.
 
     Args:
@@ -283,6 +292,7 @@ def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: boo
         inner: Beats of a position.
         adaptive: Whether windows are parts of the dimension.
         total: Whether they are summed.
+        chosen: Bits of what a position is for a window, but for one of the places that it may have in it.
     """
     span = of.span + 1
     if (of.out == of.size) if adaptive else (span == of.stride == 1):
@@ -316,7 +326,7 @@ def windows(t: Terms, of: Axis, beat: tuple[int, int], inner: int, adaptive: boo
         t.logic("window.distance", slots * distance)
         t.logic("window.taps", slots * of.kernel)
     t.logic("window.sum" if total else "window.largest", slots * wide)
-    t.logic("window.first", (slots + int(handed)) * wide)
+    t.logic("window.first", (slots + int(handed)) * (wide + chosen))
     t.logic("window.slots", slots)
     if inner == 1:
         t.count(ff=slots * wide)
@@ -351,31 +361,48 @@ def _fewest(of: Axis, adaptive: bool, padded: bool) -> tuple[int, int]:
     return min(found), max(found)
 
 
-def _joined(t: Terms, p: Parameters, total: bool) -> Parameters:
-    """Parameters of a pool whose columns are beats; where these hold several columns, those of a window are joined."""
-    come, leave = p["DATA_IN_0_PARALLELISM_DIM_1"], p["DATA_OUT_0_PARALLELISM_DIM_1"]
-    if come == 1:
-        return p
-    together, lanes, width = come // leave, p["DATA_IN_0_PARALLELISM_DIM_0"] * leave, p["DATA_IN_0_PRECISION_0"]
-    t.logic("window.sum" if total else "window.largest", lanes * (together - 1) * width)
-    beats = {
-        "DATA_IN_0_PARALLELISM_DIM_0": lanes,
-        "DATA_IN_0_TENSOR_SIZE_DIM_0": p["DATA_IN_0_TENSOR_SIZE_DIM_0"] * leave,
-        "DATA_IN_0_TENSOR_SIZE_DIM_1": p["DATA_IN_0_TENSOR_SIZE_DIM_1"] // come,
-        "DATA_OUT_0_TENSOR_SIZE_DIM_1": p["DATA_OUT_0_TENSOR_SIZE_DIM_1"] // leave,
-        "DATA_IN_0_PRECISION_0": width + bits_of(together) * total,
-    }
-    if not p["ADAPTIVE"]:
-        beats |= {name: p[name] // together for name in ("KERNEL_SIZE_0", "STRIDE_0")}
-    return {**p, **beats}
+@dataclass(frozen=True)
+class Beats:
+    """A row of beats that may hold several columns, as a pool has it; see ``column_pool``.
+
+    Args:
+        row: The windows along it, in beats.
+        columns: Windows of a beat of the output.
+        joined: Columns that are added to or compared with others of their beat and window, in all windows of a beat.
+        chosen: Beats of all these windows but one each, among which a position chooses; 0 where all are the same.
+    """
+
+    row: Axis
+    columns: int
+    joined: int
+    chosen: int
+
+
+def _beats(p: Parameters) -> Beats:
+    """From the parameters of a pool."""
+    x, come, leave = axis(p, 0), p["DATA_IN_0_PARALLELISM_DIM_1"], p["DATA_OUT_0_PARALLELISM_DIM_1"]
+    if come == leave == 1:
+        return Beats(x, 1, 0, 0)
+    together, kernel = max(1, come // leave), x.size // x.out if p["ADAPTIVE"] else x.kernel
+    close = p["ADAPTIVE"] or (x.stride == kernel and not x.pad and x.dilation == 1)
+    within = come == together * leave and kernel % together == 0 and (leave == 1 or kernel == together)
+    if close and within and x.out * kernel == x.size:
+        row = Axis(x.size // come, x.out // leave, kernel // together, kernel // together, 0, 1)
+        return Beats(row, leave, come - leave, 0)
+    before = ceil(x.pad / come)
+    first = before * come - x.pad
+    own = [{(first + o * x.stride + k * x.dilation) // come for k in range(x.kernel)} for o in range(leave)]
+    joined, chosen = (sum(of) for of in zip(*((x.kernel - len(each), len(each) - 1) for each in own), strict=True))
+    row = Axis(x.size // come, x.out // leave, max(map(max, own)) + 1, leave * x.stride // come, before, 1)
+    return Beats(row, leave, joined, chosen)
 
 
 def avg_pool2d(t: Terms, p: Parameters) -> None:
     """A ``fixed_avg_pool2d``: sums along rows and columns, and a division."""
-    p = _joined(t, p, total=True)
-    lanes, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
-    tiles, adaptive = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes), bool(p["ADAPTIVE"])
-    x, y = axis(p, 0), axis(p, 1)
+    channels, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
+    tiles, adaptive = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / channels), bool(p["ADAPTIVE"])
+    x, y, beats = axis(p, 0), axis(p, 1), _beats(p)
+    lanes = channels * beats.columns
     (column, most_x), (row, most_y) = (_fewest(of, adaptive, bool(p["COUNT_INCLUDE_PAD"])) for of in (x, y))
     across = width + bits_of(most_x if adaptive else x.kernel)
     total = across + bits_of(most_y if adaptive else y.kernel)
@@ -383,10 +410,11 @@ def avg_pool2d(t: Terms, p: Parameters) -> None:
     if p["DIVISOR_OVERRIDE"]:
         column, columns, row, rows = 1, 1, p["DIVISOR_OVERRIDE"], 1
     t.logic("any", 1)
-    windows(t, x, (lanes, across), tiles, adaptive, total=True)
-    windows(t, y, (lanes, total), x.out * tiles, adaptive, total=True)
+    t.logic("window.sum", channels * beats.joined * width)
+    windows(t, beats.row, (lanes, across), tiles, adaptive, total=True, chosen=channels * beats.chosen * across)
+    windows(t, y, (lanes, total), beats.row.out * tiles, adaptive, total=True)
     if columns > 1 or rows > 1:
-        for count in (tiles, x.out, y.out):
+        for count in (tiles, beats.row.out, y.out):
             t.count(ff=bits_of(count))
             t.logic("divisor.count", bits_of(count))
         t.logic("divisor.kinds", x.out * bits_of(columns) + y.out * bits_of(rows))
@@ -399,19 +427,24 @@ def avg_pool2d(t: Terms, p: Parameters) -> None:
 
 def max_pool2d(t: Terms, p: Parameters) -> None:
     """A ``fixed_max_pool2d``: one running maximum for each window that is open, or one memory a dimension."""
-    p = _joined(t, p, total=False)
-    lanes, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
-    tiles, adaptive = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes), bool(p["ADAPTIVE"])
-    x, y = axis(p, 0), axis(p, 1)
+    channels, width = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PRECISION_0"]
+    tiles, adaptive = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / channels), bool(p["ADAPTIVE"])
+    beats, y = _beats(p), axis(p, 1)
+    x, lanes = beats.row, channels * beats.columns
     beyond = not adaptive and x.out > 1 and x.size + x.pad > x.out * x.stride
     places = (1 << bits_of(x.out + int(beyond))) << bits_of(tiles)
-    apart = (places <= 64 or tiles > 1) and all(
-        of.size % of.out == 0
-        if adaptive
-        else (of.out == 1 or of.stride >= of.kernel) and (of.dilation == 1 or of.kernel == 1)
-        for of in (x, y)
+    apart = (
+        not beats.chosen
+        and (places <= 64 or tiles > 1)
+        and all(
+            of.size % of.out == 0
+            if adaptive
+            else (of.out == 1 or of.stride >= of.kernel) and (of.dilation == 1 or of.kernel == 1)
+            for of in (x, y)
+        )
     )
     t.logic("any", 1)
+    t.logic("window.largest", channels * beats.joined * width)
     if apart:
         for of in (x, y):
             _place(t, of, adaptive)
@@ -428,7 +461,7 @@ def max_pool2d(t: Terms, p: Parameters) -> None:
             ram(t, "apart.ram", places, lanes * width, False)
             t.count(ff=-bits_of(places))
     else:
-        windows(t, x, (lanes, width), tiles, adaptive, total=False)
+        windows(t, x, (lanes, width), tiles, adaptive, total=False, chosen=channels * beats.chosen * width)
         windows(t, y, (lanes, width), x.out * tiles, adaptive, total=False)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     taken = (width, p["DATA_IN_0_PRECISION_1"], p["DATA_IN_0_SIGNED"])
@@ -453,8 +486,9 @@ def _place(t: Terms, of: Axis, adaptive: bool) -> None:
 
 def reduce(t: Terms, p: Parameters) -> None:
     """A ``fixed_reduce``: sums, means and extremes of rows, one accumulator for each that is open."""
-    lanes, outs, inner = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"], bool(p["INNER"])
-    sizes = [p[f"DATA_IN_0_TENSOR_SIZE_DIM_{i}"] for i in range(4)]
+    lanes, beside, inner = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PARALLELISM_DIM_1"], bool(p["INNER"])
+    outs = p["DATA_OUT_0_PARALLELISM_DIM_0"] * beside
+    sizes = [p[f"DATA_IN_0_TENSOR_SIZE_DIM_{i}"] // (beside if i == 1 else 1) for i in range(4)]
     operation = p["OPERATION"]
     sums, place, running = operation in (0, 1, 6), operation in (4, 5), operation == 6
     tiles = ceil(sizes[0] / lanes)
@@ -476,8 +510,8 @@ def reduce(t: Terms, p: Parameters) -> None:
     t.logic("address", 2 * bits_of(depth))
     t.logic("place", where)
     if inner and lanes > 1:
-        t.logic("lanes.sum" if sums else "lanes.largest", (lanes - 1) * acc)
-        t.logic("lanes.where", (lanes - 1) * where)
+        t.logic("lanes.sum" if sums else "lanes.largest", (lanes - 1) * beside * acc)
+        t.logic("lanes.where", (lanes - 1) * beside * where)
     t.count(ff=1 + held + (bits_of(depth) + 1 + int(not running) if turns else 0))
     if turns:
         if depth > 1:
@@ -501,7 +535,8 @@ def reduce(t: Terms, p: Parameters) -> None:
 
 def concat(t: Terms, p: Parameters) -> None:
     """A ``fixed_concat``: each stream in turn, cast to one format."""
-    lanes = p["DATA_OUT_0_PARALLELISM_DIM_0"]
+    channels, positions = p["DATA_OUT_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_1"]
+    lanes = channels * positions
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     t.logic("any", 1)
     t.count(ff=p["INPUTS"])
@@ -509,8 +544,9 @@ def concat(t: Terms, p: Parameters) -> None:
     widest = beats = 0
     for i in range(p["INPUTS"]):
         sizes = [p[f"DATA_IN_{i}_TENSOR_SIZE_DIM_{d}"] for d in range(2)]
-        beats = max(beats, sizes[1] * ceil(sizes[0] / lanes))
-        counter(t, "loop", sizes[1] * ceil(sizes[0] / lanes))
+        own = sizes[1] // positions * ceil(sizes[0] / channels)
+        beats = max(beats, own)
+        counter(t, "loop", own)
         taken = tuple(p[f"DATA_IN_{i}_{name}"] for name in ("PRECISION_0", "PRECISION_1", "SIGNED"))
         cast(t, "cast", lanes, Cast((taken[0], taken[1], taken[2]), given, (p["ROUNDING"], p["OVERFLOW"])))
         widest = max(widest, cast_bits((taken[0], taken[1], taken[2]), given, p["ROUNDING"], p["OVERFLOW"]))

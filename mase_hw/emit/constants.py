@@ -15,6 +15,23 @@ from mase_hw.nn import Quantized
 from mase_hw.streams import IntArray, Stream
 
 
+def order_of_constants(graph: MaseGraph, node: fx.Node) -> Layout:
+    """The order in which the elements of ``data_in_0`` meet constants that are broadcast to it.
+
+    A module that takes several positions a beat has a constant for all of them.
+
+    Args:
+        graph: A graph with hardware metadata.
+        node: Whose constants they are.
+    """
+    shape = tuple(graph.tensor(node, "data_in_0").shape)
+    described = graph.meta_of(node).hardware.layouts.get("data_in_0")
+    layout = Layout.from_dict(described) if described else Layout.row_major(shape)
+    op = graph.op_of(node)
+    shared = op is not None and op.hardware is not None and op.hardware.positions is not None
+    return Layout.channels_last(shape) if shared and layout.positions > 1 else layout
+
+
 def broadcast_values(graph: MaseGraph, node: fx.Node, port: Stream, values: IntArray) -> IntArray:
     """A constant, broadcast to the data as PyTorch does, in the order of the data: one period of it.
 
@@ -31,8 +48,7 @@ def broadcast_values(graph: MaseGraph, node: fx.Node, port: Stream, values: IntA
         EmitError: If the constant does not repeat itself after a period.
     """
     shape = tuple(graph.tensor(node, "data_in_0").shape)
-    described = graph.meta_of(node).hardware.layouts.get("data_in_0")
-    layout = Layout.from_dict(described) if described else Layout.row_major(shape)
+    layout = order_of_constants(graph, node)
     stream = layout.to_stream(np.broadcast_to(values, shape)[None]).reshape(-1, int(np.prod(port.shape)))
     if (stream != stream[:1]).any():
         raise EmitError("a constant is longer than its memory", node=f"{node.name}.{port.name}", expected=port.shape)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
 
 IEEE, DENORM, LOG = "ieee", "denorm", "log"
 """What MASE's quantisers ``minifloat_ieee``, ``minifloat_denorm`` and ``log`` make; see :class:`Minifloat`."""
 
 
-class Minifloat(NamedTuple):
+@dataclass(frozen=True)
+class Minifloat:
     """A floating-point number without infinity, section 5.3 of the OCP Microscaling specification.
 
     Args:

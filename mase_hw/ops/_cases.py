@@ -35,10 +35,10 @@ def case(
         names: The tensors that have these formats.
         frames: Frames to stream in each run.
         attributes: Of the op; or one of :data:`ASKED`, or ``positions``, the neighbouring positions of an image in a
-            beat of ``data_in_0``.
+            beat of ``data_in_0``, which then comes channels last.
     """
     asked = asked_of(attributes)
-    positions = attributes.pop("positions", 1)
+    positions = attributes.pop("positions", 0)
     sizes = shapes if isinstance(shapes, Mapping) else {"data_in_0": shapes}
     offered = lanes if isinstance(lanes, Mapping) else {"data_in_0": lanes}
     request = Request(
@@ -46,7 +46,7 @@ def case(
         Arithmetic.read(formats, names, attributes),
         {tensor: tuple(shape) for tensor, shape in sizes.items()},
         {tensor: (count,) for tensor, count in offered.items()},
-        {"data_in_0": Layout.tiled(tuple(sizes["data_in_0"]), positions)} if positions > 1 else {},
+        {"data_in_0": Layout.tiled(tuple(sizes["data_in_0"]), positions)} if positions else {},
     )
     return Case(name, build(dataclasses.replace(request, **asked)), frames)
 

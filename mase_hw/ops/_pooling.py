@@ -95,6 +95,38 @@ class Windows:
         # What a window of ceil_mode has beyond the padding does not count.
         return [min(s + self.kernel, self.size + self.padding) - s for s in starts]
 
+    def joins(self, come: int, leave: int) -> bool:
+        """Whether windows follow each other from end to end, and beats of several positions have all theirs in them.
+
+        Args:
+            come: Positions of a beat of the input.
+            leave: Windows of a beat of the output.
+        """
+        kernel, together = self.size // self.out if self.adaptive else self.kernel, max(1, come // leave)
+        close = self.adaptive or (self.stride == kernel and not self.padding and self.dilation == 1)
+        within = come == together * leave and kernel % together == 0 and (leave == 1 or kernel == together)
+        return close and self.out * kernel == self.size and within
+
+    def of_beats(self, come: int, leave: int) -> Windows:
+        """The windows in beats of several positions; see :meth:`joins`.
+
+        Args:
+            come: Positions of a beat of the input.
+            leave: Windows of a beat of the output, which begin whole beats after those of the one before.
+        """
+        if come == leave == 1:
+            return self
+        beats, out = self.size // come, self.out // leave
+        if self.joins(come, leave):
+            return Windows(beats, out, beats // out, beats // out, adaptive=self.adaptive)
+        before = ceil_div(self.padding, come)
+        reach = before * come - self.padding + (leave - 1) * self.stride + self.span - 1
+        return Windows(beats, out, reach // come + 1, leave * self.stride // come, before)
+
+    def taps(self, come: int, leave: int) -> int:
+        """Beats of a window of which it has other positions each; 1 if it has the same of all of them."""
+        return 1 if come == leave == 1 or self.joins(come, leave) else self.of_beats(come, leave).kernel
+
     @property
     def most(self) -> int:
         """Most positions of a window, which bounds a sum."""
@@ -251,16 +283,17 @@ MOST_KEPT = 64
 """Windows of one beat for each pixel that ``window_max`` keeps at most: a LUT RAM has no more without multiplexers."""
 
 
-def at_once(windows: tuple[Windows, Windows], tiles: int) -> bool:
+def at_once(windows: tuple[Windows, Windows], tiles: int, taps: int = 1) -> bool:
     """Whether the maximum over both directions is taken in one step, by ``window_max``.
 
     Args:
         windows: Along rows and columns of the image.
         tiles: Beats per pixel.
+        taps: See :meth:`Windows.taps`.
     """
     rows, columns = windows
     places = 1 << (columns.indices - 1).bit_length() << (tiles - 1).bit_length()
-    return rows.apart and columns.apart and (places <= MOST_KEPT or tiles > 1)
+    return taps == 1 and rows.apart and columns.apart and (places <= MOST_KEPT or tiles > 1)
 
 
 def schedule_at_once(windows: tuple[Windows, Windows], images: int, tiles: int) -> Steps:
@@ -306,28 +339,32 @@ def window_params(windows: tuple[Windows, Windows]) -> PoolWindow:
 
 
 def positions(columns: Windows, arriving: int) -> tuple[int, int]:
-    """Columns of a beat of the input and of the output: those of a window, or of whole windows, are pooled at once.
+    """Columns of a beat of the input and of the output: as many as arrive, and the fewest that keep up with them.
 
     Args:
         columns: Windows along a row.
         arriving: Columns of a beat in which the input comes.
     """
-    kernel = ceil_div(columns.size, columns.out) if columns.adaptive else columns.kernel
-    close = columns.adaptive or (columns.stride == kernel and not columns.padding and columns.dilation == 1)
-    if not close or columns.out * kernel != columns.size:
-        return 1, 1
-    if arriving % kernel == 0:
-        return arriving, arriving // kernel
-    return math.gcd(arriving, kernel), 1
+    kernel = columns.size // columns.out if columns.adaptive else columns.kernel
+    for leave in (arriving // kernel, 1):  # whole windows, or a part of one
+        if leave and columns.joins(arriving, leave):
+            return arriving, leave
+    if columns.adaptive:
+        both = math.gcd(arriving, kernel)
+        return (both, 1) if columns.joins(both, 1) else (1, 1)
+    leave = math.gcd(arriving // math.gcd(arriving, columns.stride), columns.out)
+    return math.gcd(arriving, leave * columns.stride), leave
 
 
 def beat_windows_of(p: Any) -> tuple[Windows, Windows]:
     """Windows along rows and columns, from the parameters, where columns are beats that may hold several."""
-    (rows, columns), come, leave = windows_of(p), p.data_in_0.lanes[1], p.data_out_0.lanes[1]
-    if come == 1:
-        return rows, columns
-    kernel = columns.size // columns.out // (come // leave)
-    return rows, Windows(columns.size // come, columns.out // leave, kernel, kernel, adaptive=columns.adaptive)
+    rows, columns = windows_of(p)
+    return rows, columns.of_beats(p.data_in_0.lanes[1], p.data_out_0.lanes[1])
+
+
+def taps_of(p: Any) -> int:
+    """Beats of a window along a row of which it has other columns each, from the parameters."""
+    return windows_of(p)[1].taps(p.data_in_0.lanes[1], p.data_out_0.lanes[1])
 
 
 def windows_of(p: Any) -> tuple[Windows, Windows]:

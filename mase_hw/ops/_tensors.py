@@ -5,10 +5,11 @@ Images as streams: ``(N, C, H, W)`` travels channels-last, lanes along the chann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Port, port
 from mase_hw.opdef import Request
 
@@ -71,3 +72,10 @@ def positions_of(r: Request) -> tuple[int, int]:
     """Positions of a beat of the input and of the output of a node."""
     found = [r.layouts[name].positions if name in r.layouts else 1 for name in ("data_in_0", "data_out_0")]
     return found[0], found[1]
+
+
+def as_they_come(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, wished: int
+) -> tuple[int, int]:
+    """Positions of a beat of an op that gives every position where it came, as many as arrive."""
+    return arriving, arriving

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import Cast, Params, Tensor3, port
+from mase_hw.hardware.params import Cast, Params, Pixels, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
 from mase_hw.ops._cases import case
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within, positions_of
 from mase_hw.steps import Steps
 
 MOMENTS = ("weight", "bias", "running_mean", "running_var")
@@ -30,14 +30,14 @@ MOMENTS = ("weight", "bias", "running_mean", "running_var")
 class AffineParams(Params, frozen=True):
     """Parameters of ``fixed_affine``."""
 
-    data_in_0: Tensor3
-    weight: Tensor3
-    bias: Tensor3
-    data_out_0: Tensor3
+    data_in_0: Pixels
+    weight: Pixels
+    bias: Pixels
+    data_out_0: Pixels
     cast: Cast
 
     def repetitions(self) -> dict[str, int]:
-        """The constants come again and again along the data."""
+        """The constants come again and again along the data; the positions of a beat share them."""
         return {"weight": self.data_in_0.beats // self.weight.beats, "bias": self.data_in_0.beats // self.bias.beats}
 
 
@@ -106,13 +106,17 @@ def _evaluated(node: str, attributes: Attributes) -> None:
 
 
 def _build(r: Request) -> AffineParams:
-    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+    formats, shape, beside = r.arithmetic.formats, r.stream_shapes["data_in_0"], positions_of(r)[0]
+    constants = [streamed_shape(r, name) for name in ("weight", "bias")]
+    if beside > 1:
+        images, channels, *space = r.shapes["data_in_0"]
+        shape, constants = (images, *space, channels), [(channels,)] * 2
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
     return AffineParams(
-        data_in_0=port(shape, formats["data_in_0"], lanes),
-        weight=port(streamed_shape(r, "weight"), formats["weight"], lanes),
-        bias=port(streamed_shape(r, "bias"), formats["bias"], lanes),
-        data_out_0=port(shape, formats["data_out_0"], lanes),
+        data_in_0=port(shape, formats["data_in_0"], lanes, beside),
+        weight=port(constants[0], formats["weight"], lanes),
+        bias=port(constants[1], formats["bias"], lanes),
+        data_out_0=port(shape, formats["data_out_0"], lanes, beside),
         cast=r.arithmetic.modes,
     )
 
@@ -121,19 +125,24 @@ def _latency(p: AffineParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, 1, 2, skid=True))
 
 
-def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str) -> Case:
-    shapes = {"data_in_0": shape, "weight": shape[-1:], "bias": shape[-1:]}
-    return case(_build, name, shapes, lanes, formats, ("data_in_0", "weight", "bias", "data_out_0"), 6)
+def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str, positions: int = 1) -> Case:
+    """Of data ``(N, L, C)``, as it travels."""
+    images, length, channels = shape
+    shapes = {"data_in_0": (images, channels, length), "weight": (channels, 1), "bias": (channels, 1)}
+    names = ("data_in_0", "weight", "bias", "data_out_0")
+    return case(_build, name, shapes, lanes, formats, names, 6, positions=positions)
 
 
 def _cases() -> list[Case]:
     return [
         _case("plain", (2, 3, 8), 4, "s8.4 s8.6 s8.4 s8.4"),
-        _case("uneven", (3, 7), 3, "u6.3 s8.6 s8.6 s9.3 half_up wrap"),
-        _case("fine_bias", (2, 5), 5, "s8.4 s4.1 s12.10 s8.4"),
-        _case("unsigned", (2, 5), 2, "u6.3 u6.3 u6.3 u9.2"),
-        _case("two_bit", (2, 3), 1, "s2.0 s2.0 s2.0 s3.-1"),
-        _case("wide", (2, 3), 2, "s16.9 s16.9 s30.20 s16.2 trunc"),
+        _case("uneven", (1, 3, 7), 3, "u6.3 s8.6 s8.6 s9.3 half_up wrap"),
+        _case("fine_bias", (1, 2, 5), 5, "s8.4 s4.1 s12.10 s8.4"),
+        _case("unsigned", (1, 2, 5), 2, "u6.3 u6.3 u6.3 u9.2"),
+        _case("two_bit", (1, 2, 3), 1, "s2.0 s2.0 s2.0 s3.-1"),
+        _case("wide", (1, 2, 3), 2, "s16.9 s16.9 s30.20 s16.2 trunc"),
+        _case("two_positions", (2, 6, 5), 2, "s8.4 s8.6 s8.4 s8.4", 2),
+        _case("four_positions", (1, 8, 3), 3, "u6.3 s8.6 s8.6 s9.3", 4),
     ]
 
 
@@ -159,11 +168,12 @@ def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -
             latency=_latency,
             cases=cases,
             work=lambda p: math.prod(p.data_in_0.shape),
-            multipliers=lambda p: p.data_in_0.lanes[0],
+            multipliers=lambda p: math.prod(p.data_in_0.lanes),
             follows_input=True,
             static=("weight", "bias"),
             broadcast=("weight", "bias"),
             layout="channels_last",
+            positions=as_they_come,
         ),
         **targets,
     )

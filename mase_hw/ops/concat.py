@@ -13,12 +13,12 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import Cast, Params, Tensor3, port
+from mase_hw.hardware.params import Cast, Params, Pixels, port
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import lanes_within, positions_of
 from mase_hw.steps import Steps
 
 MOST = 4
@@ -29,11 +29,11 @@ class ConcatParams(Params, frozen=True):
     """Parameters of ``fixed_concat``; the inputs from ``inputs`` on are not used."""
 
     inputs: int
-    data_in_0: Tensor3
-    data_in_1: Tensor3
-    data_in_2: Tensor3
-    data_in_3: Tensor3
-    data_out_0: Tensor3
+    data_in_0: Pixels
+    data_in_1: Pixels
+    data_in_2: Pixels
+    data_in_3: Pixels
+    data_out_0: Pixels
     cast: Cast
 
     def absent(self) -> tuple[str, ...]:
@@ -41,8 +41,8 @@ class ConcatParams(Params, frozen=True):
         return tuple(f"data_in_{k}" for k in range(self.inputs, MOST))
 
     def attributes(self) -> Attributes:
-        """The dimension, of blocks."""
-        return {"dim": 2 if self.data_out_0.size[0] != self.data_in_0.size[0] else 1}
+        """The dimension, of blocks with their innermost size in the middle."""
+        return {"dim": 1 if self.data_out_0.size[0] != self.data_in_0.size[0] else 2}
 
 
 def cat_exactly(tensors: Sequence[Tensor], dim: int) -> Tensor:
@@ -66,20 +66,21 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": torch.cat(parts, dim=a.attributes.get("dim", 0))}
 
 
-def blocks(shape: Sequence[int], dim: int, images: bool) -> tuple[int, int, int]:
+def blocks(shape: Sequence[int], dim: int, images: bool, beside: int = 1) -> tuple[int, int, int]:
     """A tensor as (rounds, what a round takes further out, innermost size) of its stream.
 
     Args:
         shape: Logical shape.
         dim: Logical dimension of the concatenation, not negative.
         images: The stream is channels-last.
+        beside: Neighbouring positions of an image in a beat, which a round takes together.
     """
     sizes = list(shape)
     if images:
         sizes.append(sizes.pop(1))
         dim = len(sizes) - 1 if dim == 1 else dim - 1 if dim > 1 else dim
     if dim == len(sizes) - 1:
-        return math.prod(sizes[:-1]), 1, sizes[-1]
+        return math.prod(sizes[:-1]) // beside, beside, sizes[-1]
     return math.prod(sizes[:dim]), math.prod(sizes[dim:-1]), sizes[-1]
 
 
@@ -96,20 +97,21 @@ def _build(r: Request) -> ConcatParams:
     rank = len(r.shapes["data_in_0"])
     dim = r.arithmetic.attributes.get("dim", 0) % rank
     images = rank > 2 and "data_in_0" in r.layouts
-    shapes = {name: blocks(r.shapes[name], dim, images) for name in names}
+    beside = positions_of(r)[0]
+    shapes = {name: blocks(r.shapes[name], dim, images, beside) for name in names}
     rounds, _, inner = shapes["data_in_0"]
     inside = dim == (1 if images else rank - 1)
     parts = list(shapes.values())
-    joined = (rounds, 1, sum(s[2] for s in parts)) if inside else (rounds, sum(s[1] for s in parts), inner)
+    joined = (rounds, beside, sum(s[2] for s in parts)) if inside else (rounds, sum(s[1] for s in parts), inner)
     lanes = min(lanes_within(r.node, n, r.parallelism[n], s) for n, s in {**shapes, "data_out_0": joined}.items())
     while inside and any(s[2] % lanes for s in parts[:-1]):
         lanes -= 1
     idle = port((1, 1, 1), FixedFormat(1, 0, signed=False), 1)
-    taken = {name: port(shapes[name], r.arithmetic.formats[name], lanes) for name in names}
+    taken = {name: port(shapes[name], r.arithmetic.formats[name], lanes, beside) for name in names}
     return ConcatParams(
         inputs=len(names),
         **{f"data_in_{k}": taken.get(f"data_in_{k}", idle) for k in range(MOST)},
-        data_out_0=port(joined, r.arithmetic.formats["data_out_0"], lanes),
+        data_out_0=port(joined, r.arithmetic.formats["data_out_0"], lanes, beside),
         cast=r.arithmetic.modes,
     )
 
@@ -147,10 +149,14 @@ def holding_all(formats: Mapping[str, FixedFormat]) -> FixedFormat:
     return FixedFormat(integer + frac + int(signed), frac, signed)
 
 
-def _case(name: str, shapes: Sequence[tuple[int, int, int]], dim: int, lanes: int, formats: str) -> Case:
-    sizes = {f"data_in_{k}": shape for k, shape in enumerate(shapes)}
+def _case(
+    name: str, shapes: Sequence[tuple[int, int, int]], dim: int, lanes: int, formats: str, positions: int = 1
+) -> Case:
+    """Of blocks ``(rounds, further out, innermost)``, as they travel."""
+    sizes = {f"data_in_{k}": (rounds, inner, outer) for k, (rounds, outer, inner) in enumerate(shapes)}
     names = (*sizes, "data_out_0")
-    return case(_build, name, sizes, dict.fromkeys(names, lanes), formats, names, 5, dim=dim)
+    where = {1: 2, 2: 1}[dim]
+    return case(_build, name, sizes, dict.fromkeys(names, lanes), formats, names, 5, dim=where, positions=positions)
 
 
 def _cases() -> list[Case]:
@@ -162,7 +168,15 @@ def _cases() -> list[Case]:
         _case("outer", [(2, 3, 5), (2, 1, 5)], 1, 2, "s8.4 s8.6 s10.6"),
         _case("three_rows", [(2, 1, 2), (2, 3, 2), (2, 2, 2)], 1, 2, "s2.0 s2.0 s2.0 s2.0"),
         _case("one_after_the_other", [(1, 4, 3), (1, 2, 3)], 1, 3, "s16.9 s8.4 s12.5"),
+        _case("two_positions", [(2, 6, 4), (2, 6, 3)], 2, 2, "s8.4 s8.6 s8.4", 2),
+        _case("four_positions_outer", [(2, 4, 3), (2, 8, 3)], 1, 2, "s8.4 s8.6 s10.6", 4),
     ]
+
+
+def _positions(attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, _: int) -> tuple[int, int]:
+    """As many as arrive, where they divide the widths of all inputs."""
+    beside = math.gcd(arriving, *(shapes[name][-1] for name in _inputs(shapes))) if arriving > 1 else 1
+    return beside, beside
 
 
 _HARDWARE = Hardware(
@@ -172,6 +186,7 @@ _HARDWARE = Hardware(
     latency=_latency,
     cases=_cases,
     layout="channels_last",
+    positions=_positions,
 )
 _FORMATS = (*(f"data_in_{k}" for k in range(MOST)), "data_out_0")
 

@@ -99,7 +99,7 @@ def _positions(
 def _latency(p: MaxPoolParams) -> Latency:
     windows, images, tiles = pooling.beat_windows_of(p), p.data_in_0.size[3], p.data_in_0.tiles[0]
     cast_after = Steps.queued(p.data_out_0.beats, 2)
-    if not pooling.at_once(windows, tiles):
+    if not pooling.at_once(windows, tiles, pooling.taps_of(p)):
         return Latency.from_steps(*pooling.schedule(windows, images, tiles), cast_after)
     stage = pooling.schedule_at_once(windows, images, tiles)
     if p.fmt("data_in_0") == p.fmt("data_out_0"):
@@ -131,6 +131,16 @@ def _cases_2d() -> Sequence[Case]:
         _case_2d("four_columns", (1, 2, 4, 8), 2, "u4.2 u4.2", kernel_size=2, positions=4),
         _case_2d("columns_of_six", (1, 3, 5, 12), 2, "s8.4 s8.3", kernel_size=(3, 6), stride=(1, 6), positions=4),
         _case_2d("rows_of_columns", (1, 3, 4, 6), 3, kernel_size=(2, 1), positions=2),
+        _case_2d("resnet_columns", (1, 3, 7, 8), 2, kernel_size=3, stride=2, padding=1, positions=2),
+        _case_2d("resnet_four", (1, 2, 5, 8), 2, "u8.4 u8.3", kernel_size=3, stride=2, padding=1, positions=4),
+        _case_2d("same_columns", (1, 3, 4, 6), 3, kernel_size=3, stride=1, padding=1, positions=2),
+        _case_2d("same_four", (2, 2, 3, 8), 1, kernel_size=3, stride=1, padding=1, positions=4),
+        _case_2d(
+            "dilated_columns", (1, 1, 5, 8), 1, kernel_size=(2, 3), stride=1, padding=(1, 2), dilation=2, positions=2
+        ),
+        _case_2d("columns_apart", (1, 3, 4, 8), 2, kernel_size=2, stride=(1, 4), positions=4),
+        _case_2d("columns_cut_off", (1, 2, 4, 10), 2, kernel_size=3, stride=3, ceil_mode=True, positions=2),
+        _case_2d("columns_of_three", (1, 2, 3, 12), 2, kernel_size=(1, 3), positions=4),
         _case_2d("coarser", (1, 2, 4, 6), 2, "s8.4 s8.3", kernel_size=2),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import BORDER
-from mase_hw.ops._tensors import image, image_port, lanes_within
+from mase_hw.ops._tensors import image, image_port, lanes_within, positions_of
 from mase_hw.steps import Steps
 
 
@@ -75,23 +76,31 @@ def _build(r: Request) -> PadParams:
     size = image(r.node, shape, len(shape) - 2)
     n, c, h, w = size
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (n, h, w, c))
+    beside = positions_of(r)[0]
     return PadParams(
-        data_in_0=image_port(size, formats["data_in_0"], lanes),
+        data_in_0=image_port(size, formats["data_in_0"], lanes, beside),
         padding_left=left,
         padding_right=right,
         padding_top=top,
         padding_bottom=bottom,
-        data_out_0=image_port((n, c, h + top + bottom, w + left + right), formats["data_out_0"], lanes),
+        data_out_0=image_port((n, c, h + top + bottom, w + left + right), formats["data_out_0"], lanes, beside),
         cast=r.arithmetic.modes,
         data_in_0_zero_point=formats["data_in_0"].zero_point,
     )
 
 
+def _positions(attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, _: int) -> tuple[int, int]:
+    """As many as arrive, where they divide the width of the result."""
+    beside = math.gcd(arriving, shapes["data_out_0"][-1])
+    return beside, beside
+
+
 @functools.cache
 def _latency(p: PadParams) -> Latency:
-    n, h, w, _ = p.data_out_0.shape
-    pixel = np.zeros((n, h, w, p.data_in_0.tiles[0]), dtype=np.int64)
-    pixel[:, p.padding_top : h - p.padding_bottom, p.padding_left : w - p.padding_right] = 1
+    tiles, w, h, n = p.data_out_0.tiles
+    left = p.padding_left // p.data_in_0.lanes[1]
+    pixel = np.zeros((n, h, w, tiles), dtype=np.int64)
+    pixel[:, p.padding_top : h - p.padding_bottom, left : left + p.data_in_0.tiles[1]] = 1
     sent = np.cumsum(pixel.reshape(-1))
     # A zero waits for the pixel behind it, if there is one.
     needs = np.minimum(sent + 1 - pixel.reshape(-1), sent[-1])
@@ -107,6 +116,10 @@ def _cases() -> list[Case]:
         case(_build, "around", (1, 3, 3, 4), 2, pad=(1, 1, 1, 1)),
         Case("zero_point", _build(Request("zero_point", shifted, {"data_in_0": (1, 3, 2, 2)}, {"data_in_0": (2,)}))),
         case(_build, "uneven", (2, 2, 2, 3), 1, "s8.4 u4.1 half_up wrap", pad=(2, 0, 0, 3)),
+        case(_build, "two_columns", (1, 3, 3, 4), 2, pad=(2, 4, 1, 0), positions=2),
+        case(_build, "around_columns", (1, 3, 3, 4), 2, pad=(1, 1, 1, 1), positions=2),
+        case(_build, "three_on_the_left", (1, 2, 2, 8), 1, "s8.4 s6.3", pad=(3, 1, 0, 0), positions=4),
+        case(_build, "rows_of_four", (2, 2, 2, 8), 1, "s8.4 s6.3", pad=(0, 0, 2, 1), positions=4),
     ]
 
 
@@ -143,6 +156,7 @@ OPS = (
             cases=_cases,
             follows_input=True,
             layout="channels_last",
+            positions=_positions,
         ),
     ),
 )

@@ -17,7 +17,7 @@ from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_thro
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import exact_result, same_step
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within, positions_of
 from mase_hw.steps import Steps
 
 
@@ -30,8 +30,8 @@ class PreluParams(Params, frozen=True):
     cast: Cast
 
     def repetitions(self) -> dict[str, int]:
-        """One weight goes with every beat; several with every row."""
-        return {"weight": self.data_in_0.beats if self.weight.size[0] == 1 else math.prod(self.data_in_0.size[1:])}
+        """One weight goes with every beat; several with every row, of as many positions as a beat has."""
+        return {"weight": self.data_in_0.beats if self.weight.size[0] == 1 else math.prod(self.data_in_0.tiles[1:])}
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -95,10 +95,11 @@ def _build(r: Request) -> PreluParams:
     streamed = (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else shape
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], streamed)
     size, width = (streamed[-1], lanes) if weights > 1 else (1, 1)
+    beside = positions_of(r)[0]
     return PreluParams(
-        data_in_0=port(streamed, formats["data_in_0"], lanes),
+        data_in_0=port(streamed, formats["data_in_0"], lanes, beside),
         weight=port((size,), formats["weight"], width, dims=1),
-        data_out_0=port(streamed, _in_hardware(formats), lanes),
+        data_out_0=port(streamed, _in_hardware(formats), lanes, beside),
         cast=r.arithmetic.modes,
     )
 
@@ -107,9 +108,9 @@ def _latency(p: PreluParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
 
 
-def _case(name: str, shape: tuple[int, ...], weights: int, lanes: int, formats: str) -> Case:
-    shapes = {"data_in_0": shape, "weight": (weights,)}
-    return case(_build, name, shapes, lanes, formats, ("data_in_0", "weight", "data_out_0"), 6)
+def _case(name: str, shape: tuple[int, ...], weights: int, lanes: int, formats: str, positions: int = 1) -> Case:
+    shapes, names = {"data_in_0": shape, "weight": (weights,)}, ("data_in_0", "weight", "data_out_0")
+    return case(_build, name, shapes, lanes, formats, names, 6, positions=positions)
 
 
 def _cases() -> list[Case]:
@@ -119,6 +120,8 @@ def _cases() -> list[Case]:
         _case("serial", (1, 3, 4), 3, 1, "s16.9 u4.3 s12.8 trunc wrap"),
         _case("unsigned_weights", (1, 4, 4), 4, 2, "s8.4 u4.3 s8.4"),
         _case("coarse", (1, 4, 3), 4, 4, "u6.3 s4.-1 s9.4"),
+        _case("two_positions", (1, 5, 3, 6), 5, 2, "s8.4 s8.6 s8.4", 2),
+        _case("four_positions", (2, 3, 8), 1, 3, "s8.4 s6.7 s7.3", 4),
     ]
 
 
@@ -142,6 +145,7 @@ OPS = (
             follows_input=True,
             static=("weight",),
             layout="channels_last",
+            positions=as_they_come,
         ),
     ),
 )

@@ -22,7 +22,7 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within
 from mase_hw.steps import Steps
 from mase_hw.streams import IntArray
 
@@ -98,6 +98,8 @@ def cut_of(layout: Layout, attributes: Attributes) -> Cut | None:
     if not factors:
         return None
     first, block = factors[0], math.prod(layout.factors[i] for i in factors[1:])
+    if layout.positions > 1 and first == layout.order[-1]:
+        return None  # a part of a beat's positions
     if block == 1:
         return Cut(first, begin, length, step)
     whole = step == 1 and begin % block == 0 and length % block == 0
@@ -109,6 +111,8 @@ def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> La
     cut = cut_of(layout, attributes)
     if cut is None:
         return None
+    if layout.positions > 1:
+        return Layout.tiled(shape, layout.positions)
     factors = [cut.length if i == cut.factor else size for i, size in enumerate(layout.factors)]
     return Layout(tuple(shape), tuple(factors), layout.order)
 
@@ -126,7 +130,12 @@ def _build(r: Request) -> SliceParams:
             remedy="slice before the dimensions are merged",
         )
     sizes = [layout.factors[i] for i in layout.order]
-    place = layout.order.index(cut.factor)
+    place, beside = layout.order.index(cut.factor), layout.positions
+    channels = place == len(sizes) - 2
+    if beside > 1 and layout.shape[1] > 1 and (cut.step == 1 or not channels):
+        # A row is all channels of a tile, of each all positions.
+        sizes[-2:] = [sizes[-2] * beside]
+        cut = Cut(cut.factor, cut.begin * beside, cut.length * beside, 1) if channels else cut
     inside = place == len(sizes) - 1
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
     if inside:
@@ -215,6 +224,7 @@ OPS = (
             latency=_latency,
             cases=_cases,
             follows_input=True,
+            positions=as_they_come,
         ),
     ),
 )

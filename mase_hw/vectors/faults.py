@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Golden, Memory
+from mase_hw.emit.constants import order_of_constants
 from mase_hw.emit.netlist import Netlist
 from mase_hw.formats import FixedFormat, SignFormat, of_code
 from mase_hw.ir import MaseGraph
-from mase_hw.layouts import Layout
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
 from mase_hw.numerics.observing import look_ups, observing
@@ -295,9 +295,7 @@ class Memories:
     def _places(self, node: fx.Node, fault: MemoryBit, shape: tuple[int, ...]) -> Tensor:
         """The elements of the data that meet one stored element of a constant."""
         stored = self._stored[fault.node, fault.parameter]
-        described = self.graph.meta_of(node).hardware.layouts.get("data_in_0")
-        layout = Layout.from_dict(described) if described else Layout.row_major(shape)
-        numbers = layout.to_stream(np.arange(math.prod(shape)).reshape(1, *shape))
+        numbers = order_of_constants(self.graph, node).to_stream(np.arange(math.prod(shape)).reshape(1, *shape))
         return torch.from_numpy(numbers.reshape(-1, stored.count)[:, fault.index].copy())
 
 

@@ -12,7 +12,7 @@ from mase_hw.simulate.build.tools import BuildTools
 from .harness import check_timing, item
 from .test_mutations import Mutation, play_mutated, some
 
-REDUCE, DIVIDE = "lib/window_reduce.sv", "lib/fixed_divide_unit.sv"
+REDUCE, DIVIDE, COLUMNS = "lib/window_reduce.sv", "lib/fixed_divide_unit.sv", "lib/column_pool.sv"
 APART, PLACE = "lib/window_max.sv", "lib/window_place.sv"
 
 WRONG = {
@@ -20,8 +20,8 @@ WRONG = {
         "max_pool2d-five", REDUCE, (("= tap[0] || early;", "= tap[0] || (early && dist_q < 0);"),)
     ),
     "a window goes on where the next one begins": Mutation(
-        "max_pool2d-resnet", REDUCE, (("mem[beat_q] <= merged(part_q, in_data, member[s], first[s] || hands_over)",
-                                       "mem[beat_q] <= merged(part_q, in_data, member[s], first[s])"),)
+        "max_pool2d-resnet", REDUCE, (("mem[beat_q] <= merged(part_q, kept[s], member[s], first[s] || hands_over)",
+                                       "mem[beat_q] <= merged(part_q, kept[s], member[s], first[s])"),)
     ),
     "a window goes on with the row before": Mutation(
         "max_pool2d-handed_over", REDUCE, (("assign first      = pos_q == '0;", "assign first      = 1'b0;"),)
@@ -46,6 +46,22 @@ WRONG = {
     ),
     "the waiting window is the one before": Mutation(
         "max_pool2d-five", REDUCE, (("(Edge + 1 + t) % Slots", "(Edge + t) % Slots"),)
+    ),
+    "the next window has the columns of the one that ends": Mutation(
+        "max_pool2d-resnet_columns", REDUCE, (("hands_over ? in_data[0+:LANES] : taken[s]", "taken[s]"),)
+    ),
+    "a window has the columns of the beat before": Mutation(
+        "max_pool2d-same_columns",
+        REDUCE,
+        (("of |= in_data[k*LANES+:LANES]", "of |= in_data[(KERNEL-1-k)*LANES+:LANES]"),),
+    ),
+    "a beat without columns of a window counts as a number": Mutation(
+        "max_pool2d-same_four", COLUMNS, (("<< (OUT_WIDTH - 1);", "<< (OUT_WIDTH - 2);"),)
+    ),
+    "a column has the divisor of the one beside it": Mutation(
+        "avg_pool2d-columns_without_padding",
+        "ops/fixed_avg_pool2d.sv",
+        (("col_kind[i%ColsOut]", "col_kind[(i+1)%ColsOut]"),),
     ),
     "padding counts": Mutation(
         "avg_pool2d-without_padding", "ops/fixed_avg_pool2d.sv", (("- ((low > 0) ? low : 0);", "- low;"),)

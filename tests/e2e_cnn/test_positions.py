@@ -34,6 +34,59 @@ class Sums(nn.Module):
         return self.leave(torch.relu(self.down(x) + self.beside(x)).mean((2, 3)))
 
 
+class Joined(nn.Module):
+    """Two scales side by side: slopes and a normalisation by channel, zeros, an enlargement, a concatenation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.act, self.norm = nn.Conv2d(2, 4, 3, padding=1), nn.PReLU(4), nn.BatchNorm2d(4)
+        nn.init.uniform_(self.act.weight)
+        self.norm.running_mean = torch.rand(4)
+        self.norm.running_var = torch.rand(4) + 0.5
+        self.down, self.deep, self.up = (
+            nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(4, 3, 3, padding=1),
+            nn.Upsample(scale_factor=2),
+        )
+        self.leave = nn.Conv2d(7, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to a wider one."""
+        kept = nn.functional.pad(self.norm(self.act(self.enter(x))), (3, 1, 0, 0))
+        low = torch.relu(self.deep(self.down(kept)))
+        return self.leave(torch.cat((kept, self.up(low)), 1))
+
+
+class Across(nn.Module):
+    """What channels have together: their mean and maximum beside each other, and the largest of them at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.seen = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(2, 3, 3, padding=1)
+        self.leave = nn.Conv2d(3, 8, 1)
+        for layer in (self.enter, self.seen, self.leave):
+            nn.init.normal_(layer.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to the number of a class for every position."""
+        x = torch.relu(self.enter(x))
+        both = torch.cat((x.mean(1, keepdim=True), x.amax(1, keepdim=True)), 1)
+        return self.leave(torch.relu(self.seen(both))).argmax(1)
+
+
+class Parts(nn.Module):
+    """Channels, rows and columns that stay, and others that go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 8, 3, padding=1), nn.Conv2d(5, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to a part of it."""
+        left, right = torch.relu(self.enter(x)).split([5, 3], 1)
+        return self.leave(torch.cat((left[:, 2:], right[:, ::2]), 1)[:, :, 2:7, 4:])
+
+
 def sequence() -> nn.Module:
     """Two convolutions over samples, and what reads them all."""
     first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
@@ -45,6 +98,13 @@ def pools() -> nn.Module:
     enter, deep, point = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Conv2d(4, 6, 1)
     ends = [nn.MaxPool2d(2), nn.Conv2d(6, 3, 3, padding=1), nn.AvgPool2d(2), nn.Flatten()]
     return nn.Sequential(enter, nn.ReLU(), deep, nn.ReLU6(), point, nn.PReLU(6), *ends)
+
+
+def stem() -> nn.Module:
+    """How residual networks begin: a convolution, a maximum of windows that overlap, and a sum behind it."""
+    enter, kept, leave = nn.Conv2d(3, 4, 3, 1, 1), nn.Conv2d(4, 4, 3, padding=1), nn.AvgPool2d(3, 1, 1)
+    first = nn.Sequential(enter, nn.ReLU(), nn.MaxPool2d(3, 2, 1), kept)
+    return nn.Sequential(*first, nn.ReLU(), leave, nn.Conv2d(4, 2, 1), nn.MaxPool2d(3, 1, 1, ceil_mode=True))
 
 
 def enlarged() -> nn.Module:
@@ -62,9 +122,16 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "sums": (Sums, (3, 8, 8)),
     "sequence": (sequence, (2, 16)),
     "pools": (pools, (1, 8, 8)),
+    "stem": (stem, (3, 8, 16)),
+    "joined": (Joined, (2, 8, 8)),
+    "across": (Across, (2, 8, 8)),
+    "parts": (Parts, (2, 8, 12)),
     "enlarged": (enlarged, (2, 4, 4)),
     "turned": (turned, (2, 4, 4)),
 }
+
+UNROLLED = {"stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")}}
+"""Lanes of those that are to take a beat in each cycle."""
 
 
 def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware: Any) -> tuple[Any, Tensor]:
@@ -82,21 +149,33 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("sums", 2),
         ("pools", 2),
         ("turned", 2),
+        ("stem", 4),
         *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("sums", "pools")),
+        pytest.param("stem", 2, marks=pytest.mark.slow),
+        ("joined", 2),
+        ("across", 2),
+        ("parts", 4),
+        pytest.param("parts", 2, marks=pytest.mark.slow),
+        pytest.param("across", 4, marks=pytest.mark.slow),
+        pytest.param("joined", 4, marks=pytest.mark.slow),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
     ],
 )
 def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
-    design, x = compiled(*CASES[name], tmp_path / "b", positions=positions)
+    design, x = compiled(*CASES[name], tmp_path / "b", positions=positions, parallelism=UNROLLED.get(name, {}))
     with torch.no_grad():
         wanted = torch.cat([design.model(frame[None]) for frame in x]).double()
-    assert len(wanted.unique()) > 5
+    assert len(wanted.unique()) > (3 if name == "across" else 5)
     for stalls in (None, 0.4):
         found = design.simulate(x, engine="batch", stalls=stalls)
         assert found.passed and torch.equal(found.output, wanted)
         if stalls is None:
             assert design.timing["exact"]
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
+    if name == "stem":
+        assert design.timing["interval"] == 8 * 16 // positions
+    if name in ("stem", "joined", "across", "parts"):
+        assert "beat_turn" not in [i["module"] for i in design.manifest["instances"]]
 
 
 def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -> None:

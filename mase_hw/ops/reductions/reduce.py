@@ -10,6 +10,7 @@ a reduced dimension that is innermost needs one accumulator, one further out an 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +25,15 @@ from torch import Tensor
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import Cast, Params, Tensor5, port
+from mase_hw.hardware.params import Cast, Params, Port, Tensor5, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._scaled import SELECTION, total
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within
 from mase_hw.steps import Steps
+from mase_hw.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,10 @@ DIMS = 5
 
 
 class ReduceParams(Params, frozen=True):
-    """Parameters of ``fixed_reduce``; what a dimension is depends on ``inner``."""
+    """Parameters of ``fixed_reduce``; what a dimension is depends on ``inner``.
+
+    Lanes along dimension 1 are neighbouring positions of a beat, each of which is reduced by itself.
+    """
 
     data_in_0: Tensor5
     data_out_0: Tensor5
@@ -121,11 +126,23 @@ class ReduceParams(Params, frozen=True):
     cast: Cast
 
     def attributes(self) -> Attributes:
-        """The dimensions that are reduced, of a tensor that has the module's."""
+        """The dimensions that are reduced, of a tensor that has the module's, or of :meth:`stream`."""
+        if self.data_in_0.lanes[1] > 1:
+            return {"dim": (1,), "keepdim": True}
         reduced: tuple[int, ...] = (2, 4) if self.inner else (1, 3)
         if self.operation >= ARGMAX:
             reduced = (max(reduced, key=lambda d: self.data_in_0.shape[d]),)
         return {"dim": reduced, "keepdim": True}
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a port: of several positions, those of a sequence ``(1, channels, positions)``."""
+        made = super().stream(name)
+        own: Port = getattr(self, name)
+        (channels, kept, *_), beside = own.size, own.lanes[1]
+        if beside == 1:
+            return made
+        layout, shape = Layout.tiled((1, channels, kept), beside), (1, 1, 1, kept // beside, channels * beside)
+        return dataclasses.replace(made, shape=shape, parallelism=(own.lanes[0] * beside,), layout=layout)
 
 
 def dims_of(attributes: Attributes, rank: int) -> tuple[int, ...]:
@@ -168,6 +185,11 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[st
 def _layout_of(layout: Layout, shape: Sequence[int], attributes: Attributes, *, operation: int) -> Layout | None:
     """The order of the result; None if the module cannot work in that order."""
     dims = dims_of(attributes, len(layout.shape))
+    if layout.positions > 1:
+        if dims != (1,) or operation == RUNNING:
+            return None
+        keep = bool(attributes.get("keepdim", False))
+        return Layout.tiled(shape, layout.positions) if keep else Layout.row_major(shape)
     if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1):
         return None
     if operation == RUNNING:
@@ -178,7 +200,8 @@ def _layout_of(layout: Layout, shape: Sequence[int], attributes: Attributes, *, 
 def _build(r: Request, *, operation: int) -> ReduceParams:
     a, shape = r.arithmetic, r.shapes["data_in_0"]
     layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
-    roles = Roles.of(layout, dims_of(a.attributes, len(shape)))
+    beside = layout.positions
+    roles = Roles.of(Layout.channels_last(shape) if beside > 1 else layout, dims_of(a.attributes, len(shape)))
     if roles is None:
         raise UnsupportedError(
             "reduced and kept dimensions of this tensor alternate too often",
@@ -190,11 +213,12 @@ def _build(r: Request, *, operation: int) -> ReduceParams:
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
     given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else roles.left
     lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
-    lanes = 1 if roles.inner and operation == RUNNING else lanes
+    # Lanes of several positions are those of their channels.
+    lanes = 1 if roles.inner and operation == RUNNING else min(lanes, roles.innermost) if beside > 1 else lanes
     left = roles.shape if operation == RUNNING else roles.left
     return ReduceParams(
-        data_in_0=port(roles.shape, a.formats["data_in_0"], lanes, dims=DIMS),
-        data_out_0=port(left, a.formats["data_out_0"], 1 if roles.inner else lanes, dims=DIMS),
+        data_in_0=port(roles.shape, a.formats["data_in_0"], lanes, beside, dims=DIMS),
+        data_out_0=port(left, a.formats["data_out_0"], 1 if roles.inner else lanes, beside, dims=DIMS),
         inner=roles.inner,
         operation=operation,
         cast=a.modes,
@@ -279,6 +303,7 @@ def reduction(
             build=functools.partial(_build, operation=operation),
             latency=_latency,
             cases=cases,
+            positions=as_they_come,
         ),
         **facets,
     )
@@ -319,10 +344,12 @@ def _case(
     lanes: int,
     formats: tuple[FixedFormat, FixedFormat],
     modes: tuple[Rounding, Overflow] = EVEN,
+    positions: int = 1,
 ) -> Case:
     named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
     arithmetic = Arithmetic(named, *modes, {"dim": dim, "keepdim": True})
-    request = Request(name, arithmetic, {"data_in_0": shape}, {"data_in_0": (lanes,)})
+    layouts = {"data_in_0": Layout.tiled(shape, positions)} if positions > 1 else {}
+    request = Request(name, arithmetic, {"data_in_0": shape}, {"data_in_0": (lanes,)}, layouts)
     return Case(name, build(operation)(request), 5)
 
 
@@ -333,12 +360,14 @@ def _sums() -> list[Case]:
         _case(SUM, "both", (2, 3, 2, 4), (1, 3), 4, (S16, FixedFormat(14, 4)), (Rounding.HALF_UP, Overflow.SATURATE)),
         _case(SUM, "middle", (2, 3, 2, 2, 3), (1, 3), 2, (S8, FixedFormat(10, 4))),
         _case(SUM, "one_element", (4, 1), 1, 1, (S2, S2)),
+        _case(SUM, "two_positions", (2, 5, 3, 4), 1, 2, (U6, FixedFormat(9, 3, False)), positions=2),
     ]
 
 
 def _means() -> list[Case]:
     return [
         _case(MEAN, "rows", (2, 3, 5), 1, 2, (S8, FixedFormat(8, 6)), (Rounding.HALF_AWAY, Overflow.SATURATE)),
+        _case(MEAN, "four_positions", (1, 3, 2, 8), 1, 2, (S8, FixedFormat(8, 6)), positions=4),
         _case(MEAN, "whole", (1, 3, 7), (1, 2), 4, (U6, FixedFormat(9, 6, False))),
     ]
 
@@ -351,13 +380,18 @@ def _maxima() -> list[Case]:
 
 
 def _minima() -> list[Case]:
-    return [_case(MIN, "two_bit", (2, 7), 0, 1, (S2, S2)), _case(MIN, "both", (2, 2, 3, 5), (1, 3), 4, (S8, S8))]
+    return [
+        _case(MIN, "two_bit", (2, 7), 0, 1, (S2, S2)),
+        _case(MIN, "both", (2, 2, 3, 5), (1, 3), 4, (S8, S8)),
+        _case(MIN, "three_positions", (1, 4, 6), 1, 4, (S8, S8), positions=3),
+    ]
 
 
 def _places_most() -> list[Case]:
     return [
         _case(ARGMAX, "further_out", (2, 5, 3), 1, 2, (S2, PLACE)),
         _case(ARGMAX, "innermost", (5, 7), 1, 4, (FixedFormat(3, 1), PLACE)),
+        _case(ARGMAX, "two_positions", (1, 7, 3, 4), 1, 3, (FixedFormat(3, 1), PLACE), positions=2),
     ]
 
 

@@ -172,11 +172,12 @@ class _Mapper:
         first = self.twins.get(node, (node,))[0]
         before = [self.lanes[n.name][0] for n in first.all_input_nodes if n.name in self.lanes]
         arriving = self._positions_before(first)
-        # Lanes of windows are channels, those of every other op all elements of a beat.
-        follows = (
-            [max(1, n // arriving) if hardware.positions else n for n in before] if hardware.follows_input else None
-        )
-        each = 1 if hardware.positions else layouts["data_in_0"].positions if "data_in_0" in layouts else 1
+        # Lanes of what looks at positions are channels, those of every other op all elements of a beat; and of one that
+        # has as many out as in, in any order.
+        as_it_comes = hardware.positions is None or (hardware.layout == "any" and hardware.follows_input)
+        channels = not as_it_comes
+        follows = [max(1, n // arriving) if channels else n for n in before] if hardware.follows_input else None
+        each = 1 if channels else layouts["data_in_0"].positions if "data_in_0" in layouts else 1
         parallelism = chosen_lanes(node.name, chosen, sizes, most * each, follows)
         self._check_positions(node, layouts)
         module = self.graph.meta_of(node).module

@@ -102,10 +102,10 @@ class Orders:
             return {"data_in_0": taken, "data_out_0": made}
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
-            come = arriving["data_in_0"].positions
+            come = max(layout.positions for layout in arriving.values())
             taken_in, given = hardware.positions(attributes, shapes, come, self._wished(node))
             made = self.found[node.name, "data_out_0"] = Layout.tiled(shapes["data_out_0"], given)
-            return {"data_in_0": Layout.tiled(shapes["data_in_0"], taken_in), "data_out_0": made}
+            return {**{name: Layout.tiled(shapes[name], taken_in) for name in arriving}, "data_out_0": made}
         layouts = {name: self._wanted(node, hardware, layout) for name, layout in arriving.items()}
         common = next(iter(layouts.values()), None)
         if hardware.layout == "any" and common is not None:
@@ -166,7 +166,9 @@ class Orders:
         op, common = self.graph.op_of(node), self.graph.meta_of(node).common
         shape = tuple(self.graph.tensor(node, "data_out_0").shape)
         attributes = common.args.attributes
-        for layout in _choices(arriving if op is not None and op.implicit else _of_one(arriving)):
+        hardware = None if op is None else op.hardware
+        tiles = op is not None and (op.implicit or (hardware is not None and hardware.positions is not None))
+        for layout in [*([arriving] if tiles else []), *_choices(_of_one(arriving))]:
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
