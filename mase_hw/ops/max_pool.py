@@ -135,9 +135,7 @@ def _cases_2d() -> Sequence[Case]:
         _case_2d("resnet_four", (1, 2, 5, 8), 2, "u8.4 u8.3", kernel_size=3, stride=2, padding=1, positions=4),
         _case_2d("same_columns", (1, 3, 4, 6), 3, kernel_size=3, stride=1, padding=1, positions=2),
         _case_2d("same_four", (2, 2, 3, 8), 1, kernel_size=3, stride=1, padding=1, positions=4),
-        _case_2d(
-            "dilated_columns", (1, 1, 5, 8), 1, kernel_size=(2, 3), stride=1, padding=(1, 2), dilation=2, positions=2
-        ),
+        _case_2d("dilated_columns", (1, 1, 5, 8), 1, kernel_size=(2, 3), stride=1, padding=1, dilation=2, positions=2),
         _case_2d("columns_apart", (1, 3, 4, 8), 2, kernel_size=2, stride=(1, 4), positions=4),
         _case_2d("columns_cut_off", (1, 2, 4, 10), 2, kernel_size=3, stride=3, ceil_mode=True, positions=2),
         _case_2d("columns_of_three", (1, 2, 3, 12), 2, kernel_size=(1, 3), positions=4),
