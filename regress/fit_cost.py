@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mase_hw.catalogue import default_catalogue, verilog_params
 from mase_hw.cost import RESOURCES
 from mase_hw.cost.casts import Terms
 from mase_hw.cost.fabrics import FABRICS
@@ -158,15 +159,33 @@ def expected(name: str, resource: str, family: str) -> float:
     return found[FABRICS[family].like == "ecp5"]
 
 
-def fit(pairs: list[tuple[Row, Terms]], resource: str, base: Mapping[str, float] | None = None) -> dict[str, float]:
+@cache
+def terms_of_cases(family: str, resource: str, module: str) -> frozenset[str]:
+    """What the cases of the catalogue are built of: rows have most of it, and the rest takes what is expected."""
+    cases = [
+        structure_of(module, verilog_params(case.params), family)
+        for op in default_catalogue()
+        if op.hardware is not None and op.hardware.module == module and module in STRUCTURES
+        for case in op.hardware.cases()
+    ]
+    return frozenset(name for terms in cases for name, count in getattr(terms, resource).items() if count)
+
+
+def fit(
+    pairs: list[tuple[Row, Terms]],
+    resource: str,
+    base: Mapping[str, float] | None = None,
+    others: Collection[str] = (),
+) -> dict[str, float]:
     """The cost of a unit of each term: least squares of weighted errors, drawn to what is expected of the unit.
 
     Args:
         pairs: Rows and what they are built of.
         resource: What is counted.
         base: Units of the family that this one is like; None for one of its own kind. A term that no row has keeps it.
+        others: Terms that no row may have; they take what is expected.
     """
-    names = sorted({name for _, terms in pairs for name in getattr(terms, resource)} | set(base or ()))
+    names = sorted({name for _, terms in pairs for name in getattr(terms, resource)} | set(base or ()) | set(others))
     if not names:
         return {}
     family = pairs[0][1].family
@@ -184,10 +203,10 @@ def fit(pairs: list[tuple[Row, Terms]], resource: str, base: Mapping[str, float]
 
 @cache
 def units_of(family: str, module: str) -> dict[str, float]:
-    """Look-up tables of a unit of each term that the rows of a module have; 0 where none were found."""
-    found = constants(family).get(module, {}).get("lut", {})
+    """Look-up tables of a unit of each term of a module; 0 where none were found for what its rows have."""
     terms = (structure_of(module, row.parameters, family).lut for row in read_rows(family).get(module, []))
-    return {name: found.get(name, 0.0) for of in terms for name in of}
+    found: dict[str, float] = constants(family).get(module, {}).get("lut", {})
+    return {**{name: 0.0 for of in terms for name in of}, **found}
 
 
 def drawn_to(family: str, units: Mapping[str, float]) -> dict[str, float]:
@@ -224,20 +243,19 @@ def fit_family(family: str) -> dict[str, dict[str, dict[str, float]]]:
     }
     for group in groups:
         rows = [pair for module in group for pair in pairs.get(module, [])]
-        of_like = {module: drawn_to(family, units_of(FABRICS[family].like, module)) for module in group}
-        base = {name: unit for units in of_like.values() for name, unit in units.items()}
-        units = {resource: fit(rows, resource, base if like and resource == "lut" else None) for resource in RESOURCES}
-        for module in group:
-            names = {
-                resource: {n for _, terms in pairs.get(module, []) for n in getattr(terms, resource)}
-                for resource in units
-            }
-            if like:
-                names["lut"] |= of_like[module].keys()
-            found[module] = {
-                resource: {name: unit for name, unit in of.items() if name in names[resource]}
-                for resource, of in units.items()
-            }
+        of_like = [drawn_to(family, units_of(FABRICS[family].like, module)) for module in group]
+        base = {name: unit for units in of_like for name, unit in units.items()}
+        units = {
+            resource: fit(
+                rows,
+                resource,
+                base if like and resource == "lut" else None,
+                [] if like else [n for module in group for n in terms_of_cases(family, resource, module)],
+            )
+            for resource in RESOURCES
+        }
+        # Each has all of them: a part that only rows of another module have is the same part.
+        found |= dict.fromkeys(group, units)
     return found
 
 

@@ -520,7 +520,11 @@ def _soft_chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) 
     t.logic("soft.rows", total * (a + b))
     t.logic("soft.any", total)
     t.count(ff=total * b + of.activations(of.lanes) * a)
-    first, waits = of.lanes * sums.chains, max(sums.links - 1, 0) * max(sums.links - 2, 0) // 2
-    t.count(ff=(total - first) * sums.product + total * (sums.product + 1) + waits * first * (a + b))
+    # Operands wait for their turn, on Xilinx in look-up tables that shift.
+    first, longest = of.lanes * sums.chains, max(sums.links - 2, 0)
+    t.count(ff=(total - first) * sums.product + total * (sums.product + 1))
+    t.count(
+        **{"lut": longest * first * (a + b)} if t.xilinx else {"ff": longest * (longest + 1) // 2 * first * (a + b)}
+    )
     t.logic("soft.chain", total * (sums.product + 1))
     tree(t, "chain.tree", of.lanes, sums.chains, sums.product + bits_of(sums.links), read)

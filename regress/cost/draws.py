@@ -257,6 +257,13 @@ def logic(draw: random.Random) -> Layers:
     return layer, data, {**hardware, "implementation": dict.fromkeys(layers, "logic")}
 
 
+def few(draw: random.Random) -> Layers:
+    """A layer whose operands have so few bits that its products are no multiplier blocks on some families."""
+    layer, data, hardware = draw.choice((linear, linear, conv, depthwise, products))(draw)
+    config = {name: draw.randint(2, 6) for name in ("data_in_width", "weight_width")}
+    return layer, data, {**hardware, "quantize": config}
+
+
 def fast(draw: random.Random) -> Layers:
     """A linear layer with registers for a fast clock."""
     model, data, hardware = linear(draw)
@@ -325,7 +332,7 @@ def blocks(draw: random.Random) -> Layers:
 
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent, logic, fast, masked, loaded, outside, blocks)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic, few, fast, masked, loaded, outside, blocks)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 
