@@ -70,7 +70,7 @@ class Clocked:
 
     @property
     def least(self) -> int:
-        """Cycles per frame at least, without the timing: of a stream a beat a cycle."""
+        """Cycles per frame at least, without the timing: of a stream one beat per cycle."""
         beats = [port.beats for port in self._ports if port.name.startswith("data_")]
         return self._passes * max(beats, default=0)
 

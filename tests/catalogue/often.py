@@ -24,7 +24,8 @@ FEW = 4
 """Cases of a module, up to which all are in every run: an op that is added names none."""
 ALSO = frozenset((
     "adaptive_max_pool2d-whole", "add-scaled", "avg_pool2d-few_bits", "avg_pool2d-override",
-    "avg_pool2d-without_padding", "batch_norm1d-unsigned", "block_round-minifloat", "block_round-unsigned",
+    "avg_pool2d-without_padding", "avg_pool2d-columns_without_padding",
+    "batch_norm1d-unsigned", "block_round-minifloat", "block_round-unsigned",
     "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
     "conv2d-inputs_first_images",
     "conv2d-unrolled_row", "conv2d-whole_image", "div-few_bits", "div-unsigned", "embedding-two_rows", "exp-wide",
@@ -35,7 +36,7 @@ ALSO = frozenset((
     "linear_recurrence-one_beat", "linear_recurrence-stored_by_head", "linear_recurrence-two_beats",
     "log_softmax-uneven_fold", "masked_softmax-slots",
     "max_pool1d-overlapping", "max_pool2d-cut_off", "max_pool2d-four_columns", "max_pool2d-gaps",
-    "max_pool2d-two_columns", "mean-columns", "pad-zero_point", "prelu-coarse",
+    "max_pool2d-two_columns", "mean-columns", "pad-three_on_the_left", "pad-zero_point", "prelu-coarse",
     "prelu-one_weight", "prelu-serial", "rearrange-shuffled", "recurrence-gru_unrolled", "recurrence-lstm_cells_unit",
     "recurrence-tanh", "relu-unsigned_in", "repack-2to4_rows10to10", "repack-2to4_rows8to16", "repack-4to1_rows8to8",
     "repack-4to2_rows8to16", "requantize-odd_ties", "requantize-twice_channels", "requantize-unsigned_clamped",

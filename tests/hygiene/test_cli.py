@@ -285,13 +285,16 @@ def test_compile_takes_the_target_that_fit_takes(
 ) -> None:
     """What is asked for is reached as ``fit`` says: two products a cycle are one DSP block."""
     asked = [f"{model_file}:build", "--interval", "3", "--device", "xc7a35t", "--unrolled", "0", "--json"]
+    asked += ["--whole-frames", "0"]
     assert cli.main(["fit", *asked]) == cli.OK
     chosen = json.loads(capsys.readouterr().out)
     assert cli.main(["compile", *asked, "--out", str(tmp_path / "b")]) == cli.OK
     made = json.loads(capsys.readouterr().out)
     assert made["timing"]["interval"] == chosen["interval"] == 3
     assert made["multipliers"] == chosen["use"]["dsp"] == 1
-    (tmp_path / "target.toml").write_text('[target]\ndevice = "xc7a35t"\ninterval = 9\nunrolled = 0\n')
+    (tmp_path / "target.toml").write_text(
+        '[target]\ndevice = "xc7a35t"\ninterval = 9\nunrolled = 0\nwhole_frames = 0\n'
+    )
     named = [asked[0], "--target", str(tmp_path / "target.toml"), "--json"]
     assert cli.main(["fit", *named, "--interval", "3"]) == cli.OK
     assert json.loads(capsys.readouterr().out)["use"] == chosen["use"], "an option goes before the file"

@@ -154,5 +154,5 @@ def test_a_package_that_adds_one_of_each(
     program = str(installed / "mase-hw")
     compiling = [program, "compile", "net.npz", "--out", "build/net", "--simulate", "--engine", "twice"]
     assert "0 mismatches" in run(compiling, tmp_path, clean_env)
-    assert "LUT 0.4%" in run([program, "fit", "net.npz", "--device", "xc7a200t"], tmp_path, clean_env)
+    assert "LUT 0.3%" in run([program, "fit", "net.npz", "--device", "xc7a200t"], tmp_path, clean_env)
     run([*pip, "uninstall", "--yes", "mase-hw-demo"], tmp_path, clean_env)

@@ -128,7 +128,7 @@ def test_fit_chooses_among_all_ways(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(thinned(nn.Linear(24, 16), 2), nn.ReLU(), nn.Linear(16, 8))
     data: Tensor = torch.rand(8, 24) * 2 - 1
-    target = {"interval": 1, "device": "xc7a35t", "minimise": "area", "unrolled": 600}
+    target = {"interval": 1, "device": "xc7a35t", "minimise": "area", "unrolled": 600, "whole_frames": 0}
     design = mase_hw.compile(net, data[:1], NARROW, out=tmp_path / "b", calibration=[data], vectors=data, target=target)
     modules = {entry["module"] for entry in design.manifest["instances"]}
     assert {"fixed_tabled__0", "fixed_unrolled__2"} <= modules

@@ -5,7 +5,7 @@
 //
 // It is assumed that the core ends no frame that some input has not begun, and that fewer frames
 // are inside, and inputs ahead of another, than the counters reach.
-//   p_gate   an input is open if nothing is held, or in the middle of a frame, or behind another one
+//   p_gate   an input is open if nothing is held, within a frame, or if it is behind another one
 //   p_empty  `empty` is said while it holds, when all that was begun has left at every output
 //   p_late   and it is said two cycles after that is so
 module frame_gate_proof #(
@@ -25,9 +25,9 @@ module frame_gate_proof #(
 
   localparam int Most = 65534;
 
-  logic               empty;
-  logic [ INPUTS-1:0] in_ready;
-  logic [ INPUTS-1:0] core_valid;
+  logic              empty;
+  logic [INPUTS-1:0] in_ready;
+  logic [INPUTS-1:0] core_valid;
 
   frame_gate #(
       .INPUTS   (INPUTS),
@@ -38,26 +38,27 @@ module frame_gate_proof #(
       .*
   );
 
-  // ---- Frames inside, how many more an input has begun than the first, and the next beat in its frame.
+  // ---- Frames inside, how many more an input has begun than the first, and places in frames.
   typedef logic signed [17:0] count_t;
-  logic                            armed;
-  count_t                          inside_q  [ INPUTS] [OUTPUTS];  // begun there, and not ended here
-  count_t                          inside_d  [ INPUTS] [OUTPUTS];
-  count_t                          more_q    [ INPUTS];
-  count_t                          more_d    [ INPUTS];
-  count_t                          foremost;
-  count_t                          foremost_d;
-  logic   [ INPUTS-1:0][1:0]       in_place;
-  logic   [OUTPUTS-1:0][1:0]       out_place;
-  logic   [ INPUTS-1:0]            open_q;  // a beat of the frame was offered
-  logic   [ INPUTS-1:0]            may;
-  logic   [ INPUTS-1:0]            opens;
-  logic   [ INPUTS-1:0]            moves;
-  logic   [ INPUTS-1:0]            in_ends;
-  logic   [OUTPUTS-1:0]            out_ends;
-  logic                            idle;
-  logic   [        1:0]            quiet;  // cycles in which it held and nothing was inside, up to 2
-  logic                            passed;  // a frame has left
+  localparam count_t One = 18'sd1;
+  logic armed;
+  count_t inside_q[INPUTS][OUTPUTS];  // begun there, and not ended here
+  count_t inside_d[INPUTS][OUTPUTS];
+  count_t more_q[INPUTS];
+  count_t more_d[INPUTS];
+  count_t foremost;
+  count_t foremost_d;
+  logic [INPUTS-1:0][1:0] in_place;
+  logic [OUTPUTS-1:0][1:0] out_place;
+  logic [INPUTS-1:0] open_q;  // a beat of the frame was offered
+  logic [INPUTS-1:0] may;
+  logic [INPUTS-1:0] opens;
+  logic [INPUTS-1:0] moves;
+  logic [INPUTS-1:0] in_ends;
+  logic [OUTPUTS-1:0] out_ends;
+  logic idle;
+  logic [1:0] quiet;  // cycles in which it held and nothing was inside, up to 2
+  logic passed;  // a frame has left
 
   for (genvar i = 0; i < INPUTS; i++) begin : g_input
     localparam int Beats = (i == 0) ? FIRST : OTHER;
@@ -82,11 +83,11 @@ module frame_gate_proof #(
       moves[i] = in_valid[i] && may[i] && core_ready[i];
     end
     for (int i = 0; i < INPUTS; i++) begin
-      more_d[i]  = more_q[i] + count_t'({1'b0, opens[i]}) - count_t'({1'b0, opens[0]});
+      more_d[i]  = more_q[i] + (opens[i] ? One : '0) - (opens[0] ? One : '0);
       foremost_d = (more_d[i] > foremost_d) ? more_d[i] : foremost_d;
       for (int j = 0; j < OUTPUTS; j++) begin
         idle &= inside_q[i][j] == '0;
-        inside_d[i][j] = inside_q[i][j] + count_t'({1'b0, opens[i]}) - count_t'({1'b0, out_ends[j]});
+        inside_d[i][j] = inside_q[i][j] + (opens[i] ? One : '0) - (out_ends[j] ? One : '0);
       end
     end
   end
@@ -152,7 +153,8 @@ module frame_gate_proof #(
     localparam int Beats = (i == 0) ? FIRST : OTHER;
     if (Beats > 1) begin : g_more
       localparam int Width = $clog2(Beats - 1) + 1;
-      assign in_beats[i] = dut.g_input[i].u_beat.g_count.left_q == Width'(Beats - 2) - Width'(in_place[i]);
+      assign in_beats[i] = dut.g_input[i].u_beat.g_count.left_q ==
+                           Width'(Beats - 2) - Width'(in_place[i]);
     end else begin : g_one
       assign in_beats[i] = 1'b1;
     end
@@ -162,7 +164,8 @@ module frame_gate_proof #(
     localparam int Beats = (i == 0) ? RESULT : OTHER;
     if (Beats > 1) begin : g_more
       localparam int Width = $clog2(Beats - 1) + 1;
-      assign out_beats[i] = dut.g_output[i].u_beat.g_count.left_q == Width'(Beats - 2) - Width'(out_place[i]);
+      assign out_beats[i] = dut.g_output[i].u_beat.g_count.left_q ==
+                            Width'(Beats - 2) - Width'(out_place[i]);
     end else begin : g_one
       assign out_beats[i] = 1'b1;
     end
@@ -174,7 +177,7 @@ module frame_gate_proof #(
   always_comb begin
     counts = more_q[0] == '0;
     for (int i = 0; i < INPUTS; i++) begin
-      counts &= {2'b00, dut.of_input_q[i]} == inside_q[i][0] + count_t'({1'b0, dut.ended_q[0]});
+      counts &= {2'b00, dut.of_input_q[i]} == inside_q[i][0] + (dut.ended_q[0] ? One : '0);
       counts &= {2'b00, behind[i]} == foremost - more_q[i];
       for (int j = 0; j < OUTPUTS; j++) begin
         counts &= inside_q[i][j] - inside_q[0][j] == more_q[i];
@@ -182,12 +185,13 @@ module frame_gate_proof #(
       in_range[i] = int'(in_place[i]) < ((i == 0) ? FIRST : OTHER);
     end
     for (int j = 0; j < OUTPUTS; j++) begin
-      counts &= {2'b00, dut.of_output_q[j]} == inside_q[0][j] + count_t'({1'b0, dut.ended_q[j]});
+      counts &= {2'b00, dut.of_output_q[j]} == inside_q[0][j] + (dut.ended_q[j] ? One : '0);
       out_range[j] = int'(out_place[j]) < ((j == 0) ? RESULT : OTHER);
     end
     inv_fits : assert (!armed || fits);
     inv_counts : assert (!armed || counts);
-    inv_beats : assert (!armed || (in_beats == '1 && out_beats == '1 && in_range == '1 && out_range == '1));
+    inv_beats :
+    assert (!armed || (in_beats == '1 && out_beats == '1 && in_range == '1 && out_range == '1));
     inv_open : assert (!armed || dut.begun_q == open_q);
     inv_empty : assert (!armed || !dut.empty_q || idle);
     inv_quiet : assert (!armed || quiet == '0 || (quiet != 2'd3 && idle && dut.ended_q == '0));
