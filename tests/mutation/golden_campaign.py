@@ -94,7 +94,7 @@ def run(
 
 def _judge(requests: Sequence[dict[str, object]], folder: Path, tests: Sequence[str]) -> None:
     """Have every request done by a pytest of its own, all at the same time."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tests.mutation.golden_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:xdist", "-p", "tests.mutation.golden_plugin"]
     children = []
     for number, request in enumerate(requests):
         path = folder / f"request-{number}.json"

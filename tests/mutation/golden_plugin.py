@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+from mase_hw.host.resources import PACKAGE
+
 from .golden_edits import function_at
-from .golden_reach import GOLDEN, Patches, clear_caches, recorded
+from .golden_reach import Patches, clear_caches, recorded
 from .ledger import Ledger, Outcome
 from .mutant import Edit, Mutant
 
@@ -89,7 +91,7 @@ class _Campaign:
     def __init__(self, session: pytest.Session, table: Table, oracles: dict[str, list[str]]) -> None:
         self._session, self._table, self._oracles = session, table, oracles
         self._patches = Patches()
-        self._root = GOLDEN[0].parent.parent
+        self._root = PACKAGE.parent
         self._callers: dict[tuple[str, str], list[pytest.Item]] = {}
         for item in sorted(session.items, key=lambda item: table[item.nodeid][0]):
             for file, name in table[item.nodeid][1]:

@@ -30,15 +30,16 @@ def recorded() -> Iterator[set[Name]]:
     seen: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code not in seen and frame.f_code.co_filename in _FILES:
+        if frame.f_code not in seen and frame.f_code.co_filename in _FILES:
             seen.add(frame.f_code)
 
     names: set[Name] = set()
-    sys.setprofile(note)
+    # Not a profile, which is told of every return and of every function in C as well.
+    sys.settrace(note)
     try:
         yield names
     finally:
-        sys.setprofile(None)
+        sys.settrace(None)
         names |= {(_FILES[code.co_filename], code.co_qualname.split(".<locals>")[0]) for code in seen}
 
 
@@ -79,6 +80,12 @@ def _objects() -> list[Any]:
 
 
 def _cached() -> list[Any]:
+    """The caches of golden functions; looking through all objects takes as long as many tests do."""
+    return _cached_of(len(sys.modules))
+
+
+@functools.cache
+def _cached_of(modules: int) -> list[Any]:
     cached = [found for found in _objects() if type(found) is functools._lru_cache_wrapper]
     return [found for found in cached if _file(found.__wrapped__) in _FILES]
 
