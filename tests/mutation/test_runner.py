@@ -11,7 +11,7 @@ from mase_hw.host.resources import PACKAGE
 from mase_hw.simulate.build.tools import find_build_tools
 from tests.rtl import LIBRARY
 
-from . import golden_campaign
+from . import campaign, golden_campaign
 from .ledger import Ledger, Outcome
 from .mutant import Edit, Mutant, named
 from .rtl_campaign import Reach
@@ -29,7 +29,7 @@ def made(path: Path, old: str, new: str, *, guard: bool = False) -> Mutant:
     assert text.count(old) == 1, old
     start = len(text[: text.index(old)].encode())
     edit = Edit(start, start + len(old.encode()), new, "made", guard)
-    return named(path.relative_to(LIBRARY.parent).as_posix(), text, [edit])[0]
+    return named(campaign.name(path), text, [edit])[0]
 
 
 HANDSHAKE = """\
