@@ -58,9 +58,11 @@ MOST_CODES = 1 << 10
 _KEPT = 1 / 6
 """Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
 two beside it."""
-_LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", "avg_pool1d", "avg_pool2d"}
+_POOLS = {f"{kind}avg_pool{dims}d" for kind in ("", "adaptive_") for dims in (1, 2)}
+"""Means of windows."""
+_LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", *_POOLS}
 """Ops whose exact results are linear in the data."""
-_DIVIDING = {"mean", "mean_over", "avg_pool1d", "avg_pool2d"}
+_DIVIDING = {"mean", "mean_over", *_POOLS}
 """Those that divide."""
 _CONVOLUTIONS = ("conv1d", "conv2d")
 _MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad", "interpolate"}
