@@ -231,17 +231,19 @@ def _unrolled(settings: CompileConfig) -> list[Step]:
     """The step that makes one expression of a network, or of a part of it, if that is asked for."""
     asked = settings.hardware
     if not asked.unroll:
-        ignored = {name: getattr(asked, name) for name in ("unroll_first", "unroll_last") if getattr(asked, name)}
-        ignored |= {"unroll_beats": asked.unroll_beats} if asked.unroll_beats > 1 else {}
-        for name, given in ignored.items():
+        if part := asked.unroll_first or asked.unroll_last:
             raise ConfigError(
-                "beats are asked for of a network that is not one expression"
-                if name == "unroll_beats"
-                else "a part of the network is named that is not one expression",
-                field=f"hardware.{name}",
-                got=given,
-                remedy='set hardware.unroll = "frame"'
-                + (", or hardware.positions for beats of several positions" if name == "unroll_beats" else ""),
+                "a part of the network is named that is not one expression",
+                field="hardware.unroll_first" if asked.unroll_first else "hardware.unroll_last",
+                got=part,
+                remedy='set hardware.unroll = "frame"',
+            )
+        if asked.unroll_beats > 1:
+            raise ConfigError(
+                "beats are asked for of a network that is not one expression",
+                field="hardware.unroll_beats",
+                got=asked.unroll_beats,
+                remedy='set hardware.unroll = "frame", or hardware.positions for beats of several positions',
             )
         return []
     other = "target" if settings.target.asked else "decode" if settings.decode.context else ""

@@ -523,8 +523,9 @@ def _soft_chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) 
     # Operands wait for their turn, on Xilinx in look-up tables that shift.
     first, longest = of.lanes * sums.chains, max(sums.links - 2, 0)
     t.count(ff=(total - first) * sums.product + total * (sums.product + 1))
-    t.count(
-        **{"lut": longest * first * (a + b)} if t.xilinx else {"ff": longest * (longest + 1) // 2 * first * (a + b)}
-    )
+    if t.xilinx:
+        t.count(lut=longest * first * (a + b))
+    else:
+        t.count(ff=longest * (longest + 1) // 2 * first * (a + b))
     t.logic("soft.chain", total * (sums.product + 1))
     tree(t, "chain.tree", of.lanes, sums.chains, sums.product + bits_of(sums.links), read)

@@ -64,11 +64,9 @@ def choose(
     tried = _Tried(graph, args, goal, tell, tokens, parts)
     for way in folded:
         tried.folded(way, nearest=len(folded) == 1)
-    for framed in (each for each in parts.all if each.products <= goal.whole_frames):
-        tried.framed(framed)
-    # Where nothing else meets the target, larger expressions are tried.
-    for framed in (each for each in parts.all if each.products > goal.whole_frames and not tried.found):
-        tried.framed(framed)
+    for framed in sorted(parts.all, key=lambda each: each.products > goal.whole_frames):
+        if framed.products <= goal.whole_frames or tried.multiplies(framed):
+            tried.framed(framed)
     if not tried.found:
         raise _unmet(tried, len(folded) > 1)
     return tried.best()
@@ -144,6 +142,12 @@ class _Tried:
             self.ways.append(dataclasses.replace(way, impossible=True, why=self.parts.refuse(framed, error)))
         else:
             self._take(way, chooser, choice)
+
+    def multiplies(self, framed: Framed) -> bool:
+        """Whether nothing was found, or a design with a multiplier for every other product of a beat of a part."""
+        best = self.best_of()
+        chosen = {} if best is None else best.chosen
+        return best is None or 2 * sum(chosen[n].multipliers for n in framed.nodes if n in chosen) >= framed.products
 
     def best_of(self) -> Choice | None:
         """The best design so far."""

@@ -111,6 +111,18 @@ def test_the_best_of_all_ways_and_candidates(name: str, target: dict[str, Any]) 
     assert (chooser.space.graph is graph) == (choice.part is None)
 
 
+def test_larger_parts_are_tried_where_nearly_every_product_has_a_multiplier() -> None:
+    """34 products in a cycle, with a limit of 8 of a part; not where eight multipliers would do."""
+    tried = {}
+    for interval in (1, 16):
+        told: list[str] = []
+        asked = goal({"interval": interval, "unrolled": 0, "whole_frames": 8}, "xc7")
+        choice = choose(quantised("mlp"), HardwareArgs(), asked, told.append)[1]
+        tried[interval] = any("the network as one expression" in line for line in told)
+        assert choice.part is not None and (len(choice.part.nodes) == 5) == tried[interval]
+    assert tried == {1: True, 16: False}
+
+
 def test_the_lowest_latency_and_the_shortest_interval_of_all_ways() -> None:
     """As if every way were tried by itself, without bounds."""
     particles, softmax = quantised("particles"), quantised("softmax")

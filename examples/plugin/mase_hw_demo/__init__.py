@@ -81,7 +81,7 @@ def read_npz(path: Path) -> MaseGraph:
     return graph
 
 
-XC7A200T = Device("xc7a200t", "xc7", 134_600, 269_200, 740, 730, "AMD DS180")
+XC7A12T = Device("xc7a12t", "xc7", 8_000, 16_000, 40, 40, "AMD DS180")
 
 
 class Twice:

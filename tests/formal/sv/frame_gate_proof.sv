@@ -56,6 +56,8 @@ module frame_gate_proof #(
   logic [INPUTS-1:0] moves;
   logic [INPUTS-1:0] in_ends;
   logic [OUTPUTS-1:0] out_ends;
+  logic [INPUTS-1:0] in_beats;  // the counters of beats are what is left of a frame
+  logic [OUTPUTS-1:0] out_beats;
   logic idle;
   logic [1:0] quiet;  // cycles in which it held and nothing was inside, up to 2
   logic passed;  // a frame has left
@@ -63,11 +65,25 @@ module frame_gate_proof #(
   for (genvar i = 0; i < INPUTS; i++) begin : g_input
     localparam int Beats = (i == 0) ? FIRST : OTHER;
     assign in_ends[i] = moves[i] && in_place[i] == 2'(Beats - 1);
+    if (Beats > 1) begin : g_more
+      localparam int Width = $clog2(Beats - 1) + 1;
+      assign in_beats[i] = dut.g_input[i].u_beat.g_count.left_q ==
+          Width'(Beats - 2) - Width'(in_place[i]);
+    end else begin : g_one
+      assign in_beats[i] = 1'b1;
+    end
   end
 
   for (genvar i = 0; i < OUTPUTS; i++) begin : g_output
     localparam int Beats = (i == 0) ? RESULT : OTHER;
     assign out_ends[i] = out_moves[i] && out_place[i] == 2'(Beats - 1);
+    if (Beats > 1) begin : g_more
+      localparam int Width = $clog2(Beats - 1) + 1;
+      assign out_beats[i] = dut.g_output[i].u_beat.g_count.left_q ==
+          Width'(Beats - 2) - Width'(out_place[i]);
+    end else begin : g_one
+      assign out_beats[i] = 1'b1;
+    end
   end
 
   always_comb begin
@@ -138,37 +154,13 @@ module frame_gate_proof #(
   end
 
   // ---- Invariants.
-  logic [ INPUTS-1:0][15:0] behind;
-  logic [ INPUTS-1:0]       in_beats;
-  logic [OUTPUTS-1:0]       out_beats;
-  logic                     counts;
+  logic [INPUTS-1:0][15:0] behind;
+  logic                    counts;
 
   if (INPUTS > 1) begin : g_behind
     assign behind = dut.u_records.g_several.behind_q;
   end else begin : g_alone
     assign behind = '0;
-  end
-
-  for (genvar i = 0; i < INPUTS; i++) begin : g_in_beats
-    localparam int Beats = (i == 0) ? FIRST : OTHER;
-    if (Beats > 1) begin : g_more
-      localparam int Width = $clog2(Beats - 1) + 1;
-      assign in_beats[i] = dut.g_input[i].u_beat.g_count.left_q ==
-                           Width'(Beats - 2) - Width'(in_place[i]);
-    end else begin : g_one
-      assign in_beats[i] = 1'b1;
-    end
-  end
-
-  for (genvar i = 0; i < OUTPUTS; i++) begin : g_out_beats
-    localparam int Beats = (i == 0) ? RESULT : OTHER;
-    if (Beats > 1) begin : g_more
-      localparam int Width = $clog2(Beats - 1) + 1;
-      assign out_beats[i] = dut.g_output[i].u_beat.g_count.left_q ==
-                            Width'(Beats - 2) - Width'(out_place[i]);
-    end else begin : g_one
-      assign out_beats[i] = 1'b1;
-    end
   end
 
   logic [ INPUTS-1:0] in_range;
