@@ -66,9 +66,13 @@ class Way:
 
 
 class UnmetError(ConfigError):
-    """Nothing that was tried meets the target; ``proven`` says whether there is nothing."""
+    """Nothing that was tried meets the target; ``proven`` says whether there is nothing.
+
+    ``at_any_rate`` is set where even the slowest design takes more than the budgets, as far as that was asked.
+    """
 
     proven = False
+    at_any_rate = False
 
     @classmethod
     def known(cls, proven: bool, message: str, **more: Any) -> Self:
@@ -471,6 +475,7 @@ class Chooser:
         """Nothing at this rate is within the budgets; the nearest that is."""
         nearest = "" if found.nearest is None else self._shortfall(found.nearest)
         remedy = "raise the budgets, or choose a larger device"
+        at_any_rate = interval >= ANY_RATE
         if self.goal.interval is not None and self.nearest:
             slower = dataclasses.replace(self.goal, interval=None, minimise="interval")
             try:
@@ -482,7 +487,8 @@ class Chooser:
                 )
             except ConfigError:
                 remedy = f"even the slowest design takes more; {remedy}"
-        return UnmetError.known(
+                at_any_rate = True
+        error = UnmetError.known(
             found.proven,
             "no design within the budgets meets the target"
             if found.proven
@@ -492,6 +498,8 @@ class Chooser:
             expected=", ".join(f"{most} {name}" for name, most in self.goal.budgets.items()),
             remedy=remedy,
         )
+        error.at_any_rate = at_any_rate
+        return error
 
     def _shortfall(self, total: Numbers) -> str:
         taken = named(total[: len(RESOURCES)])

@@ -144,10 +144,15 @@ class _Tried:
             self._take(way, chooser, choice)
 
     def multiplies(self, framed: Framed) -> bool:
-        """Whether nothing was found, or a design with a multiplier for every other product of a beat of a part."""
+        """Whether nothing was found that is as fast, or a design with a multiplier for every other product of a beat.
+
+        Where the budgets are less than the slowest design takes, an expression of many products is not within them
+        either, as a rule; finding its additions would only delay the answer.
+        """
         best = self.best_of()
-        chosen = {} if best is None else best.chosen
-        return best is None or 2 * sum(chosen[n].multipliers for n in framed.nodes if n in chosen) >= framed.products
+        if best is None:
+            return not any(error.at_any_rate for error in self.errors)
+        return 2 * sum(best.chosen[n].multipliers for n in framed.nodes if n in best.chosen) >= framed.products
 
     def best_of(self) -> Choice | None:
         """The best design so far."""

@@ -101,6 +101,13 @@ def test_a_bad_target_is_refused_before_anything_is_written(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+def test_no_large_expression_is_tried_where_no_rate_is_within_the_budgets() -> None:
+    with pytest.raises(ConfigError, match="no design within the budgets") as error:
+        chosen({"lut": 100, "fps": 10, "whole_frames": 1})
+    assert "even the slowest design takes more" in str(error.value.remedy)
+    assert "expression" not in str(error.value.remedy)
+
+
 def test_no_folding_by_divisors_is_cheaper(at_700: Fit) -> None:
     """Layer by layer the divisors with the fewest multipliers that are fast enough: the usual greedy choice."""
     lanes = {}
