@@ -44,7 +44,7 @@ TEXT_OUT := $(patsubst %/,%,$(dir $(OUT)))/text_gpt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sim soc litex text synth test op bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
+.PHONY: help sim soc litex text synth test test-ci op bench regress coverage mutation test-long lint docs site gallery versions doctor venv check-host clean distclean prepared
 
 # Tests of what every op has: its place in lists, matrices and pages, and the style of its files.
 OP_LISTS = tests/catalogue/test_contract.py tests/catalogue/test_definitions.py tests/regress/test_matrix.py \
@@ -99,10 +99,15 @@ synth: $(STAMP) $(YOSYS_STAMP) ## synthesise OUT for TARGET=xc7, simulate the ne
 	@echo "==> Synthesising $(OUT) for $(TARGET)"
 	@$(BIN)/mase-hw synth '$(OUT)' --target '$(TARGET)' $(SYNTH_FLAGS)
 
-test: check-host ## run all tests but the long regressions
+test: check-host ## run the tests that take eight minutes together
 	@$(MAKE) --no-print-directory --jobs=3 prepared
 	@echo "==> Running the tests in $(JOBS) processes"
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "not slow" $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "not slow and not ci" $(PYTEST_FLAGS)
+
+test-ci: check-host ## run the tests that CI runs beside those of make test
+	@$(MAKE) --no-print-directory --jobs=3 prepared
+	@echo "==> Running the other tests of CI in $(JOBS) processes"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10 -m "ci and not slow" $(PYTEST_FLAGS)
 
 test-long: check-host ## run the long regressions
 	@$(MAKE) --no-print-directory --jobs=3 prepared

@@ -53,8 +53,12 @@ KEPT: dict[str, list[str]] = _LONG["kept"]
 """Tests of which these cases belong to every run, and the others to ``make test-long``."""
 SAMPLED: dict[str, int] = _LONG["sampled"]
 """Tests of which one of every so many cases belongs to every run, and the others to ``make test-long``."""
+CI = frozenset(_LONG["ci"]["tests"])
+"""Tests of ``make test-ci``."""
 CASES = pytest.StashKey[dict[str, int]]()
 """How many cases of each of them there are that nothing else makes long."""
+SLOW = pytest.StashKey[list[str]]()
+"""Those of them that are marked for longer runs as well."""
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
 
@@ -99,6 +103,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             stays = zlib.crc32(row[0].nodeid.encode()) % len(row)
             for item in (*row[:stays], *row[stays + 1 :]):
                 item.add_marker(pytest.mark.slow)
+    named = [item for item in items if item.nodeid in CI]
+    config.stash[SLOW] = [item.nodeid for item in named if item.get_closest_marker("slow")]
+    for item in named:
+        item.add_marker(pytest.mark.ci)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CASES, COLLECTED, KEPT, LONG_RUNS, ROOT, SAMPLED
+from tests.conftest import CASES, CI, COLLECTED, KEPT, LONG_RUNS, ROOT, SAMPLED, SLOW
 
 
 def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
@@ -15,7 +15,7 @@ def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
     found = pytestconfig.stash[COLLECTED]
     files = {name.partition("::")[0] for name in found}
     kept = (f"{function}[{case}]" for function, cases in KEPT.items() for case in cases)
-    for name in (*(name for moved in LONG_RUNS for name in moved["tests"]), *kept, *SAMPLED):
+    for name in (*(name for moved in LONG_RUNS for name in moved["tests"]), *kept, *SAMPLED, *CI):
         file, _, rest = name.partition("::")
         if file in files and any(other.startswith(name.partition("[")[0]) for other in found):
             assert name in found or any(other.startswith(f"{name}[") for other in found), name
@@ -30,6 +30,10 @@ def test_none_is_listed_twice() -> None:
     elsewhere = {function for function in (*names, *KEPT) if "[" not in function}
     assert not elsewhere & SAMPLED.keys() and not KEPT.keys() & {name.partition("[")[0] for name in names}
     assert not elsewhere & {name.partition("[")[0] for name in names if "[" in name}
+
+
+def test_what_ci_runs_is_not_left_to_longer_runs(pytestconfig: pytest.Config) -> None:
+    assert CI and not pytestconfig.stash[SLOW]
 
 
 def test_cases_that_are_sampled(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> None:
