@@ -97,7 +97,7 @@ def external_source(t: Terms, p: Parameters) -> None:
         if p["EXTRA"]:
             t.count(ff=bits_of(p["OF"]))
             t.logic("part", bits_of(p["OF"]))
-    t.count(ff=1)
+    t.count(ff=bits_of(p.get("ASKS", 1) + 1))
     ring(t, "index", blocks)
     each = p["BLOCK"] * ceil(row / p["BUS"])
     t.logic("address", bits_of(p["BASE"] + blocks * each))

@@ -234,7 +234,9 @@ SYSTEM: dict[str, Mutant] = {
         fetch(2, 1, 4, 2, 1), "p_order", "= {word_data, words_q};", "= {words_q, word_data};", 14, BLOCKS
     ),
     "fetch_leaves_a_block_out": of(FETCHED, "p_address", "again ? first : next;", "next + IndexW'(1);", 14),
-    "fetch_asks_once": of(FETCHED, "p_asks_stay", "asks || (pending_q && !ask_ready);", "asks;"),
+    "fetch_asks_once": of(FETCHED, "p_asks_stay", "AskW'(ask_valid && ask_ready)", "AskW'(ask_valid)"),
+    "fetch_keeps_one_request": of(fetch(1, 1, 4, 3, 1, asks=3), "p_asks", "!= AskW'(ASKS);", "== '0;"),
+    "fetch_forgets_a_request": of(fetch(1, 1, 4, 3, 1, asks=3), "p_waiting", "pending_q + AskW'(asks)", "AskW'(asks)"),
     "fetch_has_more_room": of(FETCHED, "p_room", "<= RoomW'(ROOM);", "<= RoomW'(ROOM + 1);", 14, BLOCKS),
     "fetch_asks_early": of(
         fetch(1, 2, 4, 2, 3), "p_pace", "LeftW'(PACE) : LeftW'(PACE - 1)", "LeftW'(PACE) : LeftW'(PACE - 2)"

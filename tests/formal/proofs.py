@@ -88,9 +88,10 @@ def replay(length: int, repeats: int, depth: int = 0) -> Proof:
     return Proof(REPLAY, {"LEN": length, "REPEATS": repeats, "DEPTH": depth or 2 * length}, cover=cover)
 
 
-def fetch(row: int, block: int, depth: int, room: int, pace: int, extra: int = 0, of: int = 1) -> Proof:
+def fetch(row: int, block: int, depth: int, room: int, pace: int, extra: int = 0, of: int = 1, asks: int = 1) -> Proof:
     """A source of so many beats in external memory, in rows of blocks, so many of which it holds."""
-    sizes = {"ROW": row, "BLOCK": block, "DEPTH": depth, "ROOM": room, "PACE": pace, "EXTRA": extra, "OF": of}
+    sizes = {"ROW": row, "BLOCK": block, "DEPTH": depth, "ROOM": room, "ASKS": asks}
+    sizes |= {"PACE": pace, "EXTRA": extra, "OF": of}
     return Proof(FETCH, sizes, cover=24 if row == block == 1 else 0)
 
 
@@ -264,6 +265,7 @@ PROOFS = [
     *(fetch(*shape) for shape in ((1, 1, 4, 2, 2), (2, 1, 4, 2, 1), (1, 2, 4, 2, 3))),
     Proof(FETCH, {**fetch(1, 1, 4, 2, 1).parameters, "SETS": 2, "REPEATS": 2}),
     fetch(1, 1, 3, 3, 1, 2, 3),
+    *(fetch(*shape) for shape in ((1, 1, 4, 3, 1, 0, 1, 3), (1, 1, 3, 3, 1, 2, 3, 2), (1, 2, 4, 2, 3, 0, 1, 2))),
     Proof(LOOP, {"MAX": 17}, cover=10),
     *(Proof(PIPELINE, {"STAGES": stages}, cover=2 * stages + 4) for stages in (1, 3)),
     *(rows(*shape) for shape in ((3, 1), (5, 3))),

@@ -114,6 +114,20 @@ def test_blocks_of_one_word(tmp_path: Path) -> None:
     holds(design)
 
 
+def test_requests_that_wait_for_each_other(tmp_path: Path) -> None:
+    """Blocks of one word are due before all other tensors have had a turn: none is asked for late."""
+
+    def made() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 8), nn.Linear(8, 5), nn.Linear(5, 8))
+
+    memory = {"external_bytes": 16, "external_latency": 1, "external_burst": 1, "external_buffer": 200}
+    config = outside(SHARED, shared=[], max_parallelism=4, **memory)
+    design = compiled(seeded(made), (3, 3), tmp_path / "bundle", config)
+    entries = [e["parameters"] for e in design.manifest["instances"] if e["module"] == "external_source"]
+    assert any(each["PACE"] < len(entries) and each["ASKS"] > 1 for each in entries)
+    holds(design)
+
+
 def test_frames_that_come_late(layer: mase_hw.Design) -> None:
     """Nothing waits for a frame that does not come: each is finished before the next is offered."""
     (port,) = (name for name, stream in layer.streams.items() if stream.direction == "in")

@@ -10,7 +10,8 @@
 //   p_asks_stay    a request stays until it is taken
 //   p_room         a row that comes finds room
 //   p_pace         requests are PACE cycles apart, and one more EXTRA times of OF
-//   p_asks         and no farther, once a block finds room
+//   p_asks         and no farther, once a block finds room and fewer than ASKS wait
+//   p_waiting      what is offered are the requests that were not taken
 //   p_full         it is full exactly if it offers all that it has room for
 //   p_late         it is late exactly if a block is due of which the next beat has not come
 module external_source_proof #(
@@ -18,6 +19,7 @@ module external_source_proof #(
     parameter int BLOCK = 1,
     parameter int DEPTH = 4,
     parameter int ROOM  = 2,
+    parameter int ASKS  = 1,
     parameter int PACE  = 2,
     parameter int EXTRA = 0,
     parameter int OF    = 1,
@@ -53,6 +55,7 @@ module external_source_proof #(
       .ROW  (ROW),
       .BLOCK(BLOCK),
       .ROOM (ROOM),
+      .ASKS (ASKS),
       .PACE (PACE),
       .EXTRA(EXTRA),
       .OF   (OF),
@@ -82,15 +85,19 @@ module external_source_proof #(
   int index;  // of the next block in the tensor
   assign index = block_q / (PerSet * REPEATS) * PerSet + block_q % PerSet;
 
-  logic begins;
-  assign begins = ask_valid && !waits_q;
+  logic begins;  // a request was decided in the cycle before, and is seen
+  int   open;  // requests that are seen
+  int   open_q;  // of them, those that were seen before
+  assign open = open_q + int'(begins);
 
   initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
+    armed  <= armed || rst;
+    begins <= !rst && dut.asks;
     if (rst) begin
       stalled_q <= 1'b0;
       waits_q   <= 1'b0;
+      open_q    <= 0;
       owed_q    <= 0;
       in_q      <= 0;
       out_q     <= 0;
@@ -100,6 +107,7 @@ module external_source_proof #(
     end else begin
       stalled_q <= out_valid && !out_ready;
       waits_q   <= ask_valid && !ask_ready;
+      open_q    <= open - int'(ask_valid && ask_ready);
       owed_q    <= owed_q + (ask_valid && ask_ready ? ROW * BLOCK : 0) - (word_valid ? 1 : 0);
       in_q      <= word_valid ? (in_q + 1) % Beats : in_q;
       out_q     <= out_valid && out_ready ? (out_q + 1) % Beats : out_q;
@@ -132,8 +140,9 @@ module external_source_proof #(
   logic asks_q;  // nothing was in the way of a request
   assign apart = int'(longer) + PACE;
   always_ff @(posedge clk) begin
-    asks_q <= !rst && !ask_valid && dut.u_blocks.room_q != '0 &&
-        (!started_q || since_q + 1 >= apart);
+    asks_q <= !rst && open != ASKS && dut.u_blocks.room_q != '0 &&
+        (begins ? PACE + int'(EXTRA != 0 && part_q + EXTRA >= OF) == 1 :
+                  !started_q || since_q + 1 >= apart);
   end
 
   always_comb begin
@@ -143,7 +152,8 @@ module external_source_proof #(
     p_asks_stay : assert (!check || !waits_q || ask_valid);
     p_room : assert (!check || !dut.u_blocks.row_valid || dut.u_blocks.row_ready);
     p_pace : assert (!check || !begins || !started_q || since_q >= PACE + int'(longer));
-    p_asks : assert (!check || !asks_q || ask_valid);
+    p_asks : assert (!check || !asks_q || begins);
+    p_waiting : assert (!check || ask_valid == (open != 0));
     p_late : assert (!check || late == (dut.u_blocks.there_q != '0 && !out_valid));
     p_full : assert (!check || full == (there == ROOM && out_valid && !out_ready));
   end
@@ -199,10 +209,11 @@ module external_source_proof #(
     inv_asked : assert (!armed || block_q == (out_q / (ROW * BLOCK) + asked) % Blocks);
     inv_since : assert (!armed || since_q >= 1);
     inv_index : assert (!armed || int'(dut.index_q) == index);
-    inv_waits : assert (!armed || !waits_q || dut.pending_q);
+    inv_waits : assert (!armed || !waits_q || open_q != 0);
+    inv_open : assert (!armed || (open_q >= 0 && open <= ASKS && pending == open));
     inv_offered : assert (!armed || !stalled_q || (held != 0 && dut.u_blocks.there_q != '0));
     inv_due : assert (!armed || waiting + there >= pending);
-    inv_started : assert (!armed || started_q || (!waits_q && there == 0 && waiting == pending));
+    inv_started : assert (!armed || started_q || (open_q == 0 && there == 0 && waiting == pending));
   end
 
   // The rows that are held, one after the other.
