@@ -1,6 +1,9 @@
-"""The module at a path, which is asked for tens of thousands of times in a compilation."""
+"""What a model has at a path: modules, which are asked for tens of thousands of times in a compilation, and tensors."""
 
 from __future__ import annotations
+
+import functools
+from typing import Any
 
 from torch import nn
 
@@ -18,3 +21,13 @@ def module_at(model: nn.Module, path: str) -> nn.Module:
             return model.get_submodule(path)
         found = inner
     return found
+
+
+def attribute_at(model: nn.Module, path: str) -> Any:
+    """The attribute of a model at a path, or of the module that has it.
+
+    Raises:
+        AttributeError: If there is none.
+    """
+    found: Any = model
+    return functools.reduce(getattr, path.split("."), found)

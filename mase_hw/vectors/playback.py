@@ -6,7 +6,6 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
+from mase_hw.ir.paths import attribute_at
 from mase_hw.nn import Quantized
 from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import dequantize, quantize
@@ -65,7 +65,7 @@ class Playback:
                     self.values[node] = inputs.get(str(node.target), node.args[0] if node.args else None)
                     self._of_data.add(node)
                 elif node.op == "get_attr":
-                    self.values[node] = reduce(getattr, str(node.target).split("."), graph.model)
+                    self.values[node] = attribute_at(graph.model, str(node.target))
                 elif node.op != "output":
                     self.values[node] = self._computed(node, self.values, watch)
                     if not self._of_data.isdisjoint(node.all_input_nodes):

@@ -265,6 +265,11 @@ def _of_many(function: Callable[..., Tensor], count: int, tensors: Mapping[str, 
     return fx.GraphModule(made, graph)
 
 
+def as_tensor(value: Operand) -> Tensor:
+    """An operand that is no node, as a tensor."""
+    return value if isinstance(value, Tensor) else torch.tensor(float(value))  # type: ignore[arg-type]
+
+
 def number_of(value: Operand) -> float | None:
     """A number, also one that is stored as a tensor of one element; None for anything else."""
     if isinstance(value, Tensor):

@@ -18,6 +18,7 @@ from torch import Tensor, fx, nn
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.paths import attribute_at
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.reductions.reduce import dims_of
 from mase_hw.passes.base import Info, NoArgs, graph_pass
@@ -128,9 +129,7 @@ def _values(graph: MaseGraph, node: fx.Node, source: fx.Node, nodes: list[fx.Nod
 def _stored(graph: MaseGraph, node: fx.Node) -> Tensor:
     if node.op != "get_attr":
         raise KeyError(node.name)
-    value: object = graph.model
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
+    value = attribute_at(graph.model, str(node.target))
     if not isinstance(value, Tensor):
         raise KeyError(node.name)
     return value
