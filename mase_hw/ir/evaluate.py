@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.host.user_code import first_line, place, reason
-from mase_hw.ir.paths import attribute_at, module_at
+from mase_hw.ir.paths import attribute_at, called, module_at
 
 OnNode = Callable[[fx.Node, Any], None]
 Values = Mapping[str, object]
@@ -124,16 +124,12 @@ def _value(
         if shadow is None and isinstance(value, nn.Parameter):
             return value  # not cloned: a second copy of the weights would double the memory
         return private(value)
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
     if node.op == "output":
-        return args[0]
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    if node.op == "call_function":
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        return fx.node.map_arg(node.args[0], lambda n: env[n])
+    if shadow is None or node.op != "call_module":
+        return called(model, node, lambda n: env[n])
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
     module = module_at(model, str(node.target))
-    if shadow is None:
-        return module(*args, **kwargs)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return functional_call(module, {name: shadow(t) for name, t in state.items()}, args, kwargs)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
-from mase_hw.ir.paths import attribute_at
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.nn import Quantized
 from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import dequantize, quantize
@@ -163,8 +162,7 @@ class Playback:
             old = _tensors(self.values[after])
             if old and changed.isdisjoint(after.all_input_nodes):
                 continue
-            args = fx.node.map_arg((after.args, after.kwargs), kept)
-            made = _call(self.graph.model, after, *args)
+            made = called(self.graph.model, after, kept)
             # Most wrong bits are lost in a cast on the way; what they left as it was need not be computed again.
             if not old or any(not torch.equal(a, self.rows(b, frames)) for a, b in _paired(made, old)):
                 found[after] = made
@@ -193,11 +191,10 @@ class Playback:
     def _computed(
         self, node: fx.Node, values: Mapping[fx.Node, Any], watch: Callable[[fx.Node], CastObserver] | None
     ) -> Any:
-        given: Any = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-        args, kwargs = given
         module = self.graph.model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if watch is None or not isinstance(module, Quantized):
-            return _call(self.graph.model, node, args, kwargs)
+            return called(self.graph.model, node, values.__getitem__)
+        args: Any = fx.node.map_arg(node.args, values.__getitem__)
         with observing(watch(node)):
             return module.in_mantissas(args)
 
@@ -281,15 +278,6 @@ def _other(tensor: Tensor) -> Tensor:
 
 def _inputs() -> Iterator[str]:
     return (f"data_in_{index}" for index in itertools.count())
-
-
-def _call(model: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> Any:
-    if node.op == "call_module":
-        return model.get_submodule(str(node.target))(*args, **kwargs)
-    if node.op == "call_method":
-        return operator.methodcaller(str(node.target), *args[1:], **kwargs)(args[0])
-    assert callable(node.target)  # a call_function
-    return node.target(*args, **kwargs)
 
 
 def _paired(value: Any, tensors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:

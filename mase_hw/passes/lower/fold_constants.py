@@ -15,7 +15,7 @@ from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
-from mase_hw.ir.paths import attribute_at
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.reshape import DROPOUTS
 from mase_hw.passes.base import Info, NoArgs, graph_pass
@@ -228,19 +228,9 @@ def compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
     Tensors, several of them as a list, and answers to questions about tensors can.
     """
     target = written(node, graph.model)
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n].clone() if n is target else values[n])
-
-    def run() -> Any:
-        module = graph.meta_of(node).module
-        if module is not None:
-            return module(*args, **kwargs)
-        if callable(node.target):
-            return node.target(*args, **kwargs)
-        return getattr(args[0], node.target)(*args[1:], **kwargs)
-
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         before = torch.random.get_rng_state()
-        result = run()
+        result = called(graph.model, node, lambda n: values[n].clone() if n is target else values[n])
         drawn = not torch.equal(before, torch.random.get_rng_state())
     if isinstance(result, PLAIN) and not isinstance(result, bool):
         return result

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.paths import attribute_at
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ops.arithmetic.where import FAR, LEAST, stand_in
 from mase_hw.ops.reshape import as_number
 from mase_hw.passes.lower.attention.masks import far_where_not, is_far, is_whole
@@ -228,7 +228,7 @@ def _evaluated(graph: MaseGraph, node: fx.Node, source: fx.Node, kind: str) -> T
             assert isinstance(held, Tensor)  # mask_input lets nothing else pass
             values[one], places[one] = held.detach(), torch.full(held.shape, _NONE)
             return
-        values[one] = _called(one, value)
+        values[one] = _called(graph, one, value)
         op = graph.op_of(one)
         if op is not None and op.name in ELEMENTS:
             merged = torch.full(values[one].shape, _NONE)
@@ -238,7 +238,7 @@ def _evaluated(graph: MaseGraph, node: fx.Node, source: fx.Node, kind: str) -> T
                 merged = torch.where(merged == _NONE, other, torch.where(other == _NONE, merged, both))
             places[one] = merged
         else:
-            places[one] = _called(one, place)
+            places[one] = _called(graph, one, place)
 
     try:
         with torch.no_grad():
@@ -247,12 +247,8 @@ def _evaluated(graph: MaseGraph, node: fx.Node, source: fx.Node, kind: str) -> T
         return None
 
 
-def _called(one: fx.Node, value: object) -> Tensor:
-    args, kwargs = fx.node.map_arg((one.args, one.kwargs), value)  # type: ignore[arg-type]
-    if one.op == "call_method":
-        result = getattr(args[0], str(one.target))(*args[1:], **kwargs)
-    else:
-        result = one.target(*args, **kwargs)  # type: ignore[operator]
+def _called(graph: MaseGraph, one: fx.Node, value: Callable[[fx.Node], Any]) -> Tensor:
+    result = called(graph.model, one, value)
     if not isinstance(result, Tensor):
         raise TypeError(f"{one.name} is no tensor")
     return result
