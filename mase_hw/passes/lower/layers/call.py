@@ -373,8 +373,7 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
 def _op_of(graph: MaseGraph, traced: fx.GraphModule, node: fx.Node) -> Any:
     if node.op == "call_module":
         return graph.catalogue.of_module(traced.get_submodule(str(node.target)))
-    find = graph.catalogue.of_function if node.op == "call_function" else graph.catalogue.of_method
-    return find(node.target) if node.op in ("call_function", "call_method") else None  # type: ignore[arg-type]
+    return graph.catalogue.of_target(node.target) if node.op in ("call_function", "call_method") else None
 
 
 def _values(graph: MaseGraph, traced: fx.GraphModule, sources: Sequence[fx.Node]) -> dict[fx.Node, tuple[Any, bool]]:
