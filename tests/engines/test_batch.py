@@ -113,7 +113,7 @@ def test_driver_ends_badly(good: Built, tmp_path: Path, script: str, message: st
     run_dir = tmp_path / "run"
     assert play("batch", good, run_dir).passed
     fake = scripted(good, tmp_path, script.replace("{program}", str(good.executable)))
-    result = play("batch", scripted, run_dir, frames=200, timeout=2)
+    result = play("batch", fake, run_dir, frames=200, timeout=2)
     assert type(result.failure) is ResultsError, result.report()
     with pytest.raises(ResultsError, match=f"(?s){message}"):
         result.raise_on_failure()
