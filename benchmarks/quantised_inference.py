@@ -11,7 +11,6 @@ one is above its bar.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import statistics
 import time
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.large_networks import NETWORKS
+from benchmarks.layer_orders import chain
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.ir import MaseGraph
@@ -35,14 +35,6 @@ from mase_hw.passes import (
 PICTURES = 4
 """Pictures in a batch of the large networks, at most."""
 WIDTHS = {"data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
-
-
-def mlp(*sizes: int) -> nn.Sequential:
-    """Linear layers with ReLU between them."""
-    layers: list[nn.Module] = []
-    for a, b in itertools.pairwise(sizes):
-        layers += [nn.Linear(a, b), nn.ReLU()]
-    return nn.Sequential(*layers[:-1]).eval()
 
 
 def cnn() -> nn.Sequential:
@@ -163,9 +155,9 @@ def main() -> int:
         return int(above > 0)
     most = arguments.batch
     models: dict[str, tuple[nn.Module, tuple[int, ...], int]] = {
-        "digits MLP 64-64-32-10": (mlp(64, 64, 32, 10), (64,), most),
-        "MLP 784-512-512-10": (mlp(784, 512, 512, 10), (784,), most),
-        "MLP 3 x 784, batch 1": (mlp(784, 784, 784, 784), (784,), 1),
+        "digits MLP 64-64-32-10": (chain(64, 64, 32, 10), (64,), most),
+        "MLP 784-512-512-10": (chain(784, 512, 512, 10), (784,), most),
+        "MLP 3 x 784, batch 1": (chain(784, 784, 784, 784), (784,), 1),
         "CNN 8x8": (cnn(), (1, 8, 8), most),
         "ResNet-18, 64x64": (NETWORKS["resnet18"][0]().eval(), (3, 64, 64), min(most, PICTURES)),
         "MobileNetV2, 64x64": (clamped(), (3, 64, 64), min(most, PICTURES)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import nn
@@ -107,21 +107,13 @@ class Catalogue:
                 return self._targets[cls]
         return None
 
-    def of_function(self, function: Callable[..., Any]) -> OpDef | None:
-        """The op of a function."""
-        return self._targets.get(function)
-
     def of_target(self, target: Any) -> OpDef | None:
         """The op that a module class, a function or the name of a method stands for; bases of a class do not count."""
         return self._targets.get(target)
 
-    def of_method(self, method: str) -> OpDef | None:
-        """The op of a tensor method."""
-        return self._targets.get(method)
-
-    def extended(self, ops: Iterable[OpDef], modules: Iterable[type[nn.Module]] = ()) -> Catalogue:
-        """A new catalogue with more ops, and more module classes that stand for ops."""
-        return Catalogue([*self, *ops], [*self.modules, *modules])
+    def extended(self, ops: Iterable[OpDef]) -> Catalogue:
+        """A new catalogue with more ops."""
+        return Catalogue([*self, *ops], self.modules)
 
 
 @functools.cache

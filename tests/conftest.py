@@ -10,9 +10,13 @@ import tomllib
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from mase_hw.simulate.build.tools import BuildTools
 
 # Before torch and numpy are imported: one thread a process, since the tests themselves run in several processes.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -174,6 +178,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this session that all its workers use."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def tools() -> "BuildTools":
+    """What builds simulators."""
+    from mase_hw.simulate.build.tools import find_build_tools  # not before the variables above are set
+
+    return find_build_tools()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.formats import FixedFormat
 from mase_hw.host.user_code import user_code
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import Values, evaluate, has_rows
+from mase_hw.ir.evaluate import Values, every_value, has_rows
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes.quantize.quantisation_summary import Seen
@@ -65,12 +64,7 @@ class Exact:
         found = {node.name: node for node in graph.nodes}
         seen: list[Seen] = []
         for inputs in self._some(_different(batches)):
-            values: dict[str, object] = {}
-
-            def keep(node: fx.Node, value: Any, values: dict[str, object] = values) -> None:
-                values[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
-
-            evaluate(graph.model, inputs, keep)
+            values = every_value(graph.model, inputs)
             for each in self.nodes:
                 self._check(graph, each, found.get(each.name), values)
             seen.append((inputs, values))

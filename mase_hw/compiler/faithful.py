@@ -12,14 +12,14 @@ from mase_hw.compiler.original import Original
 from mase_hw.compiler.sequences import OriginalOfStream
 from mase_hw.compiler.stages import CALIBRATE, COMMON, QUANTIZE, ROUNDING
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import Values
+from mase_hw.ir.evaluate import Values, rows_of
 from mase_hw.ir.faithful.same_function import check_trace, run
 from mase_hw.ir.faithful.state import check_stateless
 from mase_hw.ir.inputs import check_inputs
 from mase_hw.passes.base import Info
 from mase_hw.passes.lower.streaming import STREAMING
 from mase_hw.passes.pipeline import Pipeline, Step
-from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Seen, Summarising, rows_of
+from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Seen, Summarising
 
 _UNCHANGED: Info = {"modified": False}
 

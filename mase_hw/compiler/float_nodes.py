@@ -14,7 +14,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import in_evaluation
-from mase_hw.ir.paths import module_at
+from mase_hw.ir.paths import attribute_at, module_at
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,7 @@ class FloatNode:
         elif node.op == "call_method":
             call = getattr(Tensor, str(node.target))
         elif node.op == "get_attr":
-            value = graph.model
-            for part in str(node.target).split("."):
-                value = getattr(value, part)
+            value = attribute_at(graph.model, str(node.target))
         else:
             call = node.target
         return cls(node.name, call, value, args, kwargs, dtype, module)

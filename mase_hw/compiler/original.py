@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from mase_hw.compiler.ample_bits import TINY
 from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import Values, evaluate
+from mase_hw.ir.evaluate import Values, every_value, rows_of
 from mase_hw.ir.faithful.same_function import describe, run
 from mase_hw.ir.trace.containers import contents
 from mase_hw.ops.arithmetic.where import beyond, stood_for
@@ -98,7 +98,7 @@ class Original:
             self.batches.append(dict(inputs))
         if self._frames >= MOST_FRAMES:
             return
-        self._frames += max([len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()], default=1)
+        self._frames += rows_of(inputs)
         wanted = self.wanted(inputs)
         a, b = contents(wanted), contents(found)
         fits = [isinstance(x, Tensor) == isinstance(y, Tensor) for x, y in zip(a, b, strict=False)]
@@ -168,7 +168,7 @@ class Original:
         traced = MaseGraph(
             self.model, cf_args=self.graph.cf_args or None, catalogue=self.graph.catalogue, example=self.graph.example
         )
-        plain, folded = _values(traced, inputs), _values(self.graph, inputs)
+        plain, folded = every_value(traced.model, inputs), every_value(self.graph.model, inputs)
         for node in traced.nodes:
             path = str(node.target)
             if node.op == "call_module" and path in theirs and not _close(theirs.pop(path), plain[node.name]):
@@ -186,13 +186,6 @@ class _Sorted(TorchFunctionMode):
         if func in (torch.topk, Tensor.topk, torch.ops.aten.topk.default):
             args, kwargs = args[:4], {**(kwargs or {}), "sorted": True}
         return func(*args, **(kwargs or {}))
-
-
-def _values(graph: MaseGraph, inputs: Values) -> dict[str, object]:
-    """What every node gives."""
-    found: dict[str, object] = {}
-    evaluate(graph.model, inputs, lambda node, value: found.update({node.name: _copy(value)}))
-    return found
 
 
 def _close(a: Any, b: Any) -> bool:

@@ -114,16 +114,6 @@ def calibrated_graph(
         return run_on_model(steps.without(*behind), graph, model, dummy, tell)
 
 
-def as_module(
-    model: nn.Module | ExportedProgram, custom_ops: CustomOps | None, catalogue: Catalogue | None = None
-) -> nn.Module:
-    """What ``torch.export`` made as the module of its graph; any other model as it is."""
-    if is_program(model):
-        return import_program(model, with_custom_ops(catalogue, custom_ops))
-    assert isinstance(model, nn.Module)  # what is none is refused later, with reasons
-    return model
-
-
 def entered(
     model: nn.Module | ExportedProgram,
     example_inputs: Any,
@@ -131,7 +121,7 @@ def entered(
 ) -> tuple[nn.Module, Any, Nested | None]:
     """A model as one of tensors by name, the example so, and what its tensors were held in; None if in nothing."""
     if is_program(model):
-        return as_module(model, custom_ops), example_inputs, None
+        return import_program(model, with_custom_ops(None, custom_ops)), example_inputs, None
     check_model(model)
     assert isinstance(model, nn.Module)  # anything else was refused
     nested = Nested.of(model, example_inputs)

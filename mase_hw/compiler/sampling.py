@@ -10,7 +10,8 @@ from torch import fx
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat, format_of_places
 from mase_hw.formats.attributes import attributes_of
-from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import new_metadata
 from mase_hw.nn import Quantized
 from mase_hw.opdef import Arithmetic
 from mase_hw.options.decode import DecodeOptions
@@ -83,8 +84,7 @@ def _append(
     (output,) = (node for node in graph.nodes if node.op == "output")
     with graph.fx_graph.inserting_before(output):
         node = graph.fx_graph.create_node("call_module", name, tuple(inputs), {}, name=name)
-    meta = node.meta["mase"] = MaseMetadata(node, graph.model)
-    meta.common.mase_type, meta.common.mase_op = module.op.mase_type, op
+    meta = new_metadata(graph, node)
     for index, source in enumerate(inputs):
         meta.common.args[f"data_in_{index}"] = graph.tensor(source, "data_out_0").copy()
     for key, value in attributes.items():

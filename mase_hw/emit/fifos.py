@@ -25,7 +25,6 @@ from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, reconvergent, tightest
 from mase_hw.emit.netlist import CONNECTORS, TOP, Instance, Net, Netlist, Pin, word_port
-from mase_hw.emit.progress import finishes
 from mase_hw.emit.rate import AROUND, Depths, RateSearch
 from mase_hw.emit.rewire import delayed
 from mase_hw.emit.schedule import FRAMES, Followed, Timeline
@@ -40,6 +39,8 @@ from mase_hw.streams import ceil_div
 
 NEARLY = 2
 """Beats by which the depth of a FIFO is not known before all FIFOs are."""
+OVERLAPPING = 3
+"""Frames that must get through with given depths, so that frames overlap in every way."""
 
 
 def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = None) -> Followed | None:
@@ -417,7 +418,14 @@ def _check(timeline: Timeline, found: dict[Pin, int], given: dict[Pin, int]) -> 
     """Refuse depths with which the design deadlocks."""
 
     def runs(depths: Depths) -> bool:
-        return finishes(timeline, {pin: depth for pin, depth in depths.items() if depth})
+        buffers = {pin: Steps.queued(1, depth) for pin, depth in depths.items() if depth}
+        network, _ = timeline.network(buffers=buffers)
+        try:
+            for _ in range(OVERLAPPING):
+                network.advance()
+        except CatalogueError:
+            return False
+        return True
 
     if runs(found | given):
         return

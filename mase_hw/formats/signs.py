@@ -9,6 +9,7 @@ from mase_hw.errors import FormatError
 from mase_hw.formats.blocks import BlockFormat
 from mase_hw.formats.fixed import FixedFormat
 from mase_hw.formats.groups import GroupFormat
+from mase_hw.formats.scaled import ScaledFormat
 
 KINDS = ("binary", "ternary")
 """What they are called, by bits less one."""
@@ -103,12 +104,15 @@ def read_format(text: str) -> FixedFormat:
     """A format from what ``str`` makes of it, ``s8.4`` or ``u8.4``; ``b.4`` and ``t.4`` are binary and ternary.
 
     ``x8.6.16`` has mantissas of 8 bits in blocks of 16, ``x5.3.32.e2m1`` those that are numbers of a minifloat,
-    ``g4.9.32`` integers of 4 bits in groups of 32.
+    ``g4.9.32`` integers of 4 bits in groups of 32. ``z8.-3`` are integers of 8 bits with the zero point -3,
+    ``zu8.3`` those without a sign.
     """
     kind, frac, *block = text.split(".")
     if block:
         made = GroupFormat if kind[0] == "g" else BlockFormat
         return made(int(kind[1:]), int(frac), True, int(block[0]), element="".join(block[1:]))
+    if kind[0] == "z":
+        return ScaledFormat.make(int(kind.lstrip("zu")), 1.0, int(frac), signed=kind[1] != "u")
     if kind in ("b", "t"):
         return SignFormat.binary(int(frac)) if kind == "b" else SignFormat.ternary(int(frac))
     return FixedFormat(int(kind[1:]), int(frac), kind[0] == "s")

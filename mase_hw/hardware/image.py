@@ -19,8 +19,8 @@ from mase_hw.streams import ceil_div
 
 ROM, LOADED = "rom_source", "ram_source"
 """Modules that stream parameters: one that is fixed, and one that is loaded."""
-LOAD, BACK = 0x4D415357, 0x4D415352
-"""The first word of an image, and the one that asks for the image of what is stored."""
+LOAD = 0x4D415357
+"""The first word of an image."""
 WORD = 32
 
 
@@ -71,12 +71,6 @@ class Part:
         mask = (1 << self.column) - 1
         return [beat >> self.column * chunk & mask for beat in beats for chunk in range(self.chunks)]
 
-    def join(self, words: Sequence[int]) -> str:
-        """The inverse of :meth:`split`."""
-        digits = ceil_div(self.bits, 4)
-        rows = (words[at : at + self.chunks] for at in range(0, len(words), self.chunks))
-        return "".join(f"{sum(word << self.column * i for i, word in enumerate(row)):0{digits}x}\n" for row in rows)
-
 
 def loaded(manifest: Manifest) -> list[Part]:
     """The memories of a design that are loaded; empty if none is."""
@@ -107,31 +101,3 @@ def make_image(design: str, parts: Sequence[Part], texts: Mapping[str, str]) -> 
 def digest_of(image: bytes) -> int:
     """The CRC-32 at the end of an image, which the design shows while it has it."""
     return int.from_bytes(image[-4:], "little")
-
-
-def read_image(image: bytes, design: str, parts: Sequence[Part]) -> dict[str, str]:
-    """The memory files in an image.
-
-    Args:
-        image: As it was written, or read back.
-        design: The number of the design.
-        parts: Its memories.
-
-    Raises:
-        ConfigError: If it is not whole, or of another design.
-    """
-    words = np.frombuffer(image[: len(image) // 4 * 4], "<u4").tolist()
-    expected = [LOAD, int(design, 16)]
-    size = sum(part.words for part in parts) + 3
-    if words[:2] != expected or len(image) != 4 * size or words[-1] != zlib.crc32(image[:-4]):
-        raise ConfigError(
-            "this is no whole image of the parameters of this design",
-            got=f"{len(image)} bytes that begin with {' '.join(f'{word:08x}' for word in words[:2])}",
-            expected=f"{4 * size} bytes that begin with {' '.join(f'{word:08x}' for word in expected)}, and their CRC",
-            remedy="make it with `mase-hw weights`",
-        )
-    found, at = {}, 2
-    for part in parts:
-        found[part.file] = part.join(words[at : at + part.words])
-        at += part.words
-    return found

@@ -47,7 +47,7 @@ def environment() -> jinja2.Environment:
 
 @functools.lru_cache(maxsize=4)
 def _environment(root: Path) -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(root),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -55,6 +55,8 @@ def _environment(root: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    made.filters["below"] = _below
+    return made
 
 
 def template_of(path: Path) -> Path:
@@ -119,7 +121,13 @@ def _rendered(path: Path, _: int) -> bytes:
 
 
 def _indented(expression: re.Match[str]) -> str:
-    return f"{expression[1]}{{{{ ({expression[2]}) | indent({len(expression[1])}) }}}}"
+    return f"{expression[1]}{{{{ ({expression[2]}) | below({len(expression[1])}) }}}}"
+
+
+def _below(text: str, width: int) -> str:
+    """All lines but the first, indented: what the preprocessor reads stays at the left."""
+    first, *others = text.split("\n")
+    return "\n".join([first, *(" " * width + line if line and line[0] != "`" else line for line in others)])
 
 
 def _instance(module: str, name: str, **connections: object) -> str:

@@ -207,11 +207,11 @@ def _rounded(scales: Tensor, bits: int) -> Tensor:
     return torch.ldexp((fraction * 2.0**bits).round(), exponent - bits)
 
 
-def _wrong(name: str, got: str, expected: str, remedy: str = "") -> ConfigError:
+def _wrong(name: str, got: str, expected: str) -> ConfigError:
     return ConfigError(
         "weights in groups do not fit the model",
         node=name,
         got=got,
         expected=expected,
-        remedy=remedy or "give the model, the tensors and the layout of one checkpoint",
+        remedy="give the model, the tensors and the layout of one checkpoint",
     )

@@ -20,6 +20,7 @@ from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import exact_format
 from mase_hw.importers.graph import ON_HOST, Known, Marker, Refused, plan_each
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.paths import called
 from mase_hw.numerics import magnitude
 from mase_hw.numerics.integer_cast import rounded
 from mase_hw.opdef import OpDef
@@ -262,14 +263,7 @@ class Integers:
             return found[argument]
 
         for node in run:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), given)
-            if node.op == "call_module":
-                found[node] = self.graph.model.get_submodule(str(node.target))(*args, **kwargs)
-            elif node.op == "call_method":
-                found[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            else:
-                assert callable(node.target)
-                found[node] = node.target(*args, **kwargs)
+            found[node] = called(self.graph.model, node, given)
         return found[run[-1]].detach()
 
     def _refuse_unquantised(self, node: fx.Node, kind: str) -> None:

@@ -103,6 +103,14 @@ def add_common_metadata(
         raise
 
 
+def new_metadata(graph: AnnotatedGraph, node: fx.Node) -> MaseMetadata:
+    """Metadata of a new node that says what it is, and nothing else yet."""
+    meta = node.meta["mase"] = MaseMetadata(node, graph.model)
+    op = graph.op_of(node)
+    meta.common.mase_type, meta.common.mase_op = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
+    return meta
+
+
 def annotate_node(graph: AnnotatedGraph, node: fx.Node, value: Any) -> None:
     """Write the common metadata of one new node, whose producers have theirs, from its value."""
     meta = node.meta["mase"] = MaseMetadata(node, graph.model)

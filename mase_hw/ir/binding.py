@@ -47,10 +47,8 @@ def op_of(catalogue: Catalogue, model: nn.Module, node: fx.Node) -> OpDef | None
     A module whose class overrides the forward of the catalogued base, or what that calls, is something else, unless it
     says ``mase_leaf`` or ``mase_op``.
     """
-    if node.op == "call_function":
-        return catalogue.of_function(node.target)  # type: ignore[arg-type]
-    if node.op == "call_method":
-        return catalogue.of_method(str(node.target))
+    if node.op in ("call_function", "call_method"):
+        return catalogue.of_target(node.target)
     return op_of_module(catalogue, module_at(model, str(node.target))) if node.op == "call_module" else None
 
 

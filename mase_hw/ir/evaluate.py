@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from mase_hw.errors import GraphError, MaseHwError
 from mase_hw.host.user_code import first_line, place, reason
-from mase_hw.ir.paths import module_at
+from mase_hw.ir.paths import attribute_at, called, module_at
 
 OnNode = Callable[[fx.Node, Any], None]
 Values = Mapping[str, object]
@@ -120,29 +120,18 @@ def _value(
     if node.op == "placeholder":
         return private(inputs[node.name])
     if node.op == "get_attr":
-        value = _attribute(model, str(node.target))
+        value = attribute_at(model, str(node.target))
         if shadow is None and isinstance(value, nn.Parameter):
             return value  # not cloned: a second copy of the weights would double the memory
         return private(value)
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
     if node.op == "output":
-        return args[0]
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    if node.op == "call_function":
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        return fx.node.map_arg(node.args[0], lambda n: env[n])
+    if shadow is None or node.op != "call_module":
+        return called(model, node, lambda n: env[n])
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
     module = module_at(model, str(node.target))
-    if shadow is None:
-        return module(*args, **kwargs)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return functional_call(module, {name: shadow(t) for name, t in state.items()}, args, kwargs)
-
-
-def _attribute(model: nn.Module, path: str) -> Any:
-    value: Any = model
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
 
 
 @contextlib.contextmanager
@@ -221,8 +210,27 @@ def has_rows(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.dim() > 0
 
 
+def rows_of(inputs: Values) -> int:
+    """Length of the first dimension of inputs."""
+    return max([len(v) for v in inputs.values() if has_rows(v)], default=1)
+
+
 def values_of(model: fx.GraphModule, example: Values) -> dict[str, object]:
     """The value of every node on an example, by its name.
+
+    Raises:
+        GraphError: If a node cannot be evaluated.
+    """
+    inputs = {node.name: example[str(node.target)] for node in model.graph.nodes if node.op == "placeholder"}
+    return every_value(model, inputs)
+
+
+def every_value(model: fx.GraphModule, inputs: Values) -> dict[str, object]:
+    """The value of every node, by its name.
+
+    Args:
+        model: The traced model.
+        inputs: A value for every placeholder, by node name.
 
     Raises:
         GraphError: If a node cannot be evaluated.
@@ -230,8 +238,8 @@ def values_of(model: fx.GraphModule, example: Values) -> dict[str, object]:
     found: dict[str, object] = {}
 
     def keep(node: fx.Node, value: Any) -> None:
+        # A copy, since an operation in place may write the tensor later.
         found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
 
-    inputs = {node.name: example[str(node.target)] for node in model.graph.nodes if node.op == "placeholder"}
     evaluate(model, inputs, keep)
     return found

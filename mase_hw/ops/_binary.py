@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.formats.attributes import Attributes, attributes_of
+from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, fold_shape, port
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, wider
-from mase_hw.opdef import Arithmetic, Latency, Request
+from mase_hw.opdef import Arithmetic, Case, Latency, Request
+from mase_hw.ops import _cases
 from mase_hw.ops._scaled import blocks
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
@@ -345,17 +346,28 @@ def exact_product(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple
     return FixedFormat(x.width + y.width, x.frac_width + y.frac_width, x.signed or y.signed)
 
 
-def request(
+def case(
+    build: Callable[[Request], Any],
     name: str,
     shape: Sequence[int],
     lanes: int,
-    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow],
-    constant: Sequence[int] | None,
-    attributes: Mapping[str, object],
-) -> Request:
-    """What the hardware pass would ask, for a catalogue case."""
+    formats: str,
+    constant: Sequence[int] | None = None,
+    frames: int = 6,
+    **more: Any,
+) -> Case:
+    """A catalogue case of two operands.
+
+    Args:
+        build: As of :func:`mase_hw.ops._cases.case`, as is the rest.
+        name: Likewise.
+        shape: Of the operands.
+        lanes: Of all streams.
+        formats: Of the operands and the result.
+        constant: The shape of the second operand if it is a constant.
+        frames: Likewise.
+        more: Likewise.
+    """
     second = "data_in_1" if constant is None else CONSTANT
-    named = {"data_in_0": formats[0], second: formats[1], "data_out_0": formats[2]}
     shapes = {"data_in_0": tuple(shape), second: tuple(shape if constant is None else constant)}
-    return Request(name, Arithmetic(named, *modes, attributes_of(attributes)), shapes, {"data_in_0": (lanes,)})
+    return _cases.case(build, name, shapes, lanes, formats, ("data_in_0", second, "data_out_0"), frames, **more)

@@ -1,4 +1,4 @@
-"""What ops check of the lanes of a tensor.
+"""What ops check of the lanes of a tensor, and how fine a bias is.
 
 Images as streams: ``(N, C, H, W)`` travels channels-last, lanes along the channels.
 """
@@ -79,3 +79,8 @@ def as_they_come(
 ) -> tuple[int, int]:
     """Positions of a beat of an op that gives every position where it came, as many as arrive."""
     return arriving, arriving
+
+
+def finest_bias(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
+    """A bias finer than the products would widen every sum for bits below their LSB."""
+    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow
+from mase_hw.formats import Overflow
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Pixels, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._binary import streamed_shape
 from mase_hw.ops._cases import case
-from mase_hw.ops._tensors import as_they_come, lanes_within, positions_of
+from mase_hw.ops._tensors import as_they_come, finest_bias, lanes_within, positions_of
 from mase_hw.steps import Steps
 
 MOMENTS = ("weight", "bias", "running_mean", "running_var")
@@ -146,11 +146,6 @@ def _cases() -> list[Case]:
     ]
 
 
-def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
-    """A bias finer than the products would widen every sum for bits below their LSB."""
-    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
-
-
 def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -> OpDef:
     return OpDef(
         name=name,
@@ -159,7 +154,7 @@ def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -
         derive=derive,
         golden=golden,
         check=_evaluated,
-        finest=_finest,
+        finest=finest_bias,
         formats=("data_in_0", "weight", "bias", "data_out_0"),
         hardware=Hardware(
             module="fixed_affine",

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.formats.attributes import Attributes
 from mase_hw.opdef import Case, Hardware, OpDef
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import ADD, CONSTANT, EQ, GE, GT, LE, LT, MAX, MIN, MUL, NE, SUB
-from mase_hw.ops._cases import asked_of
 from mase_hw.ops._scaled import PRODUCT, SELECTION, SUM
-
-S8, S8_FINE, S8_COARSE = FixedFormat(8, 4), FixedFormat(8, 6), FixedFormat(8, 2)
-U6, S2, S4, S16 = FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(4, 1), FixedFormat(16, 9)
-S4_0, Z8 = FixedFormat(4, 0), ScaledFormat.make(8, 1.0, -100)
-ZU8 = ScaledFormat.make(8, 1.0, 7, signed=False)
-DEFAULT = (Rounding.HALF_EVEN, Overflow.SATURATE)
-FLOOR_WRAP, UP = (Rounding.FLOOR, Overflow.WRAP), (Rounding.HALF_UP, Overflow.SATURATE)
 
 
 def _unscaled(node: str, attributes: Attributes) -> None:
@@ -41,91 +32,76 @@ def _unscaled(node: str, attributes: Attributes) -> None:
 
 
 def _case_of(operation: int) -> Callable[..., Case]:
-    def case(
-        name: str,
-        shape: Sequence[int],
-        lanes: int,
-        formats: tuple[FixedFormat, FixedFormat, FixedFormat],
-        modes: tuple[Rounding, Overflow] = DEFAULT,
-        *,
-        constant: Sequence[int] | None = None,
-        frames: int = 6,
-        **attributes: Any,
-    ) -> Case:
-        asked = asked_of(attributes)
-        request = replace(binary.request(name, shape, lanes, formats, modes, constant, attributes), **asked)
-        return Case(name, binary.build(operation)(request), frames)
-
-    return case
+    return functools.partial(binary.case, binary.build(operation))
 
 
 def _sum_cases() -> list[Case]:
     case = _case_of(ADD)
     return [
-        case("same_format", (4, 16), 4, (S8, S8, FixedFormat(9, 4))),
-        case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
-        case("aligned_other_way", (2, 9), 3, (S8_COARSE, S8_FINE, S8), FLOOR_WRAP),
-        case("fast", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8), fast=True),
-        case("fast_constant", (2, 3, 5), 4, (ZU8, S4_0, FixedFormat(10, 0)), constant=(5,), fast=True),
-        case("unsigned", (3, 7), 7, (U6, FixedFormat(6, 1, signed=False), FixedFormat(7, 2, signed=False)), UP),
-        case("mixed_signs", (3, 7), 3, (U6, S8, S8)),
-        case("two_bit", (2, 5), 1, (S2, S2, FixedFormat(3, 0))),
-        case("wide", (2, 3), 3, (S16, FixedFormat(16, 4), FixedFormat(17, 6)), (Rounding.TRUNC, Overflow.SATURATE)),
-        case("beyond_float64", (2, 3), 2, (FixedFormat(44, 20), FixedFormat(50, 8), FixedFormat(52, 8))),
-        case("negative_fraction", (2, 3), 2, (FixedFormat(6, -3), FixedFormat(4, -1), FixedFormat(8, -2))),
-        case("scalar", (1,), 1, (S8, S8, FixedFormat(9, 4)), frames=16),
-        case("number", (3, 10), 4, (S8, FixedFormat(3, 1), S8), constant=()),
-        case("per_channel", (2, 3, 10), 4, (S8, S8_FINE, FixedFormat(9, 4)), constant=(10,)),
-        case("per_row", (2, 3, 4), 4, (S8, S8_FINE, S8), constant=(3, 1)),
-        case("whole", (2, 3, 4), 2, (S8, S8, S8), constant=(2, 3, 4)),
-        case("scaled", (2, 3, 5), 2, (Z8, ZU8, FixedFormat(42, 0)), multipliers=(2**31 - 1, 2**29 + 3)),
-        case("scaled_pads", (2, 5), 3, (Z8, S4_0, FixedFormat(12, 0)), multipliers=(1, 6)),
-        case("centred_constant", (2, 3, 5), 4, (ZU8, S4_0, FixedFormat(10, 0)), constant=(5,)),
+        case("same_format", (4, 16), 4, "s8.4 s8.4 s9.4"),
+        case("aligned", (2, 3, 5), 2, "s8.6 s8.2 s8.4"),
+        case("aligned_other_way", (2, 9), 3, "s8.2 s8.6 s8.4 floor wrap"),
+        case("fast", (2, 3, 5), 2, "s8.6 s8.2 s8.4", fast=True),
+        case("fast_constant", (2, 3, 5), 4, "zu8.7 s4.0 s10.0", constant=(5,), fast=True),
+        case("unsigned", (3, 7), 7, "u6.3 u6.1 u7.2 half_up"),
+        case("mixed_signs", (3, 7), 3, "u6.3 s8.4 s8.4"),
+        case("two_bit", (2, 5), 1, "s2.0 s2.0 s3.0"),
+        case("wide", (2, 3), 3, "s16.9 s16.4 s17.6 trunc"),
+        case("beyond_float64", (2, 3), 2, "s44.20 s50.8 s52.8"),
+        case("negative_fraction", (2, 3), 2, "s6.-3 s4.-1 s8.-2"),
+        case("scalar", (1,), 1, "s8.4 s8.4 s9.4", frames=16),
+        case("number", (3, 10), 4, "s8.4 s3.1 s8.4", constant=()),
+        case("per_channel", (2, 3, 10), 4, "s8.4 s8.6 s9.4", constant=(10,)),
+        case("per_row", (2, 3, 4), 4, "s8.4 s8.6 s8.4", constant=(3, 1)),
+        case("whole", (2, 3, 4), 2, "s8.4 s8.4 s8.4", constant=(2, 3, 4)),
+        case("scaled", (2, 3, 5), 2, "z8.-100 zu8.7 s42.0", multipliers=(2**31 - 1, 2**29 + 3)),
+        case("scaled_pads", (2, 5), 3, "z8.-100 s4.0 s12.0", multipliers=(1, 6)),
+        case("centred_constant", (2, 3, 5), 4, "zu8.7 s4.0 s10.0", constant=(5,)),
     ]
 
 
 def _difference_cases() -> list[Case]:
     case = _case_of(SUB)
     return [
-        case("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, S8)),
-        case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(7, 3))),
-        case("to_unsigned", (3, 8), 4, (U6, S4, U6), UP),
-        case("two_bit", (2, 5), 5, (S2, S2, S2), FLOOR_WRAP),
-        case("wide", (2, 3), 3, (S16, FixedFormat(16, 4), FixedFormat(17, 6)), UP),
-        case("minus_constant", (3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
-        case("from_constant", (3, 6), 4, (S8, S8_FINE, S8), constant=(6,), reversed=True),
-        case("from_number", (3, 7), 2, (U6, FixedFormat(2, 0), S8), constant=(), reversed=True),
-        case("scaled", (2, 3, 5), 2, (ZU8, Z8, FixedFormat(33, 0)), multipliers=(2**20, 3**12)),
-        case("scaled_from", (2, 5), 5, (Z8, S4_0, FixedFormat(12, 0)), constant=(), reversed=True, multipliers=(5, 1)),
+        case("aligned", (2, 3, 5), 2, "s8.6 s8.2 s8.4"),
+        case("unsigned", (3, 7), 3, "u6.3 u6.3 s7.3"),
+        case("to_unsigned", (3, 8), 4, "u6.3 s4.1 u6.3 half_up"),
+        case("two_bit", (2, 5), 5, "s2.0 s2.0 s2.0 floor wrap"),
+        case("wide", (2, 3), 3, "s16.9 s16.4 s17.6 half_up"),
+        case("minus_constant", (3, 6), 4, "s8.4 s8.6 s8.4", constant=(6,)),
+        case("from_constant", (3, 6), 4, "s8.4 s8.6 s8.4", constant=(6,), reversed=True),
+        case("from_number", (3, 7), 2, "u6.3 s2.0 s8.4", constant=(), reversed=True),
+        case("scaled", (2, 3, 5), 2, "zu8.7 z8.-100 s33.0", multipliers=(2**20, 3**12)),
+        case("scaled_from", (2, 5), 5, "z8.-100 s4.0 s12.0", constant=(), reversed=True, multipliers=(5, 1)),
     ]
 
 
 def _product_cases() -> list[Case]:
     case = _case_of(MUL)
     return [
-        case("plain", (2, 3, 5), 2, (S8_FINE, S8, S8)),
-        case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(12, 6, signed=False))),
-        case("mixed_signs", (3, 8), 4, (U6, S8, S8_COARSE), UP),
-        case("two_bit", (2, 5), 1, (S2, S2, S4)),
-        case("four_bit", (2, 6), 6, (S4, S4, S4), (Rounding.TRUNC, Overflow.SATURATE)),
-        case("wide", (2, 3), 3, (S16, S16, S16), FLOOR_WRAP),
-        case("beyond_float64", (2, 3), 1, (FixedFormat(30, 10), FixedFormat(32, 16), FixedFormat(48, 12))),
-        case("times_number", (3, 10), 4, (S8, FixedFormat(2, 1), S8), constant=()),
-        case("per_channel", (2, 3, 10), 3, (S8, S8_FINE, S8), UP, constant=(10,)),
-        case("whole", (2, 3, 4), 4, (S8, S8_FINE, S8), constant=(2, 3, 4)),
-        case("centred", (2, 3, 5), 2, (Z8, ZU8, FixedFormat(18, 0))),
+        case("plain", (2, 3, 5), 2, "s8.6 s8.4 s8.4"),
+        case("unsigned", (3, 7), 3, "u6.3 u6.3 u12.6"),
+        case("mixed_signs", (3, 8), 4, "u6.3 s8.4 s8.2 half_up"),
+        case("two_bit", (2, 5), 1, "s2.0 s2.0 s4.1"),
+        case("four_bit", (2, 6), 6, "s4.1 s4.1 s4.1 trunc"),
+        case("wide", (2, 3), 3, "s16.9 s16.9 s16.9 floor wrap"),
+        case("beyond_float64", (2, 3), 1, "s30.10 s32.16 s48.12"),
+        case("times_number", (3, 10), 4, "s8.4 s2.1 s8.4", constant=()),
+        case("per_channel", (2, 3, 10), 3, "s8.4 s8.6 s8.4 half_up", constant=(10,)),
+        case("whole", (2, 3, 4), 4, "s8.4 s8.6 s8.4", constant=(2, 3, 4)),
+        case("centred", (2, 3, 5), 2, "z8.-100 zu8.7 s18.0"),
     ]
 
 
 def _extreme_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         return [
-            _case_of(operation)("aligned", (2, 3, 5), 2, (S8_FINE, S8_COARSE, FixedFormat(12, 6))),
-            _case_of(operation)("mixed_signs", (3, 7), 3, (U6, S8, S8), UP),
-            _case_of(operation)("two_bit", (2, 5), 5, (S2, S2, S2)),
-            _case_of(operation)("wide", (2, 3), 1, (S16, FixedFormat(16, 4), FixedFormat(12, 2)), FLOOR_WRAP),
-            _case_of(operation)("number", (3, 10), 4, (S8, FixedFormat(3, 1), S8), constant=()),
-            _case_of(operation)("per_channel", (2, 3, 6), 4, (S8, S8_FINE, S8), constant=(6,)),
+            _case_of(operation)("aligned", (2, 3, 5), 2, "s8.6 s8.2 s12.6"),
+            _case_of(operation)("mixed_signs", (3, 7), 3, "u6.3 s8.4 s8.4 half_up"),
+            _case_of(operation)("two_bit", (2, 5), 5, "s2.0 s2.0 s2.0"),
+            _case_of(operation)("wide", (2, 3), 1, "s16.9 s16.4 s12.2 floor wrap"),
+            _case_of(operation)("number", (3, 10), 4, "s8.4 s3.1 s8.4", constant=()),
+            _case_of(operation)("per_channel", (2, 3, 6), 4, "s8.4 s8.6 s8.4", constant=(6,)),
         ]
 
     return cases
@@ -135,14 +111,13 @@ def _comparison_cases(operation: int) -> Callable[[], list[Case]]:
     """Few numbers on both sides, so that some are equal; a result of two bits shows 1 as neither end of its range."""
 
     def cases() -> list[Case]:
-        out = FixedFormat(3, 0)
         more = {
-            LT: [_case_of(LT)("wide", (2, 9), 1, (S16, FixedFormat(16, 10), FixedFormat(12, 2)), FLOOR_WRAP)],
-            GE: [_case_of(GE)("number", (3, 10), 4, (S4, FixedFormat(3, 1), out), constant=())],
+            LT: [_case_of(LT)("wide", (2, 9), 1, "s16.9 s16.10 s12.2 floor wrap")],
+            GE: [_case_of(GE)("number", (3, 10), 4, "s4.1 s3.1 s3.0", constant=())],
         }
         return [
-            _case_of(operation)("aligned", (2, 8, 5), 3, (S4, FixedFormat(3, 0), out)),
-            _case_of(operation)("per_channel", (2, 3, 6), 4, (S4, FixedFormat(3, 0), out), constant=(6,)),
+            _case_of(operation)("aligned", (2, 8, 5), 3, "s4.1 s3.0 s3.0"),
+            _case_of(operation)("per_channel", (2, 3, 6), 4, "s4.1 s3.0 s3.0", constant=(6,)),
             *more.get(operation, []),
         ]
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledFormat, ScaledUse
+from mase_hw.formats import BlockFormat, FixedFormat, Overflow, ScaledUse
 from mase_hw.layouts import Layout
 from mase_hw.nn.values import OnValues, add_parts, cast_to, operands
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
@@ -37,6 +37,7 @@ from mase_hw.ops._conv import (
     work,
 )
 from mase_hw.ops._scaled import exact_sum, exact_sums
+from mase_hw.ops._tensors import finest_bias
 from mase_hw.ops.products._multipliers import IMPLEMENTATIONS, narrow
 from mase_hw.ops.products._schedule import ORDERS
 
@@ -59,17 +60,13 @@ def case(
         lanes: Of the input and of the output.
         formats: As :meth:`Arithmetic.read` takes them.
         frames: To stream in each run.
-        more: ``unroll`` for a whole window in a beat, the ``zero`` point of the input, ``positions`` of a beat of
-            the input and of the output, what a :class:`Request` has, and attributes.
+        more: ``unroll`` for a whole window in a beat, ``positions`` of a beat of the input and of the output, what a
+            :class:`Request` has, and attributes.
     """
     how = {key: more.pop(key) for key in ("implementation", "narrow", "order") if key in more}
-    inner, zero = (weight[3], weight[2]) if more.pop("unroll", False) else (1, 1), more.pop("zero", 0)
+    inner = (weight[3], weight[2]) if more.pop("unroll", False) else (1, 1)
     beside = more.pop("positions", (1, 1))
     a = Arithmetic.read(formats, LAYER_TENSORS, more)
-    if zero:
-        x = a.formats["data_in_0"]
-        scaled = ScaledFormat.make(x.width, 1.0, zero, signed=x.signed)
-        a = dataclasses.replace(a, formats={**a.formats, "data_in_0": scaled})
     out = geometry_of(a.attributes, weight[2:]).out((shape[2], shape[3]), (weight[2], weight[3]))
     shapes = {"data_in_0": shape, "weight": weight, "data_out_0": (shape[0], weight[0], *out)}
     shapes |= {name: weight[:1] for name in ("bias", "weight_shift") if name in a.formats}
@@ -98,7 +95,7 @@ def cases_1d() -> Sequence[Case]:
 
 def cases_of_positions() -> Sequence[Case]:
     """Beats of several positions: every way in which they meet windows, strides, groups and implementations."""
-    two, four, sums = (2, 2), (4, 4), "s8.0 s4.0 s14.0 s16.0"
+    two, four = (2, 2), (4, 4)
     shift = "s8.4 s8.7 s8.5 s8.1 weight_shift=u1.0"
     return [
         case("two_positions", (1, 4, 4, 6), (6, 4, 3, 3), (2, 3), padding=1, positions=two),
@@ -117,13 +114,13 @@ def cases_of_positions() -> Sequence[Case]:
         case("two_packed", (1, 4, 3, 6), (6, 4, 3, 3), (4, 2), padding=1, implementation="packed", positions=two),
         case("two_uneven", (1, 3, 3, 4), (3, 3, 3, 3), (3, 3), padding=1, implementation="chain", positions=two),
         case("two_dilated", (2, 2, 4, 8), (2, 2, 2, 3), (2, 1), dilation=(1, 3), padding=(0, 3), positions=two),
-        case("two_zero_point", (1, 3, 3, 4), (5, 3, 3, 3), (2, 2), sums, zero=-7, padding=1, positions=two),
+        case("two_zero_point", (1, 3, 3, 4), (5, 3, 3, 3), (2, 2), "z8.-7 s4.0 s14.0 s16.0", padding=1, positions=two),
     ]
 
 
 def cases_2d() -> Sequence[Case]:
     """Odd sizes, lanes that do not divide, every attribute, narrow, wide and mixed formats, every way to fold."""
-    u4, sums = "u4.2 s4.3 u8.6 u5.1", "s8.0 s4.0 s14.0 s16.0"
+    u4, sums = "u4.2 s4.3 u8.6 u5.1", "s4.0 s14.0 s16.0"
     return [
         case("same_3x3", (1, 4, 5, 6), (6, 4, 3, 3), (2, 3), padding=1),
         case("uneven_fold", (1, 5, 4, 5), (7, 5, 2, 3), (3, 2), "s8.4 s8.7 s8.5 s8.1 trunc", padding=(0, 1)),
@@ -219,15 +216,14 @@ def cases_2d() -> Sequence[Case]:
             unroll=True,
         ),
         case("unrolled_strided", (1, 2, 7, 9), (3, 2, 3, 3), (2, 3), padding=1, stride=2, unroll=True, frames=6),
-        case("zero_point", (1, 3, 4, 5), (5, 3, 3, 3), (2, 2), sums, zero=-7, padding=(2, 0, 1, 1), stride=(1, 2)),
-        case("zero_point_depthwise", (1, 3, 4, 4), (3, 1, 3, 3), (2, 2), sums, groups=3, zero=127, padding=1),
+        case("zero_point", (1, 3, 4, 5), (5, 3, 3, 3), (2, 2), f"z8.-7 {sums}", padding=(2, 0, 1, 1), stride=(1, 2)),
+        case("zero_point_depthwise", (1, 3, 4, 4), (3, 1, 3, 3), (2, 2), f"z8.127 {sums}", groups=3, padding=1),
         case(
             "zero_point_unrolled",
             (1, 3, 4, 5),
             (2, 3, 2, 3),
             (2, 2),
-            "u8.0 s4.0 s14.0 s16.0",
-            zero=200,
+            f"zu8.200 {sums}",
             padding=1,
             unroll=True,
         ),
@@ -352,11 +348,6 @@ def _all_bits() -> bool:
     return not (reduced_matmul() or reduced_conv())
 
 
-def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
-    """A bias finer than the products would widen every sum for bits below their LSB."""
-    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
-
-
 def _sums(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
     """The narrowest format that holds every sum that these formats allow."""
     _, *each = shapes["weight"]
@@ -375,7 +366,7 @@ def _op(name: str, module: type[nn.Module], function: Callable[..., Any], cases:
         golden=golden,
         on_values=_on_values,
         channels=_channels,
-        finest=_finest,
+        finest=finest_bias,
         scaled=ScaledUse("sums", exact_sums, _sums),
         ternary=("weight",),
         blocks=("weight",),

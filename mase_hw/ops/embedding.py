@@ -21,6 +21,7 @@ from mase_hw.hardware.params import Params, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.numerics.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
@@ -151,21 +152,19 @@ def _latency(p: EmbeddingParams) -> Latency:
     )
 
 
-def _case(name: str, tokens: tuple[int, ...], rows: int, size: int, lanes: int, out: FixedFormat, bits: int) -> Case:
-    formats = {"data_in_0": FixedFormat(bits, 0, signed=False), "weight": out, "data_out_0": out}
+def _case(name: str, tokens: tuple[int, ...], rows: int, size: int, lanes: int, formats: str) -> Case:
     shapes = {"data_in_0": tokens, "weight": (rows, size)}
-    return Case(name, _build(Request(name, Arithmetic(formats), shapes, {"data_out_0": (lanes,)})), 4)
+    return case(_build, name, shapes, {"data_out_0": lanes}, formats, ("data_in_0", "weight", "data_out_0"))
 
 
 def _cases() -> list[Case]:
-    s8, u5 = FixedFormat(8, 6), FixedFormat(5, 5, signed=False)
     return [
-        _case("one_lane", (1, 7), 11, 5, 1, s8, 4),
-        _case("uneven", (2, 5), 13, 8, 3, s8, 4),
-        _case("whole_rows", (1, 9), 40, 6, 6, FixedFormat(12, 9), 6),
-        _case("one_column", (3, 4), 16, 1, 1, u5, 4),
-        _case("two_rows", (1, 6), 2, 4, 2, s8, 1),
-        _case("wide_ids", (6,), 5, 3, 2, FixedFormat(3, 1), 9),
+        _case("one_lane", (1, 7), 11, 5, 1, "u4.0 s8.6 s8.6"),
+        _case("uneven", (2, 5), 13, 8, 3, "u4.0 s8.6 s8.6"),
+        _case("whole_rows", (1, 9), 40, 6, 6, "u6.0 s12.9 s12.9"),
+        _case("one_column", (3, 4), 16, 1, 1, "u4.0 u5.5 u5.5"),
+        _case("two_rows", (1, 6), 2, 4, 2, "u1.0 s8.6 s8.6"),
+        _case("wide_ids", (6,), 5, 3, 2, "u9.0 s3.1 s3.1"),
     ]
 
 

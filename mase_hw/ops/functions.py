@@ -162,10 +162,6 @@ def _build(name: str) -> Callable[[Request], FunctionParams]:
     return build
 
 
-def _widths(bits: tuple[int, ...]) -> dict[str, int]:
-    return {f"C{i}_WIDTH": width for i, width in enumerate(bits)}
-
-
 def _memories(name: str) -> Callable[[Arithmetic], dict[str, Memory]]:
     def memories(a: Arithmetic) -> dict[str, Memory]:
         key = key_of(name, a)

@@ -25,7 +25,7 @@ from mase_hw.numerics import as_carrier, carrier, cast, straight_through, wider
 from mase_hw.numerics.exact_sums import SumOfProducts, exact_linear, reduced_matmul
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request, SomeChannels
 from mase_hw.ops._scaled import exact_sum, exact_sums
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import finest_bias, lanes_within
 from mase_hw.ops.products._blocks import BlockParams, block_of, shared_by, whole_blocks
 from mase_hw.ops.products._linear_cases import cases
 from mase_hw.ops.products._multipliers import (
@@ -234,11 +234,6 @@ def _multipliers(p: LinearParams) -> int:
     return p.data_in_0.lanes[0] * shared if multiplies(p) else 0
 
 
-def _finest(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:
-    """A bias finer than the products would widen every sum for bits below their LSB."""
-    return formats["data_in_0"].frac_width + formats["weight"].frac_width if tensor == "bias" else None
-
-
 def _exact(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:
     """The narrowest format that holds every sum that these formats allow."""
     return exact_sum(formats, shapes["data_in_0"][-1], -1)
@@ -254,7 +249,7 @@ OPS = (
         golden=golden,
         on_values=_on_values,
         channels=_channels,
-        finest=_finest,
+        finest=finest_bias,
         exact=_exact,
         scaled=ScaledUse("sums", exact_sums, _exact),
         ternary=("weight",),

@@ -20,7 +20,8 @@ from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params
 from mase_hw.layouts import Layout
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef
+from mase_hw.ops.structural import not_requested
 from mase_hw.steps import Steps
 from mase_hw.streams import SIDES, Stream, plain_stream
 
@@ -169,10 +170,6 @@ def _latency(p: ReorderParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _not_requested(r: Request) -> ReorderParams:
-    raise UnsupportedError("reorder buffers are placed by the netlist, not by a model", node=r.node)
-
-
 def _cases() -> list[Case]:
     image, square = (2, 3, 4, 5), (1, 4, 4)
     pairs = {
@@ -208,7 +205,7 @@ OPS = (
             module="stream_reorder",
             file="lib/stream_reorder.sv",
             params=ReorderParams,
-            build=_not_requested,
+            build=not_requested,
             latency=_latency,
             cases=_cases,
         ),

@@ -13,6 +13,15 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats.attributes import Attributes
 from mase_hw.opdef import OpDef
 
+DROPOUTS = (
+    nn.functional.dropout,
+    nn.functional.dropout1d,
+    nn.functional.dropout2d,
+    nn.functional.dropout3d,
+    nn.functional.alpha_dropout,
+    nn.functional.feature_alpha_dropout,
+)
+
 
 def as_number(x: Tensor, dtype: torch.dtype) -> Tensor:
     """``x`` in another element type that holds its values; truth values become 0 and 1."""
@@ -65,15 +74,7 @@ OPS = (
     _implicit(
         "dropout",
         modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
-        functions=(
-            nn.functional.dropout,
-            nn.functional.dropout1d,
-            nn.functional.dropout2d,
-            nn.functional.dropout3d,
-            nn.functional.alpha_dropout,
-            nn.functional.feature_alpha_dropout,
-            torch.dropout,
-        ),
+        functions=(*DROPOUTS, torch.dropout),
         attributes=("p",),
         check=_inactive,
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -256,7 +256,12 @@ def _elements(total: int, size: int, lanes: int) -> IntArray:
     return (np.arange(total // size)[:, None] * size + row).reshape(-1)
 
 
-def _not_requested(r: Request) -> BufferParams:
+def not_requested(r: Request) -> NoReturn:
+    """Of primitives that no model contains.
+
+    Raises:
+        UnsupportedError: Always.
+    """
     raise UnsupportedError("stream primitives are placed by the netlist, not by a model", node=r.node)
 
 
@@ -277,7 +282,7 @@ def _structural(
             module=module,
             file=f"lib/{module}.sv",
             params=params,
-            build=_not_requested,
+            build=not_requested,
             latency=latency,
             cases=cases,
             **facets,

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
 from mase_hw.layouts import Layout
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
-from mase_hw.ops.structural import BufferParams
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef
+from mase_hw.ops.structural import BufferParams, not_requested
 from mase_hw.steps import Steps
 from mase_hw.streams import SIDES, Stream, plain_stream
 
@@ -87,10 +86,6 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"out_data": matrix.transpose(-1, -2).reshape(given.shape)}
 
 
-def _not_requested(r: Request) -> TurnParams:
-    raise UnsupportedError("stream primitives are placed by the netlist, not by a model", node=r.node)
-
-
 def _cases() -> list[Case]:
     return [Case(f"{r}x{c}", TurnParams(w, r, c), 20) for w, r, c in ((5, 3, 2), (8, 2, 5), (3, 1, 4))]
 
@@ -104,7 +99,7 @@ OPS = (
             module="beat_turn",
             file="lib/beat_turn.sv",
             params=TurnParams,
-            build=_not_requested,
+            build=not_requested,
             latency=lambda _: Latency.from_steps(Steps.registered(1)),
             cases=_cases,
         ),

@@ -9,12 +9,12 @@ import msgspec
 import torch
 from torch import Tensor
 
-from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef
 from mase_hw.ops._window import Window, out_size, window_stage
+from mase_hw.ops.structural import not_requested
 from mase_hw.streams import Stream, plain_stream
 
 
@@ -127,10 +127,6 @@ def _cases() -> list[Case]:
     ]
 
 
-def _not_requested(r: Request) -> WindowParams:
-    raise UnsupportedError("stream primitives are placed by the netlist, not by a model", node=r.node)
-
-
 OPS = (
     OpDef(
         name="sliding_window",
@@ -140,7 +136,7 @@ OPS = (
             module="sliding_window",
             file="lib/sliding_window.sv",
             params=WindowParams,
-            build=_not_requested,
+            build=not_requested,
             latency=_latency,
             cases=_cases,
             tied=lambda _: {"out_pad": "", "out_last": ""},

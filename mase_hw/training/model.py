@@ -17,6 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import Values
+from mase_hw.ir.paths import attribute_at
 from mase_hw.nn import Quantized, QuantizeInput
 from mase_hw.passes.quantize.formats import Decision
 from mase_hw.passes.quantize.quantize import DECISIONS, Decisions
@@ -115,7 +116,7 @@ class TrainingModel(nn.Module):
                 _add(root, target, module)
         for node in graph.nodes:
             if node.op == "get_attr":
-                _add(root, str(node.target), _attribute(graph.model, str(node.target)))
+                _add(root, str(node.target), attribute_at(graph.model, str(node.target)))
         self.body = fx.GraphModule(root, copied)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -332,10 +333,3 @@ def _add(root: nn.Module, path: str, value: Any) -> None:
         root.register_buffer(name, value)
     else:
         setattr(root, name, value)
-
-
-def _attribute(model: nn.Module, path: str) -> Any:
-    value: Any = model
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
 from typing import Any
 
 import torch
@@ -16,6 +14,7 @@ from torch.utils import _pytree as pytree
 from mase_hw.errors import MaseHwError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import undisturbed
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.nn import Quantized
 from mase_hw.nn.streaming import streaming
 from mase_hw.numerics import dequantize, quantize
@@ -65,7 +64,7 @@ class Playback:
                     self.values[node] = inputs.get(str(node.target), node.args[0] if node.args else None)
                     self._of_data.add(node)
                 elif node.op == "get_attr":
-                    self.values[node] = reduce(getattr, str(node.target).split("."), graph.model)
+                    self.values[node] = attribute_at(graph.model, str(node.target))
                 elif node.op != "output":
                     self.values[node] = self._computed(node, self.values, watch)
                     if not self._of_data.isdisjoint(node.all_input_nodes):
@@ -163,8 +162,7 @@ class Playback:
             old = _tensors(self.values[after])
             if old and changed.isdisjoint(after.all_input_nodes):
                 continue
-            args = fx.node.map_arg((after.args, after.kwargs), kept)
-            made = _call(self.graph.model, after, *args)
+            made = called(self.graph.model, after, kept)
             # Most wrong bits are lost in a cast on the way; what they left as it was need not be computed again.
             if not old or any(not torch.equal(a, self.rows(b, frames)) for a, b in _paired(made, old)):
                 found[after] = made
@@ -193,11 +191,10 @@ class Playback:
     def _computed(
         self, node: fx.Node, values: Mapping[fx.Node, Any], watch: Callable[[fx.Node], CastObserver] | None
     ) -> Any:
-        given: Any = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-        args, kwargs = given
         module = self.graph.model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if watch is None or not isinstance(module, Quantized):
-            return _call(self.graph.model, node, args, kwargs)
+            return called(self.graph.model, node, values.__getitem__)
+        args: Any = fx.node.map_arg(node.args, values.__getitem__)
         with observing(watch(node)):
             return module.in_mantissas(args)
 
@@ -281,15 +278,6 @@ def _other(tensor: Tensor) -> Tensor:
 
 def _inputs() -> Iterator[str]:
     return (f"data_in_{index}" for index in itertools.count())
-
-
-def _call(model: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> Any:
-    if node.op == "call_module":
-        return model.get_submodule(str(node.target))(*args, **kwargs)
-    if node.op == "call_method":
-        return operator.methodcaller(str(node.target), *args[1:], **kwargs)(args[0])
-    assert callable(node.target)  # a call_function
-    return node.target(*args, **kwargs)
 
 
 def _paired(value: Any, tensors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -11,16 +11,11 @@ import pytest
 
 from mase_hw.simulate.build.runtime_cache import runtime
 from mase_hw.simulate.build.simulator import COCOTB, Built, build
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from tests.sim.conftest import slice_dut
 
 Builder = Callable[..., Built]
-
-
-@pytest.fixture(scope="session")
-def tools() -> BuildTools:
-    return find_build_tools()
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from mase_hw.errors import SimulationError
 from mase_hw.host.locks import locked
 from mase_hw.host.toolchain import require
 from mase_hw.simulate.build.simulator import Built, build
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.batch import build as build_batch
 from tests.rtl import LIBRARY
@@ -28,18 +27,6 @@ UNDER_COCOTB_SIZE = 8
 """Cases in a simulator for cocotb, which looks at every port."""
 Builder = Callable[[Dut, str], Built]
 Yosys = Callable[[str], tuple[int, str]]
-
-
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of this session that all its workers use."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-
-
-@pytest.fixture(scope="session")
-def tools() -> BuildTools:
-    return find_build_tools()
 
 
 @pytest.fixture(scope="session")

@@ -215,8 +215,8 @@ def test_every_op_of_a_model_can_be_found() -> None:
         for module in op.modules:
             assert catalogue.of_module(module.__new__(module)) is op
         for function in op.functions:
-            assert catalogue.of_function(function) is op
+            assert catalogue.of_target(function) is op
         for method in op.methods:
-            assert catalogue.of_method(method) is op
+            assert catalogue.of_target(method) is op
     claimed = Counter(t for op in catalogue for t in (*op.modules, *op.functions, *op.methods))
     assert set(claimed.values()) == {1}

@@ -138,7 +138,7 @@ def test_one_file_is_one_more_op(op_folder: Path) -> None:
     )
     found = default_catalogue.__wrapped__()
     assert set(found.names()) == {*default_catalogue().names(), "extra", "another"}
-    assert found.of_method("alias") is found["extra"]
+    assert found.of_target("alias") is found["extra"]
     assert isinstance(found, Catalogue)
 
 
@@ -158,8 +158,8 @@ def test_a_name_without_arithmetic_gives_way(op_folder: Path) -> None:
         'OPS = (dataclasses.replace(RELU[0], name="diff", modules=(), functions=(torch.diff,), methods=()),)\n'
     )
     found = default_catalogue.__wrapped__()
-    assert found["diff"].hardware is not None and found.of_function(torch.diff) is found["diff"]
-    assert found.names().count("diff") == 1 and found.of_method("diff_") is None
+    assert found["diff"].hardware is not None and found.of_target(torch.diff) is found["diff"]
+    assert found.names().count("diff") == 1 and found.of_target("diff_") is None
     (op_folder / "again.py").write_text((op_folder / "diff.py").read_text())
     with pytest.raises(CatalogueError, match="two ops are called 'diff'"):
         default_catalogue.__wrapped__()

@@ -8,25 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import UnsupportedError
-
-
-class Keywords(nn.Module):
-    """A keyword spotter: features of a sound, two layers of GRU, a score for every word."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gru = nn.GRU(4, 6, num_layers=2, batch_first=True)
-        self.fc = nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        _, h = self.gru(x)
-        scores: Tensor = self.fc(torch.relu(h[-1]))
-        return scores
+from regress.architectures import Keywords, Wave
 
 
 class Forecast(nn.Module):
@@ -82,35 +68,6 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         states = self.gru(x, self.begin.expand(1, x.shape[0], 3))[0]
         result: Tensor = self.rnn(states, h)[0]
-        return result
-
-
-class Block(nn.Module):
-    """Causal dilated convolutions with a gate, and a residual path (van den Oord et al., WaveNet, arXiv:1609.03499)."""
-
-    def __init__(self, dilation: int) -> None:
-        super().__init__()
-        self.dilation = dilation
-        self.filter, self.gate = (nn.Conv1d(3, 3, 2, dilation=dilation) for _ in range(2))
-        self.mix = nn.Conv1d(3, 3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.pad(x, (self.dilation, 0))
-        y = torch.tanh(self.filter(y)) * torch.sigmoid(self.gate(y))
-        result: Tensor = x + self.mix(y)
-        return result
-
-
-class Wave(nn.Module):
-    """A causal stack: every sample sees the eight before it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Conv1d(1, 3, 1), nn.Conv1d(3, 2, 1)
-        self.blocks = nn.Sequential(Block(1), Block(2), Block(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.last(torch.relu(self.blocks(self.first(x))))
         return result
 
 

@@ -17,18 +17,8 @@ from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.errors import MaseHwError
 from tests.e2e.test_joins import check_every_beat
 from tests.e2e.test_small_models_arithmetic import bits
+from tests.ir.nets import Of
 from tests.unit.pipeline import OWN_FRAMES
-
-
-class Several(nn.Module):
-    """A function of one tensor, with results in any container."""
-
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
 
 
 def whole_frames(x: Tensor) -> dict[str, Any]:
@@ -240,11 +230,11 @@ MODELS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...], int, int]] = {
 """Function, shape of a frame, bits, lanes."""
 
 
-def data(name: str) -> tuple[Several, Tensor, list[Tensor], dict[str, Any]]:
+def data(name: str) -> tuple[Of, Tensor, list[Tensor], dict[str, Any]]:
     """The model, some frames together and each alone, and the formats."""
     function, shape, width, _ = MODELS[name]
     x = torch.randn(8, *shape, generator=torch.Generator().manual_seed(4))
-    return Several(function), x, list(x.split(1)), bits(width)
+    return Of(function), x, list(x.split(1)), bits(width)
 
 
 def results(model: Callable[[Tensor], Any], frames: list[Tensor]) -> list[Tensor]:
@@ -368,7 +358,7 @@ def test_no_batch_dimension(layer: nn.Module, shape: tuple[int, ...], expected: 
 def test_refused(function: Callable[[Tensor], Any], says: str, tmp_path: Path) -> None:
     """Of an example with several rows, a reduction of all dimensions would mix them."""
     with pytest.raises(MaseHwError, match=says):
-        mase_hw.compile(Several(function), torch.randn(2, 3, 5), out=tmp_path / "bundle")
+        mase_hw.compile(Of(function), torch.randn(2, 3, 5), out=tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
 
 
@@ -377,11 +367,11 @@ def test_what_a_mask_leaves_out_is_the_least(tmp_path: Path) -> None:
 
     def refused(function: Callable[[Tensor], Any]) -> str:
         with pytest.raises(MaseHwError) as found:
-            mase_hw.compile(Several(function), x[:1], bits(8), out=tmp_path / "refused", calibration=[x])
+            mase_hw.compile(Of(function), x[:1], bits(8), out=tmp_path / "refused", calibration=[x])
         return str(found.value)
 
     x = torch.randn(8, 4, 6, generator=torch.Generator().manual_seed(4))
-    model = Several(lambda x: x.masked_fill(~KEEP, FAR))
+    model = Of(lambda x: x.masked_fill(~KEEP, FAR))
     design = mase_hw.compile(model, x[:1], {**bits(8), **OWN_FRAMES}, out=tmp_path / "bundle", calibration=[x])
     found = design.model(x)
     assert found[..., ~KEEP].unique().tolist() == [-4.0]

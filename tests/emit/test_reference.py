@@ -14,26 +14,16 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw.emit import reference as module
 from mase_hw.emit.reference import Reference
+from tests.ir.nets import Of
 
 FRAMES = 40
-
-
-class Lines(nn.Module):
-    """A model of one line."""
-
-    def __init__(self, line: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.line = line
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.line(x)
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {
     "linear": (lambda: nn.Linear(6, 4), (6,), True),
     "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), (3, 8), True),
-    "mean_of_all": (lambda: Lines(lambda x: (x * 2).mean()), (6,), False),
-    "fixed_size": (lambda: Lines(lambda x: (x * 2).reshape(1, 3, 2)), (6,), False),
+    "mean_of_all": (lambda: Of(lambda x: (x * 2).mean()), (6,), False),
+    "fixed_size": (lambda: Of(lambda x: (x * 2).reshape(1, 3, 2)), (6,), False),
 }
 """Model, shape of a frame, and whether a stack of frames gives what each frame gives."""
 

@@ -17,7 +17,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.hardware.library import with_dependences
 from mase_hw.host.lint import lint, references_into_blocks
 from mase_hw.opdef import SUPPORT
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools, lint_bundle
+from mase_hw.simulate.build.tools import BuildTools, lint_bundle
 from tests.emit.designs import DESIGNS
 from tests.rtl import LIBRARY
 from tests.unit.pipeline import OWN_FRAMES
@@ -32,11 +32,6 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, mase_hw.Desig
         name: mase_hw.compile(model, example, {**config, **OWN_FRAMES}, out=folder / name)
         for name, (model, example, config) in DESIGNS.items()
     }
-
-
-@pytest.fixture(scope="module")
-def tools() -> BuildTools:
-    return find_build_tools()
 
 
 def test_golden_text(bundles: dict[str, mase_hw.Design]) -> None:

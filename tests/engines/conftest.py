@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mase_hw.simulate.build.simulator import SHORT_RUN, Built
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.engines.registry import ENGINES
 from mase_hw.simulate.plan import SimulationOptions
@@ -28,11 +28,6 @@ def play(engine: str, built: Built, run_dir: Path, frames: int = 5, **options: A
     beats = stream.pack(data)
     options = {"watchdog": 100, "max_cycles": 10_000, **options}
     return ENGINES[engine].simulate(built, run_dir, {"data_in_0": beats}, {"data_out_0": beats}, *asked(**options))
-
-
-@pytest.fixture(scope="session")
-def tools() -> BuildTools:
-    return find_build_tools()
 
 
 @pytest.fixture(scope="session")

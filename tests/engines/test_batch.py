@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import stat
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from mase_hw.simulate.engines import batch
 from mase_hw.simulate.plan import Stalls, Turn, stream_seed
 from mase_hw.simulate.run import Progress
 from tests.engines.conftest import Builder, play
-from tests.sim.conftest import asked, slice_dut
+from tests.sim.conftest import asked, scripted, slice_dut
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +75,7 @@ def test_jobs_with_a_share_that_fails(builder: Builder, good: Built, tmp_path: P
     hanging = builder("batch", slice_dut(FAULT=4), "fault4")
     with pytest.raises(HangError, match="frames 0 to 1 of the run"):
         play("batch", hanging, tmp_path / "hang", jobs=2).raise_on_failure()
-    killed = _fake(good, tmp_path, f'case $PWD in */parts/1) kill -KILL $$;; esac; exec {good.executable} "$@"')
+    killed = scripted(good, tmp_path, f'case $PWD in */parts/1) kill -KILL $$;; esac; exec {good.executable} "$@"')
     with pytest.raises(ResultsError, match=r"(?s)killed by SIGKILL.*frames 2 to 4 of the run"):
         play("batch", killed, tmp_path / "killed", jobs=2).raise_on_failure()
 
@@ -92,13 +91,6 @@ def test_jobs_need_whole_frames(good: Built, tmp_path: Path) -> None:
                 {"data_out_0": beats},
                 *asked(watchdog=50, max_cycles=99, jobs=jobs),
             )
-
-
-def _fake(built: Built, folder: Path, script: str) -> Built:
-    path = folder / "fake"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return dataclasses.replace(built, executable=path)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +112,7 @@ def test_driver_ends_badly(good: Built, tmp_path: Path, script: str, message: st
     """Also shows that results of the good run that was here before are not taken for new ones."""
     run_dir = tmp_path / "run"
     assert play("batch", good, run_dir).passed
-    fake = _fake(good, tmp_path, script.replace("{program}", str(good.executable)))
+    fake = scripted(good, tmp_path, script.replace("{program}", str(good.executable)))
     result = play("batch", fake, run_dir, frames=200, timeout=2)
     assert type(result.failure) is ResultsError, result.report()
     with pytest.raises(ResultsError, match=f"(?s){message}"):

@@ -22,6 +22,7 @@ from mase_hw.passes.quantize.quantize import quantize_transform_pass
 from tests.e2e.designs import DESIGNS
 from tests.e2e_cnn.nets import MobileNetV2, ResNet, ready
 from tests.e2e_cnn.random_nets import random_case
+from tests.ir.nets import Of
 from tests.unit.pipeline import WIDTHS, calibrated, inputs, rule
 
 VECTOR, VECTORS = inputs(1, 6), [inputs(20, 6, seed=2), inputs(3, 6, seed=3, scale=3.0)]
@@ -34,17 +35,6 @@ def quantised(model: nn.Module, example: Any, data: Any, config: Any = None) -> 
 
 def bits(width: int, **more: Any) -> dict[str, Any]:
     return {"quantize": {"default": rule(**{**dict.fromkeys(WIDTHS, width), "weight_width": max(2, width), **more})}}
-
-
-class Of(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 def norm() -> nn.Module:

@@ -11,7 +11,7 @@ import pytest
 
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.build.simulator import SHORT_RUN, Built, build
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Stream
@@ -37,11 +37,6 @@ def refused(result: SimResult) -> str:
     with pytest.raises(type(result.failure)) as caught:
         result.raise_on_failure()
     return str(caught.value)
-
-
-@pytest.fixture(scope="session")
-def tools() -> BuildTools:
-    return find_build_tools()
 
 
 @pytest.fixture(scope="session")

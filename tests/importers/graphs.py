@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from torch import nn
 
+from mase_hw import import_model
+
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("int64"): TensorProto.INT64, np.dtype("bool"): 9}
 
 
@@ -34,6 +36,16 @@ def model(
     domains = sorted({n.domain for n in nodes if n.domain})
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def take(made: Any, host: bool = False) -> None:
+    """Import it, and run what was imported."""
+    graph = import_model(made, host=host)
+    graph.model(*graph.example.values())
 
 
 def node(kind: str, inputs: str, outputs: str = "y", name: str = "", **attributes: Any) -> onnx.NodeProto:

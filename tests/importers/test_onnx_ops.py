@@ -10,7 +10,7 @@ from onnx import ModelProto
 from onnxruntime import InferenceSession
 
 from mase_hw import import_model
-from tests.importers.graphs import model, node, reference
+from tests.importers.graphs import ints, model, node, reference
 
 R = np.random.default_rng(20)
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -19,10 +19,6 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 def arr(*shape: int) -> np.ndarray:
     return R.standard_normal(shape).astype(np.float32)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
 
 
 def one(

@@ -23,10 +23,6 @@ def arr(*shape: int) -> np.ndarray:
     return R.standard_normal(shape).astype(np.float32)
 
 
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
 def network(
     kind: str,
     result: str = "Y",

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, UnsupportedError
-from tests.importers.graphs import model, node
+from tests.importers.graphs import model, node, take
 from tests.importers.qdq_networks import branches
 from tests.importers.qonnx_networks import NETWORKS
 from tests.importers.qoperator_networks import layers, residual
@@ -60,12 +60,6 @@ def network() -> onnx.ModelProto:
             "h": f32(4),
         },
     )
-
-
-def take(made: Any, host: bool = False) -> None:
-    """Import it, and run what was imported."""
-    graph = mase_hw.import_model(made, host=host)
-    graph.model(*graph.example.values())
 
 
 def damaged(data: bytes, r: random.Random) -> bytes:

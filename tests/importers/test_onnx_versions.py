@@ -14,7 +14,7 @@ from onnxruntime import InferenceSession
 
 from mase_hw import import_model
 from mase_hw.errors import UnsupportedError
-from tests.importers.graphs import model, node
+from tests.importers.graphs import ints, model, node
 
 R = np.random.default_rng(31)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -22,10 +22,6 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 def arr(*shape: int) -> np.ndarray:
     return R.standard_normal(shape).astype(np.float32)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
 
 
 def runtime(made: onnx.ModelProto, x: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import torch
 import mase_hw
 from mase_hw.cli import main
 from mase_hw.errors import ConfigError, GraphError, MaseHwError, UnsupportedError
+from tests.importers.graphs import take
 from tests.importers.test_onnx_refused import damaged
 from tests.importers.tflite_files import File, schema
 from tests.importers.tflite_mlperf import softmax
@@ -25,12 +26,6 @@ MUTATIONS = 70
 ODD = [0, -1, 1, 2, 7, 126, 1 << 16, (1 << 31) - 1, -(1 << 31)]
 OPERATIONS = [*range(5), 9, 14, 17, 18, 19, 22, 25, 32, 34, 40, 41, 114, 117, 200, 5000]
 """Numbers of operations, most of which are taken."""
-
-
-def take(data: bytes, host: bool = False) -> None:
-    """Import it, and run what was imported."""
-    graph = mase_hw.import_model(data, host=host)
-    graph.model(*graph.example.values())
 
 
 def wild(data: bytes, r: random.Random) -> bytes:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import UnsupportedError
+from tests.ir.nets import Of
 
 OPS: Any = torch.ops.quantized_decomposed
 Numbers = tuple[float, int]
@@ -118,18 +119,6 @@ def test_in_hardware(tmp_path: Path) -> None:
         assert torch.equal(result.outputs["data_out_0"], graph.model(x).double())
 
 
-class Called(nn.Module):
-    """A function of the input."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        """As the function."""
-        return self.function(x)
-
-
 def quantised(x: Tensor, step: float = 0.1, low: int = -128) -> Tensor:
     return OPS.quantize_per_tensor(x, step, 0, low, 127, torch.int8)  # type: ignore[no-any-return]
 
@@ -145,7 +134,7 @@ def quantised(x: Tensor, step: float = 0.1, low: int = -128) -> Tensor:
 )
 def test_refused(function: Callable[[Tensor], Tensor], words: str) -> None:
     with pytest.raises(UnsupportedError, match=words):
-        mase_hw.import_model(program(Called(function)))
+        mase_hw.import_model(program(Of(function)))
 
 
 class FakeQuantised(nn.Module):
@@ -182,7 +171,7 @@ def test_dynamic_scales_are_refused() -> None:
         return OPS.dequantize_per_tensor.tensor(codes, step, zero, -128, 127, torch.int8)  # type: ignore[no-any-return]
 
     with pytest.raises(UnsupportedError, match="computed from each input"):
-        mase_hw.import_model(program(Called(dynamic)))
+        mase_hw.import_model(program(Of(dynamic)))
 
 
 def test_compile_says_who_takes_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,17 @@ from mase_hw.passes import (
 
 def catalogue() -> Catalogue:
     return default_catalogue()
+
+
+class Of(nn.Module):
+    """A function of one tensor as a model."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
 
 
 class MLP(nn.Module):

@@ -43,7 +43,7 @@ def test_the_ops_of_mase_have_its_types(kind: str) -> None:
 def test_methods_that_write_are_their_op() -> None:
     catalogue = default_catalogue()
     for method, name in (("masked_fill_", "masked_fill"), ("add_", "add"), ("relu_", "relu"), ("clamp_", "clamp")):
-        op = catalogue.of_method(method)
+        op = catalogue.of_target(method)
         assert op is not None and op.name == name
 
 

@@ -15,7 +15,7 @@ import mase_hw
 from mase_hw.cli.main import main
 from mase_hw.compiler.weights import make_weights
 from mase_hw.errors import ConfigError, EmitError, UnsupportedError
-from mase_hw.hardware.image import Part, digest_of, loaded, make_image, read_image
+from mase_hw.hardware.image import Part, digest_of, loaded, make_image
 from mase_hw.hardware.manifest import typed
 from tests.handoff.designs import CONFIG, EXAMPLE, VECTORS, Pair
 from tests.parameters.designs import in_ram, shrunk, weights_of
@@ -37,21 +37,6 @@ def test_the_words_of_an_image() -> None:
     assert words[:2] == [0x4D415357, 0x0BADCAFE]
     assert words[2:-1] == [0x00001, 0x80000, 0x6789A, 0x12345, 1, 7, 4]
     assert words[-1] == digest_of(image) == binascii.crc32(image[:-4])
-    assert read_image(image, "0badcafe", parts) == texts
-
-
-@pytest.mark.parametrize("fault", ["incomplete", "a bit", "longer", "another design"])
-def test_an_image_that_is_not_whole(fault: str) -> None:
-    parts = [Part("mem/a.mem", 4, 8)]
-    image = make_image("00000001", parts, {"mem/a.mem": "01\n02\n03\n04\n"})
-    bad = {
-        "incomplete": image[:-4],
-        "a bit": image[:9] + bytes([image[9] ^ 1]) + image[10:],
-        "longer": image + image[-4:],
-        "another design": make_image("00000002", parts, {"mem/a.mem": "01\n02\n03\n04\n"}),
-    }[fault]
-    with pytest.raises(ConfigError, match="no whole image"):
-        read_image(bad, "00000001", parts)
 
 
 def test_a_memory_file_of_another_size() -> None:
@@ -65,8 +50,9 @@ def test_the_design_s_own_parameters(design: mase_hw.Design) -> None:
     assert found.changed == ()
     manifest = typed(design.manifest)
     assert manifest.image is not None
-    files = read_image(found.image, manifest.image.design, loaded(manifest))
-    assert files == {file: (design.path / file).read_text() for file in files} and len(files) == 2
+    parts = loaded(manifest)
+    texts = {part.file: (design.path / part.file).read_text() for part in parts}
+    assert found.image == make_image(manifest.image.design, parts, texts) and len(parts) == 2
     assert len(found.image) == 4 * (manifest.image.words + 3)
     given, expected = design.vectors()
     for port, values in {**given, **expected}.items():

@@ -134,4 +134,4 @@ def test_functions_that_are_traced_into() -> None:
     for name, becomes in TRACED.items():
         graph = annotated(Call(name), torch.randn(1, 2, 3, 3))
         assert becomes in [graph.meta_of(n).common.mase_op for n in graph.nodes]
-        assert default_catalogue().of_function(getattr(F, name)) is None
+        assert default_catalogue().of_target(getattr(F, name)) is None

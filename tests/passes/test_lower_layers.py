@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.passes import lower_layers_transform_pass, lower_slices_transform_pass, verify_analysis_pass
+from tests.ir.nets import Of
 from tests.unit.pipeline import annotated
 
 
@@ -98,19 +98,8 @@ def moments(norm: nn.Module) -> nn.Module:
     return norm.eval()
 
 
-class Call(nn.Module):
-    """A function of one input."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 def cut(mode: str, *amounts: int) -> nn.Module:
-    return Call(lambda x: F.pad(x, amounts, mode=mode))
+    return Of(lambda x: F.pad(x, amounts, mode=mode))
 
 
 OTHERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {

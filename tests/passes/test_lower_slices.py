@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mase_hw.errors import GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
@@ -20,23 +20,13 @@ from mase_hw.passes import (
     quantize_transform_pass,
 )
 from mase_hw.passes.lower.lower_slices import steps_of
+from tests.ir.nets import Of
 
 CONFIG = {
     "name": "fixed",
     **{f"{part}_{key}": value for part in ("data_in", "data_out") for key, value in (("width", 8), ("frac_width", 4))},
     "weight_width": 8,
 }
-
-
-class Net(nn.Module):
-    """A function of one input."""
-
-    def __init__(self, function: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x)
 
 
 def halves(x: Tensor) -> Tensor:
@@ -72,7 +62,7 @@ FORMS: dict[str, tuple[Callable[[Tensor], Any], list[str]]] = {
 
 
 def common(function: Callable[[Tensor], Any], x: Tensor = X) -> MaseGraph:
-    graph = MaseGraph(Net(function))
+    graph = MaseGraph(Of(function))
     graph, _ = init_metadata_analysis_pass(graph)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": x}})
     return graph

@@ -20,6 +20,7 @@ from mase_hw.nn.recurrence import linear_recurrence
 from mase_hw.numerics.observing import observing
 from mase_hw.ops._functions import NAMES
 from mase_hw.passes.quantize.calibrate import CALIBRATED
+from tests.ir.nets import Of
 from tests.passes.test_coverage import COVERED as LAYERS
 from tests.passes.test_coverage import GROUPS, Net
 from tests.passes.test_coverage_functions import CALLS, IDS, Calls
@@ -86,17 +87,6 @@ def named(x: Tensor) -> list[Tensor]:
     functions = {name: getattr(torch, name, None) or getattr(torch.special, name) for name in names}
     found = [function(x + 1 if name == "acosh" else x) for name, function in functions.items()]
     return [*found, torch.logit(x), torch.polygamma(1, x), 2.0**x]
-
-
-class Of(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, line: Line) -> None:
-        super().__init__()
-        self.line = line
-
-    def forward(self, x: Tensor) -> Any:
-        return self.line(x)
 
 
 class Beyond:

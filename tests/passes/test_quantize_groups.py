@@ -20,18 +20,13 @@ from mase_hw.passes import verify_analysis_pass
 from mase_hw.passes.quantize.config import NodeConfig
 from mase_hw.passes.quantize.group_weights import group_weights
 from mase_hw.training import prepare
+from tests.passes.test_quantize_blocks import layer
 from tests.unit.pipeline import EIGHT, inputs, quantised
 
 
 def groups(*ops: str, **keys: Any) -> dict[str, Any]:
     """8 bits, but weights in groups of these ops."""
     return {"by": "type", **EIGHT, **{op: {"config": {"name": "groups", **keys}} for op in ops or ("linear",)}}
-
-
-def layer(graph: MaseGraph, name: str) -> Quantized:
-    module = graph.meta_of(graph.node(name)).module
-    assert isinstance(module, Quantized)
-    return module
 
 
 def stored(module: Quantized) -> list[list[Fraction]]:

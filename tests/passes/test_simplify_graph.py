@@ -15,7 +15,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.passes import calibrate_analysis_pass, quantize_transform_pass
 from mase_hw.passes.lower.close_graph import close_graph_transform_pass
 from mase_hw.passes.lower.fold_constants import simplify_graph_transform_pass
-from tests.ir.nets import ConvNet, assert_json
+from tests.ir.nets import ConvNet, Of, assert_json
 from tests.unit.pipeline import EIGHT, MLP, annotated, inputs, quantised, seeded
 
 
@@ -153,17 +153,6 @@ def test_nothing_to_do_and_a_quantised_graph() -> None:
         simplify_graph_transform_pass(graph, {})
 
 
-class Line(nn.Module):
-    """A model of one line."""
-
-    def __init__(self, line: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.line = line
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.line(x)
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -176,7 +165,7 @@ class Line(nn.Module):
 )
 def test_sums_of_narrow_integers_that_may_wrap_are_refused(line: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(UnsupportedError, match="wrap in PyTorch"):
-        close_graph_transform_pass(annotated(Line(line), torch.tensor([[1, 2, 3]], dtype=torch.uint8)))
+        close_graph_transform_pass(annotated(Of(line), torch.tensor([[1, 2, 3]], dtype=torch.uint8)))
 
 
 def test_sums_of_narrow_integers_that_fit_are_taken() -> None:
@@ -185,4 +174,4 @@ def test_sums_of_narrow_integers_that_fit_are_taken() -> None:
         lambda x: (x > 2).to(torch.uint8) * x,
         lambda x: x.int() * 300 + 7,
     ):
-        close_graph_transform_pass(annotated(Line(line), torch.tensor([[1, 2, 3]], dtype=torch.uint8)))
+        close_graph_transform_pass(annotated(Of(line), torch.tensor([[1, 2, 3]], dtype=torch.uint8)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import re
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -23,16 +22,12 @@ from mase_hw.report.charts import MOST_NAME, shortened, timeline
 from mase_hw.report.limits import HARDWARE_ARGS, limits, rebuilt_with
 from mase_hw.report.page import advice, bundle_facts, compare, write_report
 from mase_hw.report.proof import keep_evaluation
+from tests.report.test_report import text_of
 
 FOUND = {
     "criterion": "accuracy", "higher_is_better": True, "frames": 360, "data": "d" * 64, "float": 0.98125,
     "quantised": 0.9625, "rtl": 0.9625, "engine": "batch", "passed": True, "failure": None,
 }  # fmt: skip
-
-
-def text_of(page: Path) -> str:
-    found = re.sub(r"<(style|script).*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", found)).split())
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from mase_hw.formats import FixedFormat
 from mase_hw.simulate.build.simulator import SHORT_RUN, Built, build
-from mase_hw.simulate.build.tools import BuildTools, find_build_tools
+from mase_hw.simulate.build.tools import BuildTools
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits, SimulationOptions
 from mase_hw.streams import Stream
@@ -45,9 +46,12 @@ def told(built: Built, folder: Path, fault: int, at: int = 5) -> Built:
     return dataclasses.replace(built, dut=dataclasses.replace(built.dut, memory=memory))
 
 
-@pytest.fixture(scope="session")
-def tools() -> BuildTools:
-    return find_build_tools()
+def scripted(built: Built, folder: Path, script: str) -> Built:
+    """A simulator that is a script of the shell."""
+    path = folder / "fake"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return dataclasses.replace(built, executable=path)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from mase_hw.simulate.judge import judge
 from mase_hw.simulate.plan import DEFAULTS, Limits, Plan, Stalls, write_plan
 from mase_hw.simulate.result import SimResult
 from mase_hw.simulate.run import Run
-from tests.sim.conftest import TOLD, Builder, asked, slice_dut, told
+from tests.sim.conftest import TOLD, Builder, asked, scripted, slice_dut, told
 from tests.sim.test_engine import play
 
 FAULTS: list[tuple[int, type[SimulationError], str]] = [
@@ -178,13 +177,6 @@ def test_tampered_results(finished: tuple[Built, Plan, Run], name: str) -> None:
         result.raise_on_failure()
 
 
-def _fake(built: Built, tmp_path: Path, script: str) -> Built:
-    path = tmp_path / "fake"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return dataclasses.replace(built, executable=path)
-
-
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -198,7 +190,7 @@ def test_simulator_ends_badly(good: Built, tmp_path: Path, script: str, message:
     """Also shows that results of the good run that was here before are not taken for new ones."""
     run_dir = tmp_path / "run"
     assert play(good, run_dir).passed
-    result = play(_fake(good, tmp_path, script), run_dir)
+    result = play(scripted(good, tmp_path, script), run_dir)
     assert type(result.failure) is ResultsError
     with pytest.raises(ResultsError, match=f"(?s){message}"):
         result.raise_on_failure()
@@ -206,7 +198,7 @@ def test_simulator_ends_badly(good: Built, tmp_path: Path, script: str, message:
 
 def test_full_disk(good: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log lies on the same disk, and cannot say it."""
-    fake = _fake(good, tmp_path, "exit 3")
+    fake = scripted(good, tmp_path, "exit 3")
     with pytest.raises(ResultsError, match="exit code 3") as usual:
         play(fake, tmp_path / "run").raise_on_failure()
     assert "is full" not in str(usual.value)
@@ -224,7 +216,7 @@ def test_killed_after_writing_results(finished: tuple[Built, Plan, Run]) -> None
 
 def test_timeout(good: Built, tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="did not end within its time"):
-        play(_fake(good, tmp_path, "exec sleep 30"), tmp_path / "run", timeout=0.2).raise_on_failure()
+        play(scripted(good, tmp_path, "exec sleep 30"), tmp_path / "run", timeout=0.2).raise_on_failure()
 
 
 def test_foreign_filter_cannot_empty_a_run(good: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

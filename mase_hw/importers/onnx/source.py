@@ -18,13 +18,11 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
-from mase_hw.importers.cut import needed, refuse_unknown
+from mase_hw.importers.cut import MOST_BYTES, needed, refuse_unknown, whole_file
 from mase_hw.importers.graph import MOST_ELEMENTS, Refused
 from mase_hw.importers.onnx.elements import BFLOAT16, DTYPES, NIBBLES, nibbles
 
 OPSETS = range(6, 29)
-MOST_BYTES = 1 << 31
-"""Bytes of a file: what the format itself can hold."""
 WIDE = (torch.float32, torch.int32, torch.int64)
 """Types of numbers that inputs may have."""
 _MISSING = object()
@@ -164,17 +162,7 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
         GraphError: If it is no whole ONNX file, or contradicts itself.
         UnsupportedError: If its version, an input's type or a size that is left open is not known.
     """
-    try:
-        there = path.is_file()
-        data = path.read_bytes() if there and path.stat().st_size < MOST_BYTES else None
-    except (OSError, ValueError) as error:
-        raise ConfigError("the file cannot be read", node=f"{path!s:.300}", got=str(error)) from error
-    if data is None:
-        raise ConfigError(
-            "a file of 2 GB or more" if there else "there is no such file",
-            node=f"{path!s:.300}",
-            remedy="keep large tensors in external data" if there else None,
-        )
+    data = whole_file(path, "keep large tensors in external data")
     return parse(data, path.name, path.parent, shapes)
 
 

@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
-from mase_hw.importers.cut import needed, refuse_unknown
+from mase_hw.importers.cut import needed, refuse_unknown, whole_file
 from mase_hw.importers.graph import MOST_ELEMENTS, Refused
 
 IDENTIFIER = b"TFL3"
 VERSION = 3
-MOST_BYTES = 1 << 31
-"""Bytes of a file: what a FlatBuffer can hold."""
 MOST_DIMS = 8
 TYPES = {0: np.float32, 2: np.int32, 3: np.uint8, 4: np.int64, 7: np.int16, 9: np.int8}
 """Element types that have a place here; see :data:`TYPE_NAMES` for the others."""
@@ -157,14 +155,7 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:
         GraphError: If it is no whole TFLite file, or contradicts itself.
         UnsupportedError: If it has several graphs, or inputs of several frames.
     """
-    try:
-        there = path.is_file()
-        data = path.read_bytes() if there and path.stat().st_size < MOST_BYTES else None
-    except (OSError, ValueError) as error:
-        raise ConfigError("the file cannot be read", node=f"{path!s:.300}", got=str(error)) from error
-    if data is None:
-        raise ConfigError("a file of 2 GB or more" if there else "there is no such file", node=f"{path!s:.300}")
-    return parse(data, path.name, shapes)
+    return parse(whole_file(path), path.name, shapes)
 
 
 def parse(data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]] | None) -> Source:

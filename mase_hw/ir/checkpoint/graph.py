@@ -239,7 +239,7 @@ def _build_graph(document: Document, tensors: Mapping[str, Tensor], catalogue: C
             "output": entry.target == "output",
             "get_attr": entry.target in attributes,
             "call_module": entry.target in modules and entry.target,
-            "call_method": catalogue.of_method(entry.target),
+            "call_method": catalogue.of_target(entry.target),
             "call_function": functions.get(entry.target),
         }[entry.op]
         if not allowed:

@@ -108,9 +108,9 @@ def call_of(target: Any, args: tuple[Any, ...], kwargs: Keywords, known: Catalog
     kept = {k: v for k, v in kwargs.items() if k not in SETTINGS}
     for place in (torch, F, torch.special):
         function = getattr(place, name.removeprefix("special_"), None)
-        if function is not None and known.of_function(function) is not None:
+        if function is not None and known.of_target(function) is not None:
             return ("call_function", function, args, kept)
-    return ("call_method", name, args, kept) if known.of_method(name) is not None else None
+    return ("call_method", name, args, kept) if known.of_target(name) is not None else None
 
 
 def _function(function: Any, *args: Any, **kwargs: Any) -> Call:

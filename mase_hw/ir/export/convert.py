@@ -28,6 +28,7 @@ from mase_hw.ir.export.layers import Layers
 from mase_hw.ir.export.program import program_of
 from mase_hw.ir.export.recurrent import RECURRENT, write_recurrent
 from mase_hw.ir.faithful.same_function import describe, equal
+from mase_hw.ir.paths import attribute_at
 
 MOST_PAIRS = 1 << 20
 """Elements, times those that are added to them, beyond which a sum of slices is no matrix any more."""
@@ -382,9 +383,7 @@ class ProgramImport:
 
     def attribute(self, path: str) -> Tensor:
         """The tensor at a path."""
-        value: Any = self.root
-        for part in path.split("."):
-            value = getattr(value, part)
+        value = attribute_at(self.root, path)
         assert isinstance(value, Tensor)  # _store put it there
         return value
 

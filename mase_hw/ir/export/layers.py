@@ -13,6 +13,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mase_hw.ir.paths import attribute_at
+
 META: Any = {"device": "meta"}
 """Options of a layer that gets the tensors of a program."""
 
@@ -127,9 +129,7 @@ class Layers:
         return self._put(stem, (kind, args[7]), lambda: kind(size, args[7], args[6], affine), tensors)
 
     def _tensor(self, path: str) -> Tensor:
-        value: Any = self.root
-        for part in self.beside.get(path, path).split("."):
-            value = getattr(value, part)
+        value = attribute_at(self.root, self.beside.get(path, path))
         assert isinstance(value, Tensor)  # a path that path_of gave
         return value
 

@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 from mase_hw.host.user_code import place_of_call
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.same_function import call
+from mase_hw.ops.reshape import DROPOUTS
 
-_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
 _DRAWN = frozenset(
     [
         "bernoulli",
@@ -65,7 +65,7 @@ class _Recorded(TorchFunctionMode):
 
 def _what(func: Callable[..., Any], args: tuple[Any, ...], given: Values) -> str | None:
     name = getattr(func, "__name__", "")
-    if func in _DROPOUTS or func is torch.dropout:
+    if func in DROPOUTS or func is torch.dropout:
         share, training = (
             given.get(key, args[place] if len(args) > place else default)
             for key, place, default in (("p", 1, 0.5), ("training", 2, True))

@@ -18,7 +18,7 @@ from torch.fx.proxy import Attribute, Proxy, TraceError
 from torch.utils import _pytree as pytree
 
 from mase_hw.ir.evaluate import Values
-from mase_hw.ir.paths import module_at
+from mase_hw.ir.paths import attribute_at, called
 
 _ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "device", "layout", "is_cuda", "requires_grad"})
 _METHODS = frozenset({"size", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "__len__"})
@@ -213,16 +213,8 @@ class ShapeAware(fx.Tracer):
                 raise TraceError(f"the example has no {name}, so that its shape is not known")
             return self._examples[which][name]
         if node.op == "get_attr":
-            value: Any = self.root
-            for part in str(node.target).split("."):
-                value = getattr(value, part)
-            return value
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
-        if node.op == "call_module":
-            return module_at(self.root, str(node.target))(*args, **kwargs)
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+            return attribute_at(self.root, str(node.target))
+        return called(self.root, node, lambda n: values[n])
 
 
 def stem(target: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.formats.attributes import Attributes
 from mase_hw.numerics import carrier, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
@@ -87,36 +86,24 @@ def _check(node: str, attributes: Attributes) -> None:
         )
 
 
-S8, U6 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False)
-
-
-def case(
-    name: str,
-    shape: Sequence[int],
-    lanes: int,
-    formats: tuple[FixedFormat, FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    constant: Sequence[int] | None = None,
-    **attributes: Any,
-) -> Case:
-    """A case of a divider: shape, lanes, formats of dividend, divisor and quotient."""
-    return Case(name, build(binary.request(name, shape, lanes, formats, modes, constant, attributes)), 6)
+def case(*given: Any, **more: Any) -> Case:
+    """A case of a divider, from formats of dividend, divisor and quotient; see :func:`mase_hw.ops._binary.case`."""
+    return binary.case(build, *given, **more)
 
 
 def _cases() -> list[Case]:
-    s4, s12 = FixedFormat(4, 1), FixedFormat(12, 5)
     return [
-        case("plain", (2, 3, 5), 2, (S8, FixedFormat(8, 6), s12)),
-        case("unsigned", (3, 7), 3, (U6, U6, FixedFormat(9, 3, signed=False)), (Rounding.HALF_UP, Overflow.SATURATE)),
-        case("mixed_signs", (3, 8), 4, (U6, S8, S8), (Rounding.FLOOR, Overflow.SATURATE)),
-        case("few_bits", (2, 9), 1, (s4, FixedFormat(3, 0), s4), (Rounding.HALF_AWAY, Overflow.WRAP)),
-        case("coarse", (2, 9), 3, (FixedFormat(10, 6), FixedFormat(4, 1), FixedFormat(5, 0))),
-        case("all_dropped", (2, 9), 3, (FixedFormat(4, 8), s4, FixedFormat(4, 0)), (Rounding.FLOOR, Overflow.WRAP)),
-        case("wide", (9, 3), 3, (FixedFormat(24, 9), FixedFormat(20, 10), FixedFormat(24, 8))),
-        case("by_number", (3, 10), 4, (S8, FixedFormat(3, 0), S8), constant=()),
-        case("number_by", (3, 10), 3, (S8, FixedFormat(4, 0), s12), constant=(), reversed=True),
-        case("per_channel", (2, 3, 10), 4, (S8, FixedFormat(6, 4), S8), (Rounding.TRUNC, Overflow.SATURATE), (10,)),
-    ]  # fmt: skip
+        case("plain", (2, 3, 5), 2, "s8.4 s8.6 s12.5"),
+        case("unsigned", (3, 7), 3, "u6.3 u6.3 u9.3 half_up"),
+        case("mixed_signs", (3, 8), 4, "u6.3 s8.4 s8.4 floor"),
+        case("few_bits", (2, 9), 1, "s4.1 s3.0 s4.1 half_away wrap"),
+        case("coarse", (2, 9), 3, "s10.6 s4.1 s5.0"),
+        case("all_dropped", (2, 9), 3, "s4.8 s4.1 s4.0 floor wrap"),
+        case("wide", (9, 3), 3, "s24.9 s20.10 s24.8"),
+        case("by_number", (3, 10), 4, "s8.4 s3.0 s8.4", constant=()),
+        case("number_by", (3, 10), 3, "s8.4 s4.0 s12.5", constant=(), reversed=True),
+        case("per_channel", (2, 3, 10), 4, "s8.4 s6.4 s8.4 trunc", (10,)),
+    ]
 
 
 OPS = (

@@ -11,7 +11,6 @@ import dataclasses
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.opdef import Case
 from mase_hw.ops import _binary as binary
 from mase_hw.ops import binary as ops
@@ -31,17 +30,11 @@ def sum_of_products(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _cases() -> list[Case]:
-    s16, fine, s8 = FixedFormat(16, 13), FixedFormat(17, 14), FixedFormat(8, 6)
-    u9 = FixedFormat(9, 8, signed=False)
-    given = (
-        ("rotary", (2, 3, 8), 2, (s16, s16, s8), (Rounding.HALF_EVEN, Overflow.SATURATE)),
-        ("aligned", (2, 5), 3, (s16, fine, s8), (Rounding.HALF_UP, Overflow.SATURATE)),
-        ("without_sign", (7,), 1, (u9, s16, FixedFormat(6, 2)), (Rounding.FLOOR, Overflow.WRAP)),
-    )
     add = binary.build(binary.ADD)
     return [
-        Case(name, add(binary.request(name, shape, lanes, formats, modes, None, {})), 6)
-        for name, shape, lanes, formats, modes in given
+        binary.case(add, "rotary", (2, 3, 8), 2, "s16.13 s16.13 s8.6"),
+        binary.case(add, "aligned", (2, 5), 3, "s16.13 s17.14 s8.6 half_up"),
+        binary.case(add, "without_sign", (7,), 1, "u9.8 s16.13 s6.2 floor wrap"),
     ]
 
 

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
-from mase_hw.formats.attributes import Attributes, attributes_of
+from mase_hw.formats import FixedFormat
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Tensor3, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _binary as binary
 from mase_hw.ops._binary import CONSTANT
+from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
@@ -142,31 +143,21 @@ def _covering(formats: Mapping[str, FixedFormat]) -> FixedFormat:
 
 
 def _case(
-    name: str,
-    shape: Sequence[int],
-    lanes: int,
-    formats: Sequence[FixedFormat],
-    modes: tuple[Rounding, Overflow] = (Rounding.HALF_EVEN, Overflow.SATURATE),
-    constant: Sequence[int] | None = None,
-    **attributes: Any,
+    name: str, shape: Sequence[int], lanes: int, formats: str, constant: Sequence[int] | None = None, **more: Any
 ) -> Case:
     second = "data_in_2" if constant is None else CONSTANT
-    named = dict(zip(("data_in_0", "data_in_1", second, "data_out_0"), formats, strict=True))
     shapes = {n: tuple(shape) for n in ("data_in_0", "data_in_1")}
     shapes[second] = tuple(shape if constant is None else constant)
-    request = Request(name, Arithmetic(named, *modes, attributes_of(attributes)), shapes, {"data_in_0": (lanes,)})
-    return Case(name, _build(request), 6)
+    return case(_build, name, shapes, lanes, formats, (*shapes, "data_out_0"), 6, **more)
 
 
 def _cases() -> list[Case]:
-    bit, s8, s4 = FixedFormat(1, 0, signed=False), FixedFormat(8, 4), FixedFormat(4, 1)
-    u6, s16 = FixedFormat(6, 3, signed=False), FixedFormat(16, 9)
     return [
-        _case("plain", (2, 3, 5), 2, (bit, s8, FixedFormat(8, 6), s8)),
-        _case("few_bits", (2, 9), 1, (bit, s4, u6, s4), (Rounding.HALF_UP, Overflow.WRAP)),
-        _case("numbers_as_truth", (3, 8), 4, (FixedFormat(2, 0), s16, s8, FixedFormat(20, 9))),
-        _case("else_number", (3, 10), 4, (bit, s8, FixedFormat(3, 1), s8), constant=()),
-        _case("per_channel", (2, 3, 10), 3, (bit, s8, FixedFormat(6, 2), s8), constant=(10,), reversed=True),
+        _case("plain", (2, 3, 5), 2, "u1.0 s8.4 s8.6 s8.4"),
+        _case("few_bits", (2, 9), 1, "u1.0 s4.1 u6.3 s4.1 half_up wrap"),
+        _case("numbers_as_truth", (3, 8), 4, "s2.0 s16.9 s8.4 s20.9"),
+        _case("else_number", (3, 10), 4, "u1.0 s8.4 s3.1 s8.4", constant=()),
+        _case("per_channel", (2, 3, 10), 3, "u1.0 s8.4 s6.2 s8.4", constant=(10,), reversed=True),
     ]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Rounding
 from mase_hw.formats.attributes import Attributes
 from mase_hw.numerics import magnitude
 from mase_hw.opdef import Arithmetic, Case, OpDef, Request
@@ -91,22 +91,17 @@ def _op(name: str, function: Callable[..., Tensor], rounding: Rounding, cases: C
     )
 
 
-S8, U6, S4 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(4, 1)
-
-
 def _floors() -> list[Case]:
-    modes = (Rounding.FLOOR, Overflow.SATURATE)
     return [
-        quotient.case("mixed_signs", (3, 8), 4, (U6, S8, FixedFormat(8, 0)), modes),
-        quotient.case("number_by", (3, 10), 3, (S8, S4, FixedFormat(6, 0)), modes, (), reversed=True),
+        quotient.case("mixed_signs", (3, 8), 4, "u6.3 s8.4 s8.0 floor"),
+        quotient.case("number_by", (3, 10), 3, "s8.4 s4.1 s6.0 floor", (), reversed=True),
     ]
 
 
 def _truncs() -> list[Case]:
-    modes = (Rounding.TRUNC, Overflow.WRAP)
     return [
-        quotient.case("two_signs", (2, 9), 2, (S8, S4, FixedFormat(6, 0)), modes),
-        quotient.case("per_channel", (2, 3, 5), 4, (S8, FixedFormat(6, 4), FixedFormat(5, 0)), modes, (5,)),
+        quotient.case("two_signs", (2, 9), 2, "s8.4 s4.1 s6.0 trunc wrap"),
+        quotient.case("per_channel", (2, 3, 5), 4, "s8.4 s6.4 s5.0 trunc wrap", (5,)),
     ]
 
 

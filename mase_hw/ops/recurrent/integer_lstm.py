@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +25,7 @@ from mase_hw.numerics.exact_sums import exact_linear
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.recurrent._integer_tables import BITS, Split, look_up
-from mase_hw.steps import Steps
+from mase_hw.ops.recurrent.recurrence import idle_steps, state_latency
 
 GATES = 4
 GATE_BITS = 3
@@ -179,8 +178,7 @@ def _pipe(p: IntegerLstmParams) -> int:
 
 
 def _idle(p: IntegerLstmParams) -> int:
-    """As of ``recurrence``: the next time step would read its last tile before it is written."""
-    return max(0, _pipe(p) - p.tiles)
+    return idle_steps(p.tiles, _pipe(p))
 
 
 def _pauses(p: IntegerLstmParams) -> int:
@@ -189,21 +187,7 @@ def _pauses(p: IntegerLstmParams) -> int:
 
 
 def _latency(p: IntegerLstmParams) -> Latency:
-    tiles, times, pipe, idle = p.tiles, p.data_out_0.size[1], _pipe(p), _idle(p)
-    sequence = times * tiles**2 + _pauses(p) * idle
-    of, at, unit = (a.reshape(-1) for a in np.indices((p.data_out_0.size[2], times, tiles)))
-    first = of * sequence + at * (tiles**2 + idle) + unit * tiles
-    steps = Steps.at(
-        p.data_out_0.size[2] * sequence,
-        needed=(first,),
-        freed=(first,),
-        emitted=first + tiles - 1,
-        delay=(0,),
-        room=(0,),
-        pipe=pipe,
-        queue=max((pipe + tiles) // tiles + 1, 2),
-    )
-    return Latency.from_steps(steps)
+    return state_latency(p.data_out_0, p.tiles, _pipe(p), _pauses(p))
 
 
 def cases() -> list[Case]:

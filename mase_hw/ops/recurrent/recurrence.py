@@ -239,24 +239,41 @@ def _pipe(p: RecurrentParams) -> int:
 
 
 def _idle(p: RecurrentParams) -> int:
+    return idle_steps(p.tiles, _pipe(p))
+
+
+def idle_steps(tiles: int, pipe: int) -> int:
     """The next time step would read its last tile before it is written, if there are too few tiles."""
-    return max(0, _pipe(p) - p.tiles)
+    return max(0, pipe - tiles)
 
 
 def _latency(p: RecurrentParams) -> Latency:
-    tiles, times, pipe, idle = p.tiles, p.data_out_0.size[1], _pipe(p), _idle(p)
+    return state_latency(p.data_out_0, p.tiles, _pipe(p), p.pauses, len(p.begins))
+
+
+def state_latency(out: Tensor3, tiles: int, pipe: int, pauses: int, begins: int = 0) -> Latency:
+    """The latency of a module that multiplies its state by a matrix in every time step.
+
+    Args:
+        out: The result: sequences of time steps.
+        tiles: Beats of a state.
+        pipe: Cycles from a step to what it gives.
+        pauses: Time steps of a sequence behind which the next one waits for the state.
+        begins: Inputs that say what a sequence begins with.
+    """
+    sequences, times, idle = out.size[2], out.size[1], idle_steps(tiles, pipe)
     # A step multiplies a tile of the state: tile of units by tile of units; in idle ones nothing happens.
     # A sequence that goes on waits for the state of the hop before, like every other time step.
-    sequence = times * tiles**2 + p.pauses * idle
-    of, at, unit = (a.reshape(-1) for a in np.indices((p.data_out_0.size[2], times, tiles)))
+    sequence = times * tiles**2 + pauses * idle
+    of, at, unit = (a.reshape(-1) for a in np.indices((sequences, times, tiles)))
     first = of * sequence + at * (tiles**2 + idle) + unit * tiles
     # The first tile of units meets every tile of the state, which is then there for the others; each tile of units
     # takes its cell states.
-    begin = np.arange(p.data_out_0.size[2])[:, None] * sequence
+    begin = np.arange(sequences)[:, None] * sequence
     taken = [(begin + np.arange(tiles) * step).reshape(-1) for step in (1, tiles)]
-    inputs = (first, *taken[: len(p.begins)])
+    inputs = (first, *taken[:begins])
     steps = Steps.at(
-        p.data_out_0.size[2] * sequence,
+        sequences * sequence,
         needed=inputs,
         freed=inputs,
         emitted=first + tiles - 1,

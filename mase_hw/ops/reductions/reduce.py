@@ -23,12 +23,13 @@ import torch
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledUse
+from mase_hw.formats import FixedFormat, ScaledUse
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Port, Tensor5, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast, surrogate
 from mase_hw.ops._scaled import SELECTION, total
 from mase_hw.ops._tensors import as_they_come, lanes_within
@@ -320,11 +321,6 @@ def place_format(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attri
     return FixedFormat(max(1, (sizes[dim] - 1).bit_length()), 0, signed=False)
 
 
-S8, U6, S2, S16 = FixedFormat(8, 4), FixedFormat(6, 3, signed=False), FixedFormat(2, 0), FixedFormat(16, 9)
-PLACE = FixedFormat(3, 0, signed=False)
-EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
-
-
 def mean_over(input: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     """The mean over any dimensions; what ``mean`` comes to where it is not that of an image.
 
@@ -342,70 +338,65 @@ def _case(
     shape: tuple[int, ...],
     dim: int | tuple[int, ...],
     lanes: int,
-    formats: tuple[FixedFormat, FixedFormat],
-    modes: tuple[Rounding, Overflow] = EVEN,
-    positions: int = 1,
+    formats: str,
+    positions: int = 0,
 ) -> Case:
-    named = dict(zip(("data_in_0", "data_out_0"), formats, strict=True))
-    arithmetic = Arithmetic(named, *modes, {"dim": dim, "keepdim": True})
-    layouts = {"data_in_0": Layout.tiled(shape, positions)} if positions > 1 else {}
-    request = Request(name, arithmetic, {"data_in_0": shape}, {"data_in_0": (lanes,)}, layouts)
-    return Case(name, build(operation)(request), 5)
+    return case(build(operation), name, shape, lanes, formats, frames=5, dim=dim, keepdim=True, positions=positions)
 
 
 def _sums() -> list[Case]:
     return [
-        _case(SUM, "outermost", (1, 4, 2, 5), 1, 2, (U6, FixedFormat(8, 3, False)), (Rounding.FLOOR, Overflow.WRAP)),
-        _case(SUM, "innermost", (3, 2, 7), 2, 3, (S8, FixedFormat(11, 4))),
-        _case(SUM, "both", (2, 3, 2, 4), (1, 3), 4, (S16, FixedFormat(14, 4)), (Rounding.HALF_UP, Overflow.SATURATE)),
-        _case(SUM, "middle", (2, 3, 2, 2, 3), (1, 3), 2, (S8, FixedFormat(10, 4))),
-        _case(SUM, "one_element", (4, 1), 1, 1, (S2, S2)),
-        _case(SUM, "two_positions", (2, 5, 3, 4), 1, 2, (U6, FixedFormat(9, 3, False)), positions=2),
+        _case(SUM, "outermost", (1, 4, 2, 5), 1, 2, "u6.3 u8.3 floor wrap"),
+        _case(SUM, "innermost", (3, 2, 7), 2, 3, "s8.4 s11.4"),
+        _case(SUM, "both", (2, 3, 2, 4), (1, 3), 4, "s16.9 s14.4 half_up"),
+        _case(SUM, "middle", (2, 3, 2, 2, 3), (1, 3), 2, "s8.4 s10.4"),
+        _case(SUM, "one_element", (4, 1), 1, 1, "s2.0 s2.0"),
+        _case(SUM, "two_positions", (2, 5, 3, 4), 1, 2, "u6.3 u9.3", positions=2),
     ]
 
 
 def _means() -> list[Case]:
     return [
-        _case(MEAN, "rows", (2, 3, 5), 1, 2, (S8, FixedFormat(8, 6)), (Rounding.HALF_AWAY, Overflow.SATURATE)),
-        _case(MEAN, "four_positions", (1, 3, 2, 8), 1, 2, (S8, FixedFormat(8, 6)), positions=4),
-        _case(MEAN, "whole", (1, 3, 7), (1, 2), 4, (U6, FixedFormat(9, 6, False))),
+        _case(MEAN, "rows", (2, 3, 5), 1, 2, "s8.4 s8.6 half_away"),
+        _case(MEAN, "four_positions", (1, 3, 2, 8), 1, 2, "s8.4 s8.6", positions=4),
+        _case(MEAN, "whole", (1, 3, 7), (1, 2), 4, "u6.3 u9.6"),
     ]
 
 
 def _maxima() -> list[Case]:
     return [
-        _case(MAX, "outermost", (3, 2, 3), 0, 3, (U6, U6)),
-        _case(MAX, "innermost", (2, 3, 5), 2, 2, (S8, FixedFormat(6, 3)), (Rounding.TRUNC, Overflow.SATURATE)),
+        _case(MAX, "outermost", (3, 2, 3), 0, 3, "u6.3 u6.3"),
+        _case(MAX, "innermost", (2, 3, 5), 2, 2, "s8.4 s6.3 trunc"),
     ]
 
 
 def _minima() -> list[Case]:
     return [
-        _case(MIN, "two_bit", (2, 7), 0, 1, (S2, S2)),
-        _case(MIN, "both", (2, 2, 3, 5), (1, 3), 4, (S8, S8)),
-        _case(MIN, "three_positions", (1, 4, 6), 1, 4, (S8, S8), positions=3),
+        _case(MIN, "two_bit", (2, 7), 0, 1, "s2.0 s2.0"),
+        _case(MIN, "both", (2, 2, 3, 5), (1, 3), 4, "s8.4 s8.4"),
+        _case(MIN, "three_positions", (1, 4, 6), 1, 4, "s8.4 s8.4", positions=3),
     ]
 
 
 def _places_most() -> list[Case]:
     return [
-        _case(ARGMAX, "further_out", (2, 5, 3), 1, 2, (S2, PLACE)),
-        _case(ARGMAX, "innermost", (5, 7), 1, 4, (FixedFormat(3, 1), PLACE)),
-        _case(ARGMAX, "two_positions", (1, 7, 3, 4), 1, 3, (FixedFormat(3, 1), PLACE), positions=2),
+        _case(ARGMAX, "further_out", (2, 5, 3), 1, 2, "s2.0 u3.0"),
+        _case(ARGMAX, "innermost", (5, 7), 1, 4, "s3.1 u3.0"),
+        _case(ARGMAX, "two_positions", (1, 7, 3, 4), 1, 3, "s3.1 u3.0", positions=2),
     ]
 
 
 def _places_least() -> list[Case]:
     return [
-        _case(ARGMIN, "outermost", (6, 2, 2), 0, 1, (FixedFormat(3, 1, False), PLACE)),
-        _case(ARGMIN, "innermost", (5, 6), 1, 3, (S2, PLACE)),
+        _case(ARGMIN, "outermost", (6, 2, 2), 0, 1, "u3.1 u3.0"),
+        _case(ARGMIN, "innermost", (5, 6), 1, 3, "s2.0 u3.0"),
     ]
 
 
 def _running() -> list[Case]:
     return [
-        _case(RUNNING, "further_out", (2, 4, 2, 3), 1, 2, (U6, FixedFormat(6, 2)), (Rounding.HALF_UP, Overflow.WRAP)),
-        _case(RUNNING, "innermost", (2, 2, 5), 2, 3, (S8, FixedFormat(10, 4))),
+        _case(RUNNING, "further_out", (2, 4, 2, 3), 1, 2, "u6.3 s6.2 half_up wrap"),
+        _case(RUNNING, "innermost", (2, 2, 5), 2, 3, "s8.4 s10.4"),
     ]
 
 

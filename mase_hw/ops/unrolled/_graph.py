@@ -214,11 +214,6 @@ class Graph:
         return sum(self.bits(number) for number in range(len(self.values)))
 
     @property
-    def carry_bits(self) -> int:
-        """Bits of all carry chains."""
-        return sum(self.carries(number) for number in range(len(self.values)))
-
-    @property
     def levels(self) -> int:
         """Additions one after the other, at most."""
         return max((self.values[o[0]].level for o in self.outputs if o is not None), default=0)

@@ -10,11 +10,9 @@ counts like data, and a mask of an attention saves nothing.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import Field
 from torch import Tensor, fx, nn
@@ -24,6 +22,7 @@ from mase_hw.formats.attributes import Attributes
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.metadata import TensorMetadata
+from mase_hw.ir.paths import attribute_at
 from mase_hw.ops._functions import FUNCTIONS
 from mase_hw.passes.analysis.report_tables import ReportArgs, Table, publish
 from mase_hw.passes.base import Info, graph_pass
@@ -223,7 +222,7 @@ def _tensors(graph: MaseGraph, node: fx.Node) -> Iterator[tuple[Tensor, int]]:
     """Tensors that a node holds, with their width in bits; buffers only if the op computes with them."""
     common = graph.meta_of(node).common
     if node.op == "get_attr":
-        attribute: Any = functools.reduce(getattr, str(node.target).split("."), graph.model)
+        attribute = attribute_at(graph.model, str(node.target))
         if isinstance(attribute, Tensor):
             yield attribute, _width(common.results["data_out_0"])
     module = graph.meta_of(node).module

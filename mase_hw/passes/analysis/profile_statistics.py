@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from mase_hw.host.documents import Json
 from mase_hw.ir.annotate import named_results
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS, MaseGraph
+from mase_hw.ir.paths import attribute_at
 from mase_hw.passes.analysis.add_software_metadata import statistics_of
 from mase_hw.passes.analysis.statistics import Collection, StatisticsConfig
 from mase_hw.passes.analysis.statistics.base import batches, empty, has_dim
@@ -205,7 +205,7 @@ class _Targets:
             path = name
             if name in sources:
                 root, path = self.graph.model, str(sources[name][0].target)
-            self.weights[node, name] = functools.reduce(getattr, path.split("."), root)
+            self.weights[node, name] = attribute_at(root, path)
         return len(names)
 
     def _activations_of(self, node: fx.Node) -> int:

@@ -14,6 +14,7 @@ from mase_hw.errors import GraphError
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
+from mase_hw.ir.paths import attribute_at
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ir.trace.inplace import written
 from mase_hw.nn import Quantized, QuantizeInput
@@ -52,9 +53,7 @@ def sharing(graph: MaseGraph) -> dict[int, set[str]]:
         module = graph.meta_of(node).module
         tensors: Iterable[Tensor] = _tensors(module) if module is not None else []
         if node.op == "get_attr":
-            value: object = graph.model
-            for part in str(node.target).split("."):
-                value = getattr(value, part)
+            value = attribute_at(graph.model, str(node.target))
             tensors = [value] if isinstance(value, Tensor) else []
         for tensor in tensors:
             readers.setdefault(id(tensor), set()).add(node.name)

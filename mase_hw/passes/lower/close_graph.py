@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import fx
 
-from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import new_metadata
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.narrow import refuse_wrapping
@@ -65,10 +66,7 @@ def _copies(graph: MaseGraph) -> list[str]:
             continue
         with graph.fx_graph.inserting_before(output):
             copy = graph.fx_graph.create_node("call_function", passed_on, (node,), {}, name=f"{node.name}_copy")
-        meta = copy.meta["mase"] = MaseMetadata(copy, graph.model)
-        op = graph.op_of(copy)
-        assert op is not None  # it is in every catalogue
-        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
+        meta = new_metadata(graph, copy)
         tensor = graph.tensor(node, "data_out_0")
         meta.common.args = TensorDict({"data_in_0": tensor.copy()})
         meta.common.results["data_out_0"] = tensor.copy()

@@ -15,21 +15,13 @@ from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ir.trace.inplace import written
+from mase_hw.ops.reshape import DROPOUTS
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.movement._calls import drop
 from mase_hw.passes.lower.movement._stored_results import constant_results
-
-DROPOUTS = (
-    nn.functional.dropout,
-    nn.functional.dropout1d,
-    nn.functional.dropout2d,
-    nn.functional.dropout3d,
-    nn.functional.alpha_dropout,
-    nn.functional.feature_alpha_dropout,
-)
-
 
 MADE = frozenset({"arange", "full", "ones", "zeros", "eye", "tensor"})
 """Ops that make a tensor of numbers."""
@@ -135,7 +127,7 @@ class _Constants:
 
     def _look_at(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            value = _attribute(self.graph.model, str(node.target))
+            value = attribute_at(self.graph.model, str(node.target))
             if isinstance(value, Tensor) and not value.is_meta:
                 self.once[node] = self.twice[node] = value
                 self.trained[node] = value.requires_grad
@@ -236,19 +228,9 @@ def compute(graph: MaseGraph, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
     Tensors, several of them as a list, and answers to questions about tensors can.
     """
     target = written(node, graph.model)
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n].clone() if n is target else values[n])
-
-    def run() -> Any:
-        module = graph.meta_of(node).module
-        if module is not None:
-            return module(*args, **kwargs)
-        if callable(node.target):
-            return node.target(*args, **kwargs)
-        return getattr(args[0], node.target)(*args[1:], **kwargs)
-
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         before = torch.random.get_rng_state()
-        result = run()
+        result = called(graph.model, node, lambda n: values[n].clone() if n is target else values[n])
         drawn = not torch.equal(before, torch.random.get_rng_state())
     if isinstance(result, PLAIN) and not isinstance(result, bool):
         return result
@@ -271,7 +253,7 @@ def _store(graph: MaseGraph, node: fx.Node, value: Tensor, trained: bool) -> str
         constant = graph.fx_graph.create_node("get_attr", name, name=name)
     meta = constant.meta["mase"] = MaseMetadata(constant, graph.model)
     kept = graph.meta_of(node).common.results.tensors
-    stored = _attribute(graph.model, name)
+    stored = attribute_at(graph.model, name)
     keep = any(tensor.value is not None for tensor in kept.values())
     meta.common.mase_type, meta.common.mase_op = "get_attr", "constant"
     meta.common.results["data_out_0"] = describe(stored, stored.detach() if keep else None)
@@ -281,13 +263,6 @@ def _store(graph: MaseGraph, node: fx.Node, value: Tensor, trained: bool) -> str
         if args.tensors[argument].shape != meta.common.results["data_out_0"].shape:  # one number for a whole tensor
             args[argument] = describe(stored, stored.detach() if keep else None)
     return name
-
-
-def _attribute(model: nn.Module, path: str) -> Any:
-    value: Any = model
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
 
 
 IDENTITIES = (

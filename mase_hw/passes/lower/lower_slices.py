@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
+from mase_hw.ir.paths import called
 from mase_hw.ops.slice import slice_dim
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
@@ -94,11 +95,8 @@ class _Lowering:
             found = self.graph.meta_of(n).common.results.get("data_out_0")
             return probe if n is source else found and found.value
 
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), known)
         try:
-            if node.op == "call_method":
-                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            return node.target(*args, **kwargs)  # type: ignore[operator]
+            return called(self.graph.model, node, known)
         except (RuntimeError, NotImplementedError, TypeError, AttributeError):
             return None  # the graph ran, so it is only that this needs data
 

@@ -86,7 +86,7 @@ def absorb_bias_transform_pass(graph: MaseGraph, args: AbsorbBiasArgs) -> tuple[
         if not bool(shift.any()):
             skipped[first.name] = "no channel stays above zero"
             continue
-        before, after = _module(graph, first), _module(graph, path.layer)
+        before, after = paths.module_of(graph, first), paths.module_of(graph, path.layer)
         edit.set_parameter(graph, first, "bias", _bias(before) - shift)
         edit.set_parameter(graph, path.layer, "bias", _bias(after) + _passed_on(after, shift, path.repeat))
         edit.changed(graph, [first, *path.between])
@@ -104,7 +104,7 @@ def _not_shifting(graph: MaseGraph, path: paths.Path) -> str | None:
         return f"{other.name} ({ops[other]}) does not keep a shift"
     if "relu" not in ops.values():
         return "there is no relu before the next layer"
-    if _pads_zeros(_module(graph, path.layer)):
+    if _pads_zeros(paths.module_of(graph, path.layer)):
         return f"{path.layer.name} pads zeros, and they are not shifted"
     return None
 
@@ -125,7 +125,7 @@ def _observe(graph: MaseGraph, layers: list[fx.Node], data: Any) -> dict[fx.Node
         layer = by_name.get(node.name)
         if layer is not None:
             check_finite(value, f"{node.name}.data_out_0")
-            dim = paths.channel_dim(_module(graph, layer), value.dim())
+            dim = paths.channel_dim(paths.module_of(graph, layer), value.dim())
             seen[layer].update(edit.wide(value).movedim(dim, 0).flatten(1).cpu())
 
     done = 0
@@ -151,9 +151,3 @@ def _bias(layer: nn.Module) -> Tensor:
     if isinstance(bias, Tensor):
         return edit.wide(bias).cpu()
     return torch.zeros(layer.get_parameter("weight").shape[0], dtype=torch.float64)
-
-
-def _module(graph: MaseGraph, node: fx.Node) -> nn.Module:
-    module = graph.meta_of(node).module
-    assert module is not None  # only modules are found
-    return module

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
@@ -65,7 +65,7 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
         rounds += 1
         furthest = 0.0
         for first, path in pairs:
-            groups = paths.groups_of(_module(graph, path.layer))
+            groups = paths.groups_of(paths.module_of(graph, path.layer))
             scale = _scale(weights[first], weights[path.layer], groups, path.repeat, args.power_of_two)
             furthest = max(furthest, float((scale - 1).abs().max()))
             total[first] = total.get(first, torch.ones_like(scale)) * scale
@@ -88,14 +88,8 @@ def cross_layer_equalization_transform_pass(graph: MaseGraph, args: CrossLayerAr
     return graph, info
 
 
-def _module(graph: MaseGraph, node: fx.Node) -> nn.Module:
-    module = graph.meta_of(node).module
-    assert module is not None  # only modules are found
-    return module
-
-
 def _weight(graph: MaseGraph, node: fx.Node) -> Tensor:
-    return edit.wide(_module(graph, node).get_parameter("weight")).cpu()
+    return edit.wide(paths.module_of(graph, node).get_parameter("weight")).cpu()
 
 
 def _scale(first: Tensor, second: Tensor, groups: int, repeat: int, power_of_two: bool) -> Tensor:

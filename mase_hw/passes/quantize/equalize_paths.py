@@ -193,3 +193,10 @@ def scale_inputs(graph: MaseGraph, node: fx.Node, factor: Tensor, repeat: int = 
 def to_power_of_two(scale: Tensor) -> Tensor:
     """The nearest power of two on a logarithmic scale: multiplying by it is exact."""
     return torch.exp2(torch.log2(scale).round())
+
+
+def module_of(graph: MaseGraph, node: fx.Node) -> nn.Module:
+    """The layer of a node that was found here."""
+    module = graph.meta_of(node).module
+    assert module is not None  # only modules are found
+    return module

@@ -18,6 +18,7 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ops.arithmetic.where import some_beyond
 from mase_hw.passes.quantize.config import QuantizeArgs
@@ -266,9 +267,7 @@ def stored(graph: MaseGraph, node: fx.Node, chain: list[fx.Node]) -> Tensor | No
         chain: Gets the nodes passed, the last one first.
     """
     if node.op == "get_attr":
-        value: Any = graph.model
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+        value = attribute_at(graph.model, str(node.target))
         if isinstance(value, Tensor):
             chain.append(node)
             return value
@@ -283,12 +282,8 @@ def stored(graph: MaseGraph, node: fx.Node, chain: list[fx.Node]) -> Tensor | No
     for other in node.all_input_nodes:
         if other not in values:
             values[other] = graph.meta_of(other).common.results["data_out_0"].value
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
     with torch.no_grad():
-        if node.op == "call_method":
-            result = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        else:
-            result = node.target(*args, **kwargs)  # type: ignore[operator]
+        result = called(graph.model, node, lambda n: values[n])
     chain.extend(passed)
     return result if isinstance(result, Tensor) else None
 

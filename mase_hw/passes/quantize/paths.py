@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
+from mase_hw.ir.paths import attribute_at
 from mase_hw.passes.quantize.config import (
     NodeConfig,
     QuantizeArgs,
@@ -86,9 +86,7 @@ def attribute(model: nn.Module, path: str) -> Tensor:
     Raises:
         UnsupportedError: If it is none.
     """
-    value: Any = model
-    for part in path.split("."):
-        value = getattr(value, part)
+    value = attribute_at(model, path)
     if not isinstance(value, Tensor):
         raise UnsupportedError("a parameter of the model is not a tensor", node=path, got=type(value).__name__)
     return value

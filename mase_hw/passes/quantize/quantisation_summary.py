@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from mase_hw.formats import FixedFormat, Overflow, steps_of
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import Values, evaluate
+from mase_hw.ir.evaluate import Values, every_value, rows_of
 from mase_hw.ir.trace.containers import contents
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
@@ -160,7 +160,7 @@ class Summarising:
         for node in graph.nodes:
             elements += sum(math.prod(t.shape) for t in graph.meta_of(node).common.results.tensors.values())
         self._inputs = list(_some(graph, batches, max(1, MOST_ELEMENTS // elements)))
-        self._wanted = [_values(graph, inputs) for inputs in self._inputs]
+        self._wanted = [every_value(graph.model, inputs) for inputs in self._inputs]
 
     def of(self, graph: MaseGraph, calibrated: bool, batches: int, rows: int, seen: Sequence[Seen] = ()) -> Summary:
         """Compare the quantised graph.
@@ -177,7 +177,7 @@ class Summarising:
         scores = _Scores()
         for inputs, wanted in zip(self._inputs, self._wanted, strict=True):
             known = (values for given, values in seen if _same(given, inputs))
-            found = next(known, None) or _values(graph, inputs)
+            found = next(known, None) or every_value(graph.model, inputs)
             for node in graph.nodes:
                 self._add(graph, node, found[node.name], wanted, sums, outputs)
                 if node.op == "output":
@@ -400,23 +400,8 @@ def _share(noise: float, signal: float) -> float:
     return noise / signal if signal else (math.inf if noise else 0.0)
 
 
-def _values(graph: MaseGraph, inputs: Values) -> dict[str, object]:
-    found: dict[str, object] = {}
-
-    def keep(node: fx.Node, value: Any) -> None:
-        found[node.name] = value.detach().clone() if isinstance(value, Tensor) else value
-
-    evaluate(graph.model, inputs, keep)
-    return found
-
-
 def _same(given: Values, inputs: Values) -> bool:
     return given.keys() == inputs.keys() and all(given[name] is value for name, value in inputs.items())
-
-
-def rows_of(inputs: Values) -> int:
-    """Length of the first dimension of inputs."""
-    return max([len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()], default=1)
 
 
 def _some(graph: MaseGraph, batches: Sequence[Values], frames: int) -> Iterator[dict[str, object]]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import fx, nn
 
 from mase_hw.formats import FixedFormat
-from mase_hw.ir import MaseGraph, MaseMetadata
-from mase_hw.ir.annotate import describe
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import describe, new_metadata
 from mase_hw.nn import Quantized, QuantizeInput
 
 
@@ -88,10 +88,7 @@ class Rewriter:
         self.graph.model.add_submodule(target, module)
         with self.fx_graph.inserting_after(after):
             node = self.fx_graph.create_node("call_module", target, (after,), {}, name=name)
-        meta = node.meta["mase"] = MaseMetadata(node, self.graph.model)
+        meta = new_metadata(self.graph, node)
         tensor = self.graph.tensor(after, "data_out_0")
-        op = self.graph.op_of(node)
-        assert op is not None  # cast and quantize are in every catalogue
-        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
         meta.common.args["data_in_0"], meta.common.results["data_out_0"] = tensor.copy(), tensor.copy()
         return node

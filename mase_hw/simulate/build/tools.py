@@ -272,14 +272,18 @@ def _end(child: subprocess.Popen[str]) -> None:
         os.killpg(child.pid, signal.SIGTERM)
 
 
-def first_errors(output: str, count: int = 5) -> str:
+ERRORS = 5
+"""Lines of a tool's output that are shown."""
+
+
+def first_errors(output: str) -> str:
     """The lines of a tool's output that say what is wrong: the first errors, else warnings, else the last lines."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     for word in ("error", "warning"):
         hits = [line for line in lines if word in line.lower() and "exiting due to" not in line.lower()]
         if hits:
-            return "\n    ".join(hits[:count])
-    return "\n    ".join(lines[-count:]) or "(no output)"
+            return "\n    ".join(hits[:ERRORS])
+    return "\n    ".join(lines[-ERRORS:]) or "(no output)"
 
 
 COMPILERS = "MASE_HW_COMPILERS"

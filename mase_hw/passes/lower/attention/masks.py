@@ -215,9 +215,9 @@ def _where(graph: MaseGraph, e: Expression, found: Scores) -> bool:
 
 def _chosen(graph: MaseGraph, found: Scores, condition: object, yes: object, no: object) -> bool:
     """One of them is data, the other is far below."""
-    masked = isinstance(no, fx.Node) and _far(yes)
+    masked = isinstance(no, fx.Node) and is_far(yes)
     data = no if masked else yes
-    if not isinstance(data, fx.Node) or not (masked or _far(no)):
+    if not isinstance(data, fx.Node) or not (masked or is_far(no)):
         return False
     if isinstance(condition, Tensor):
         keep = condition.bool()
@@ -225,7 +225,8 @@ def _chosen(graph: MaseGraph, found: Scores, condition: object, yes: object, no:
     return isinstance(condition, fx.Node) and _add_data(graph, found, DataMask(condition, masked), data)
 
 
-def _far(value: object) -> bool:
+def is_far(value: object) -> bool:
+    """Whether a number, or every element of a tensor, leaves a score out."""
     if isinstance(value, Tensor):
         return bool((value <= FAR).all())
     return isinstance(value, int | float) and value <= FAR

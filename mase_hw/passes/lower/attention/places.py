@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.paths import called
 from mase_hw.ir.trace.inplace import written
 
 MOVES = frozenset(
@@ -147,12 +148,9 @@ def _run(graph: MaseGraph, node: fx.Node, base: fx.Node, numbers: Tensor) -> Any
             return found["data_out_0"].value
         return _run(graph, n, base, numbers)
 
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), known)
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    if node.op != "call_function":
+    if node.op not in ("call_function", "call_method"):
         raise TypeError(f"{node.name} is data")
-    return node.target(*args, **kwargs)  # type: ignore[operator]
+    return called(graph.model, node, known)
 
 
 def _grouped(index: Tensor) -> Tensor | None:

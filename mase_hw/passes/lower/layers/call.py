@@ -20,11 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from mase_hw.formats.attributes import Attributes
-from mase_hw.ir import MaseGraph, MaseMetadata
-from mase_hw.ir.annotate import arguments, describe
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import arguments, describe, new_metadata
 from mase_hw.ir.binding import arguments_of, slots
 from mase_hw.ir.evaluate import evaluate
-from mase_hw.ir.inputs import STRUCTURAL
 from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.quantize.operands import stored
@@ -265,6 +264,11 @@ def _of_many(function: Callable[..., Tensor], count: int, tensors: Mapping[str, 
     return fx.GraphModule(made, graph)
 
 
+def as_tensor(value: Operand) -> Tensor:
+    """An operand that is no node, as a tensor."""
+    return value if isinstance(value, Tensor) else torch.tensor(float(value))  # type: ignore[arg-type]
+
+
 def number_of(value: Operand) -> float | None:
     """A number, also one that is stored as a tensor of one element; None for anything else."""
     if isinstance(value, Tensor):
@@ -369,8 +373,7 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
 def _op_of(graph: MaseGraph, traced: fx.GraphModule, node: fx.Node) -> Any:
     if node.op == "call_module":
         return graph.catalogue.of_module(traced.get_submodule(str(node.target)))
-    find = graph.catalogue.of_function if node.op == "call_function" else graph.catalogue.of_method
-    return find(node.target) if node.op in ("call_function", "call_method") else None  # type: ignore[arg-type]
+    return graph.catalogue.of_target(node.target) if node.op in ("call_function", "call_method") else None
 
 
 def _values(graph: MaseGraph, traced: fx.GraphModule, sources: Sequence[fx.Node]) -> dict[fx.Node, tuple[Any, bool]]:
@@ -410,10 +413,7 @@ def _placed(graph: MaseGraph, node: fx.Node, traced: fx.GraphModule) -> str:
 def _describe(graph: MaseGraph, node: fx.Node, found: tuple[Any, bool]) -> None:
     """Common metadata of a new node."""
     value, known = found
-    meta = node.meta["mase"] = MaseMetadata(node, graph.model)
-    op = graph.op_of(node)
-    kind, name = STRUCTURAL[node.op] if op is None else (op.mase_type, op.name)
-    meta.common.mase_type, meta.common.mase_op = kind, name
+    meta = new_metadata(graph, node)
     results = {producer: graph.meta_of(producer).common.results for producer in node.all_input_nodes}
     meta.common.args = arguments(graph, node, results, lambda tensor: tensor.detach() if known else None)
     parts = value if isinstance(value, list | tuple) else [value]

@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from mase_hw.ops.arithmetic.where import choose, select
 from mase_hw.ops.pieces import eq_number
-from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, formula, number_of
+from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, as_tensor, formula, number_of
 
 
 def _where(e: Expression) -> Body | None:
@@ -38,9 +38,9 @@ def _chosen(e: Expression, condition: Operand | None, yes: Operand | None, no: O
     if isinstance(yes, fx.Node) and isinstance(no, fx.Node):
         return formula(lambda s, c, x, y: select(c, x, y), condition, yes, no)
     if isinstance(yes, fx.Node):
-        return formula(lambda s, c, x: choose(c, x, s.constant), condition, yes, constant=_tensor(no))
+        return formula(lambda s, c, x: choose(c, x, s.constant), condition, yes, constant=as_tensor(no))
     if isinstance(no, fx.Node):
-        return formula(lambda s, c, x: choose(c, x, s.constant, reversed=True), condition, no, constant=_tensor(yes))
+        return formula(lambda s, c, x: choose(c, x, s.constant, reversed=True), condition, no, constant=as_tensor(yes))
     return _of_numbers(condition, number_of(yes), number_of(no))
 
 
@@ -60,7 +60,7 @@ def _by_stored(condition: Tensor, yes: Operand, no: Operand) -> Body | None:
     if isinstance(yes, fx.Node) and isinstance(no, fx.Node):
         return formula(lambda s, x, y: torch.mul(x, s.mask) + torch.mul(y, s.rest), yes, no, mask=mask, rest=1 - mask)
     data, mask, other = (yes, mask, no) if isinstance(yes, fx.Node) else (no, 1 - mask, yes)
-    constant = _tensor(other)
+    constant = as_tensor(other)
     if not isinstance(data, fx.Node) or not all(math.isfinite(v) for v in constant.detach().flatten().tolist()):
         return None
     rest = constant * (1 - mask)
@@ -189,10 +189,6 @@ def _by_places(
         return found.reshape(-1, *e.shape[1:])
 
     return formula(run, x, places, unit=torch.eye(shape[dim]))
-
-
-def _tensor(value: Operand) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.tensor(float(value))  # type: ignore[arg-type]
 
 
 RULES: dict[str, Rule] = {

@@ -79,7 +79,7 @@ def _with_sum(e: Expression, first: str, second: str) -> Body | None:
 
 def _given(e: Expression) -> tuple[list[str], list[fx.Node | Tensor]] | None:
     """The letters of the operands and of the result, and the operands; None if the call has no equation."""
-    given = _flat(e.args.values())
+    given = flat(e.args.values())
     call = next((v for v in given if isinstance(v, str)), None)
     operands = [v for v in given if isinstance(v, fx.Node | Tensor)]
     if call is None or not operands or any(isinstance(v, fx.Node) and v not in e.shapes for v in operands):
@@ -253,9 +253,9 @@ def shape_of(e: Expression, value: fx.Node | Tensor) -> Sequence[int]:
     return e.shapes[value] if isinstance(value, fx.Node) else tuple(value.shape)
 
 
-def _flat(values: Iterable[Any]) -> list[Any]:
+def flat(values: Iterable[Any]) -> list[Any]:
     """The values, and what is in lists among them."""
-    return [v for value in values for v in (_flat(value) if isinstance(value, tuple | list) else [value])]
+    return [v for value in values for v in (flat(value) if isinstance(value, tuple | list) else [value])]
 
 
 def _permuted(value: Tensor, order: Sequence[int]) -> Tensor:

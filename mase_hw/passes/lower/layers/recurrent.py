@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import annotate_node
+from mase_hw.ir.paths import called
 from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.nn.recurrence import GATES, Recurrence
 from mase_hw.ops.arithmetic.stored_result import stored_result
@@ -395,15 +396,10 @@ def annotated(graph: MaseGraph, sources: Sequence[fx.Node]) -> None:
         values[source] = torch.zeros(example.shape, dtype=example.torch_dtype)
     with torch.no_grad():
         for node in [n for n in graph.nodes if n in new]:
-            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
-            if node.op == "call_module":
-                values[node] = graph.model.get_submodule(str(node.target))(*args, **kwargs)
-            elif node.op == "get_attr":
+            if node.op == "get_attr":
                 values[node] = attribute(graph.model, str(node.target))
-            elif node.op == "call_method":
-                values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
             else:
-                values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                values[node] = called(graph.model, node, lambda n: values[n])
             annotate_node(graph, node, values[node])
 
 

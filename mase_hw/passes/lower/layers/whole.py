@@ -15,8 +15,8 @@ from torch import fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats.attributes import Attributes
-from mase_hw.ir import MaseGraph, MaseMetadata
-from mase_hw.ir.annotate import arguments
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import arguments, new_metadata
 from mase_hw.ir.module_paths import vanished
 from mase_hw.ops.rows.statistics import correction_of, dims_of
 from mase_hw.passes.lower.layers.call import Call
@@ -212,10 +212,7 @@ def _returned(graph: MaseGraph, node: fx.Node, output: fx.Node) -> None:
             part = graph.fx_graph.create_node(
                 "call_function", operator.getitem, (node, index), {}, name=f"{node.name}_{index}"
             )
-        meta = part.meta["mase"] = MaseMetadata(part, graph.model)
-        op = graph.op_of(part)
-        assert op is not None  # indexing is in every catalogue
-        meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
+        meta = new_metadata(graph, part)
         results = {node: graph.meta_of(node).common.results}
         meta.common.args = arguments(graph, part, results, lambda value: value.detach().clone())
         meta.common.results["data_out_0"] = tensor.copy()

@@ -28,7 +28,7 @@ from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.causal import causal_products
 from mase_hw.passes.lower.layers.call import Body, Expression, expand, expression_of, formula
-from mase_hw.passes.lower.layers.products import letters_of, terms_of
+from mase_hw.passes.lower.layers.products import flat, letters_of, terms_of
 from mase_hw.passes.lower.movement._calls import drop, sequence_of
 
 
@@ -386,7 +386,7 @@ def _body(graph: MaseGraph, node: fx.Node, name: str, orders: Orders) -> Body | 
     expression = expression_of(graph, node)
     if expression is None:
         return None
-    given = _flat(list(expression.args.values()))
+    given = flat(list(expression.args.values()))
     if name in SUMS:
         return _with_sum(graph, expression, name, orders)
     operands = [v for v in given if isinstance(v, fx.Node | Tensor)]
@@ -447,8 +447,3 @@ def _with_sum(graph: MaseGraph, e: Expression, name: str, orders: Orders) -> Bod
     if not isinstance(start, fx.Node) or e.shapes[start] != e.shape:
         return None
     return formula(lambda s, b, u, v: total(apart(b, beta), u, v), start, x, second)
-
-
-def _flat(values: Sequence[object]) -> list[object]:
-    """The values, and what is in lists among them."""
-    return [v for value in values for v in (_flat(value) if isinstance(value, tuple | list) else [value])]

@@ -5,7 +5,7 @@ Where the elements of a result come from, found out by running the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
+from mase_hw.ir.paths import called
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ops.movement.rearrange import NOTHING, IntArray
 from mase_hw.passes.quantize.operands import stored
@@ -138,21 +139,11 @@ def _run(graph: MaseGraph, node: fx.Node, source: fx.Node, probe: Tensor) -> Ten
             return torch.zeros(found.shape)
         if n.op not in ("call_function", "call_method") or not n.all_input_nodes:
             raise TypeError(f"{n.name} is data")
-        return _called(graph, n, known)
+        return called(graph.model, n, known)
 
     try:
         with torch.no_grad():
-            made = _called(graph, node, known)
+            made = called(graph.model, node, known)
     except (RuntimeError, NotImplementedError, TypeError, AttributeError, IndexError, ValueError):
         return None  # the graph ran, so it is only that this needs data
     return made if isinstance(made, Tensor) else None
-
-
-def _called(graph: MaseGraph, node: fx.Node, known: Callable[[fx.Node], Any]) -> Any:
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), known)
-    module = graph.meta_of(node).module
-    if module is not None:
-        return module(*args, **kwargs)
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    return node.target(*args, **kwargs)  # type: ignore[operator]

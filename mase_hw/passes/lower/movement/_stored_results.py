@@ -8,8 +8,8 @@ import torch
 from torch import fx
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.ir import MaseGraph, MaseMetadata
-from mase_hw.ir.annotate import describe
+from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotate import describe, new_metadata
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ops.arithmetic.stored_result import stored_result
 from mase_hw.passes.quantize.operands import stored
@@ -70,13 +70,9 @@ def _given(graph: MaseGraph, node: fx.Node, beside: fx.Node, value: torch.Tensor
         made = graph.fx_graph.create_node("call_function", stored_result, (beside, constant), {}, name=name)
     held = graph.model.get_buffer(name)
     keep = graph.tensor(beside, "data_out_0").value is not None
-    meta = constant.meta["mase"] = MaseMetadata(constant, graph.model)
-    meta.common.mase_type, meta.common.mase_op = "get_attr", "constant"
+    meta = new_metadata(graph, constant)
     meta.common.results["data_out_0"] = describe(held, held if keep else None)
-    meta = made.meta["mase"] = MaseMetadata(made, graph.model)
-    op = graph.op_of(made)
-    assert op is not None  # it is in every catalogue
-    meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
+    meta = new_metadata(graph, made)
     taken = graph.tensor(beside, "data_out_0").copy()
     meta.common.args = TensorDict(
         {"data_in_0": taken, "constant": describe(held, held if keep else None).as_parameter()}

@@ -18,6 +18,7 @@ from torch import Tensor, fx, nn
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.reductions.reduce import dims_of
 from mase_hw.passes.base import Info, NoArgs, graph_pass
@@ -112,13 +113,7 @@ def _values(graph: MaseGraph, node: fx.Node, source: fx.Node, nodes: list[fx.Nod
     order = {n: i for i, n in enumerate(graph.nodes)}
     try:
         for one in sorted(nodes, key=order.__getitem__):
-            args, kwargs = fx.node.map_arg((one.args, one.kwargs), lambda n: env[n] if n in env else _stored(graph, n))
-            if one.op == "call_method":
-                env[one] = getattr(args[0], str(one.target))(*args[1:], **kwargs)
-            elif one.op == "call_module":
-                env[one] = graph.meta_of(one).module(*args)  # type: ignore[misc]
-            else:
-                env[one] = one.target(*args, **kwargs)  # type: ignore[operator]
+            env[one] = called(graph.model, one, lambda n: env[n] if n in env else _stored(graph, n))
     except (RuntimeError, TypeError, AttributeError, KeyError):
         return None
     found = env[node]
@@ -128,9 +123,7 @@ def _values(graph: MaseGraph, node: fx.Node, source: fx.Node, nodes: list[fx.Nod
 def _stored(graph: MaseGraph, node: fx.Node) -> Tensor:
     if node.op != "get_attr":
         raise KeyError(node.name)
-    value: object = graph.model
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
+    value = attribute_at(graph.model, str(node.target))
     if not isinstance(value, Tensor):
         raise KeyError(node.name)
     return value

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ops.arithmetic.where import FAR, LEAST, stand_in
 from mase_hw.ops.reshape import as_number
-from mase_hw.passes.lower.attention.masks import far_where_not, is_whole
+from mase_hw.passes.lower.attention.masks import far_where_not, is_far, is_whole
 from mase_hw.passes.lower.layers.call import (
     Body,
     Expression,
@@ -72,15 +73,9 @@ def masked_by_data(graph: MaseGraph, node: fx.Node) -> tuple[Body, str] | None:
 
 def _chosen(graph: MaseGraph, e: Expression, condition: object, yes: object, no: object) -> tuple[Body, str] | None:
     """Scores where the condition holds, or where it does not; the others are far below."""
-    inverted = _far(yes)
+    inverted = is_far(yes)
     scores = no if inverted else yes
-    return _scores(graph, e, scores, condition, inverted) if inverted or _far(no) else None
-
-
-def _far(value: object) -> bool:
-    if isinstance(value, Tensor):
-        return bool((value <= FAR).all())
-    return isinstance(value, int | float) and value <= FAR
+    return _scores(graph, e, scores, condition, inverted) if inverted or is_far(no) else None
 
 
 def _scores(graph: MaseGraph, e: Expression, scores: object, mask: object, inverted: bool) -> tuple[Body, str] | None:
@@ -229,13 +224,11 @@ def _evaluated(graph: MaseGraph, node: fx.Node, source: fx.Node, kind: str) -> T
             places[one] = torch.arange(values[one].numel()).reshape(values[one].shape)
             return
         if one.op == "get_attr":
-            held: object = graph.model
-            for part in str(one.target).split("."):
-                held = getattr(held, part)
+            held = attribute_at(graph.model, str(one.target))
             assert isinstance(held, Tensor)  # mask_input lets nothing else pass
             values[one], places[one] = held.detach(), torch.full(held.shape, _NONE)
             return
-        values[one] = _called(one, value)
+        values[one] = _called(graph, one, value)
         op = graph.op_of(one)
         if op is not None and op.name in ELEMENTS:
             merged = torch.full(values[one].shape, _NONE)
@@ -245,7 +238,7 @@ def _evaluated(graph: MaseGraph, node: fx.Node, source: fx.Node, kind: str) -> T
                 merged = torch.where(merged == _NONE, other, torch.where(other == _NONE, merged, both))
             places[one] = merged
         else:
-            places[one] = _called(one, place)
+            places[one] = _called(graph, one, place)
 
     try:
         with torch.no_grad():
@@ -254,12 +247,8 @@ def _evaluated(graph: MaseGraph, node: fx.Node, source: fx.Node, kind: str) -> T
         return None
 
 
-def _called(one: fx.Node, value: object) -> Tensor:
-    args, kwargs = fx.node.map_arg((one.args, one.kwargs), value)  # type: ignore[arg-type]
-    if one.op == "call_method":
-        result = getattr(args[0], str(one.target))(*args[1:], **kwargs)
-    else:
-        result = one.target(*args, **kwargs)  # type: ignore[operator]
+def _called(graph: MaseGraph, one: fx.Node, value: Callable[[fx.Node], Any]) -> Tensor:
+    result = called(graph.model, one, value)
     if not isinstance(result, Tensor):
         raise TypeError(f"{one.name} is no tensor")
     return result

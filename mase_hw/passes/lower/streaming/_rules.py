@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.paths import called
 from mase_hw.nn.streaming import remembered
 from mase_hw.passes.lower.layers.call import Call, call_of
 from mase_hw.passes.lower.movement._calls import sequence_of
@@ -227,14 +228,8 @@ def _longer(at: At, dim: int) -> int | None:
         found = at.graph.meta_of(n).common.results.get("data_out_0")
         return probe if n is source else found and found.value
 
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), known)
     try:
-        if node.op == "call_method":
-            made = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        elif node.op == "call_module":
-            made = at.graph.model.get_submodule(str(node.target))(*args, **kwargs)
-        else:
-            made = node.target(*args, **kwargs)  # type: ignore[operator]
+        made = called(at.graph.model, node, known)
         return moved(shape, dim, made.numpy().astype("int64") - 1)
     except (RuntimeError, TypeError, AttributeError, IndexError, ValueError, NotCausal):
         return None

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from mase_hw.catalogue import Arithmetic
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import named_results
-from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.evaluate import evaluate, every_value
 from mase_hw.passes.analysis.report_tables import ReportArgs, publish
 from mase_hw.passes.analysis.report_tables import Table as ReportTable
 from mase_hw.passes.analysis.statistics.base import batches, empty
@@ -91,13 +91,7 @@ class _Pair:
         self.cumulative = {name: NoiseSums.of(arithmetic) for name, (_, arithmetic) in self.nodes.items()}
 
     def update(self, inputs: dict[str, object]) -> None:
-        exact: dict[str, object] = {}
-
-        def keep(node: fx.Node, value: Any) -> None:
-            # A copy, since an operation in place may write the tensor later.
-            exact[node.name] = value.clone() if isinstance(value, Tensor) else value
-
-        evaluate(self.exact.model, inputs, keep)
+        exact = every_value(self.exact.model, inputs)
 
         def compare(node: fx.Node, value: Any) -> None:
             if node.name not in self.nodes:

@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.evaluate import Values, undisturbed
+from mase_hw.ir.evaluate import Values, rows_of, undisturbed
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.passes.analysis.statistics.base import batches, empty
 from mase_hw.passes.quantize.rounding.layers import Layer
@@ -60,7 +60,7 @@ def some_batches(graph: MaseGraph, data: Iterable[Any], frames: int) -> tuple[li
     count = 0
     for _, inputs in batches(graph, data):
         found.append(inputs)
-        count += max([len(v) for v in inputs.values() if isinstance(v, Tensor) and v.dim()], default=1)
+        count += rows_of(inputs)
         if count >= frames:
             break
     if not found:
