@@ -114,9 +114,6 @@ def multipliers(
         return Multipliers(tuple(m for m, _ in own), shift, align if any(align) else ())
     shift = min(s for _, s in own)
     values = tuple(math.floor(Fraction(r) * Fraction(2) ** shift + Fraction(1, 2)) for r in ratios)
-    if 1 << bits in values:  # rounded up beyond all bits
-        shift -= 1
-        values = tuple(math.floor(Fraction(r) * Fraction(2) ** shift + Fraction(1, 2)) for r in ratios)
     if 0 in values:
         worst = values.index(0)
         raise FormatError(

@@ -148,9 +148,9 @@ def _of(name: str, shape: Callable[..., Shape], *targets: Any, attributes: str =
 
 def _comparison(function: Callable[..., Any], below: int, at: int, above: int) -> Pieces:
     """Whether a value relates to a number: 0 or 1 below the number, at it, and above it."""
-    first, middle, last = (0.0, float(below)), (0.0, float(at)), (0.0, float(above))
 
     def shape(number: float) -> Shape:
+        first, middle, last = (0.0, float(below)), (0.0, float(at)), (0.0, float(above))
         if at == above:
             return Shape(number, math.inf, first, middle, last)
         if at == below:

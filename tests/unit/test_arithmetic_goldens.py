@@ -74,7 +74,7 @@ def test_whole_quotients(
 @pytest.mark.parametrize(
     ("name", "function"), [("floor", math.floor), ("ceil", math.ceil), ("round", round), ("trunc", math.trunc)]
 )
-@pytest.mark.parametrize("source", [FixedFormat(6, 2), FixedFormat(5, 7), FixedFormat(4, -1), U4])
+@pytest.mark.parametrize("source", [FixedFormat(6, 2), FixedFormat(5, 7), FixedFormat(4, -1), FixedFormat(4, 1), U4])
 def test_whole_numbers(name: str, function: object, source: FixedFormat) -> None:
     out = FixedFormat(9, 1)
     found = golden(name, Arithmetic({"data_in_0": source, "data_out_0": out}), data_in_0=codes(source))

@@ -75,7 +75,16 @@ def test_rounded_as_by_hand(width: int, element: str, block: int, signed: bool) 
         few = numbers.randint(0, fmt.width - signed)  # blocks of all magnitudes
         rows.append([max(span[0], min(span[1], numbers.randint(-(1 << few), 1 << few))) for _ in range(16)])
     rows += [[*span, 0, *range(-6, 7)] if signed else [*span, *range(14)], [span[0]] * 16, [0] * 16]
-    assert rounded(rows, fmt, block, width, element) == [by_hand(row, fmt, block, width, element) for row in rows]
+    wanted = [by_hand(row, fmt, block, width, element) for row in rows]
+    assert rounded(rows, fmt, block, width, element) == wanted
+    assert rounded(rows[:1], fmt, block, width, element) == wanted[:1]
+
+
+def test_channels_alone_are_a_row() -> None:
+    golden, fmt, row = default_catalogue()["block_round_channels"].golden, FixedFormat(8, 0), [100, 3, -7, 1, 2, -3]
+    assert golden is not None
+    a = Arithmetic({"data_in_0": fmt, "data_out_0": fmt}, attributes=attributes(2, 4, ""))
+    assert golden(a, {"data_in_0": torch.tensor(row)})["data_out_0"].tolist() == by_hand(row, fmt, 2, 4, "")
 
 
 @pytest.mark.parametrize("element", TYPES)

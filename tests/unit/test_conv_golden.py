@@ -14,9 +14,10 @@ from torch import nn
 
 from mase_hw.catalogue import Arithmetic, OpDef, default_catalogue
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import BlockFormat, FixedFormat, Overflow, Rounding
 from mase_hw.nn.quantized import Quantized
 from mase_hw.numerics import as_carrier, carrier, magnitude
+from mase_hw.ops._conv import exact_conv, geometry_of
 from mase_hw.ops._window import Window
 
 S8 = {
@@ -132,6 +133,27 @@ def test_golden_is_the_sum(name: str, formats: dict[str, FixedFormat]) -> None:
             attributes.get("groups", 1),
         )
         assert got.reshape(-1).to(torch.int64).tolist() == wanted
+
+
+def test_blocks_of_weights_have_powers_of_two() -> None:
+    """Along the channels of a place of the kernel, then its columns, then its rows."""
+    rng = np.random.default_rng(2)
+    formats = {**S8, "weight": BlockFormat(8, 7, True, 5, 2), "weight_shift": FixedFormat(2, 0, signed=False)}
+    shapes = {"data_in_0": (1, 3, 3, 3), "weight": (2, 3, 2, 2), "bias": (2,), "weight_shift": (2, 3)}
+    tensors = {name: random(rng, formats[name], shape) for name, shape in shapes.items()}
+    got = conv(2).golden(Arithmetic(formats), tensors)["data_out_0"]  # type: ignore[misc]
+    x, w, b, shift = (value.to(torch.int64).tolist() for value in tensors.values())
+    for o, c, i, j in np.ndindex(2, 3, 2, 2):
+        w[o][c][i][j] <<= shift[o][((i * 2 + j) * 3 + c) // 5]
+    none = ((0, 0), (0, 0))
+    assert got.reshape(-1).tolist() == by_hand(x, w, b, [0, 0], formats, (1, 1), none, (1, 1), 1)
+
+
+def test_sums_of_integers_with_a_bias() -> None:
+    """Beyond float64, as a device without it has all of them."""
+    x, w, b = torch.tensor([[[[3, -5]]]]), torch.tensor([[[[1 << 55]]], [[[-7]]]]), torch.tensor([11, -(1 << 60)])
+    found = exact_conv(x, w, b, 1 << 61, geometry_of({}, (1, 1)))
+    assert found.tolist() == [[[[v * k + c for v in (3, -5)]] for k, c in ((1 << 55, 11), (-7, -(1 << 60)))]]
 
 
 def test_one_dimension_is_height_one() -> None:

@@ -12,6 +12,7 @@ import torch
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast
+from mase_hw.numerics.observing import observing
 from mase_hw.numerics.wide import Wide
 from mase_hw.ops._division import divide_cast
 from tests.unit.oracle import by_fraction
@@ -57,8 +58,8 @@ def test_division(
 
 @pytest.mark.parametrize(
     ("bound", "largest", "frac"),
-    [(1 << 124, 3, 0), (1 << 100, 1 << 30, 140), (1 << 40, 3, -90)],
-    ids=["top", "below", "up"],
+    [(1 << 124, 3, 0), (1 << 100, 1 << 30, 140), (1 << 90, 1 << 31, 140), (1 << 40, 3, -90)],
+    ids=["top", "below", "below_by_two_bits", "up"],
 )
 def test_what_126_bits_do_not_hold_is_refused(bound: int, largest: int, frac: int) -> None:
     """A numerator that is too large, a divisor that is after it was shifted, and a numerator that was."""
@@ -95,6 +96,31 @@ def test_random_wide_quotients(bits: int, divisor_bits: int, frac: int, rounding
     got = divide_cast(given, torch.tensor(divisors), limits, frac, FixedFormat(60, 10), Cast(rounding))
     values = [Fraction(n, d) / Fraction(2) ** frac for n, d in zip(numerators, divisors, strict=True)]
     assert got.to(torch.int64).tolist() == [by_fraction(v, (60, 10, True), rounding.name, "SATURATE") for v in values]
+
+
+class Shown:
+    """An observer that makes every quotient one larger."""
+
+    def saw(self, *_: Any) -> bool:
+        return True
+
+    def rounded(self, value: torch.Tensor, floor: torch.Tensor, tie: torch.Tensor, _: Rounding) -> torch.Tensor:
+        self.quotients = list(zip(value.tolist(), floor.tolist(), tie.tolist(), strict=True))
+        return value + 1
+
+
+def test_quotients_are_shown() -> None:
+    numerators, observer = list(range(-9, 10)), Shown()
+    with observing(observer):  # type: ignore[arg-type]
+        got = divide_cast(torch.tensor(numerators), torch.tensor(4), (9, 4), 0, FixedFormat(8, 0))
+    assert observer.quotients == [(round(Fraction(n, 4)), n // 4, n % 4 == 2) for n in numerators]
+    assert got.tolist() == [round(Fraction(n, 4)) + 1 for n in numerators]
+
+
+def test_gradients_are_those_of_float64() -> None:
+    n = torch.tensor([1.0, -5.0], dtype=torch.float64, requires_grad=True)
+    divide_cast(n, torch.tensor(3), (8, 3), 0, FixedFormat(12, 6)).sum().backward()
+    assert n.grad is not None and n.grad.tolist() == [64 / 3, 64 / 3]
 
 
 def test_a_divisor_of_too_many_bits_is_refused() -> None:

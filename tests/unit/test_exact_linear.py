@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +15,7 @@ from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat
 from mase_hw.numerics import quantize
-from mase_hw.numerics.exact_sums import exact_linear, exact_matmul, reduced_matmul
+from mase_hw.numerics.exact_sums import exact_linear, exact_matmul, ranges_within, reduced_matmul
 
 Matrix = list[list[int]]
 
@@ -131,3 +133,20 @@ def test_a_library_that_does_not_answer_is_not_trusted(monkeypatch: pytest.Monke
     assert reduced_matmul()
     found = exact_linear(torch.tensor([[3.0]]), torch.tensor([[5.0]]), 15)
     assert found.dtype == torch.float64 and found.tolist() == [[15.0]]
+
+
+@pytest.mark.parametrize("used", [None, [3, 0]])
+def test_ranges_are_as_long_as_the_limit_allows(used: list[int] | None) -> None:
+    """Against a loop that adds channel by channel and begins anew where one more is too much."""
+    draw = random.Random(7)
+    for channels in (1, 2, 5, 9):
+        reach = [[draw.randint(0, 6) for _ in range(channels)] for _ in range(2)]
+        begins, sums = [0], used or [0, 0]
+        for at in range(channels):
+            more = [total + row[at] for total, row in zip(sums, reach, strict=True)]
+            if max(more) > 9:
+                begins, more = [*begins, at], [row[at] for row in reach]
+            sums = more
+        before = None if used is None else torch.tensor(used, dtype=torch.float64)
+        found = ranges_within(torch.tensor(reach, dtype=torch.float64), 9, before)
+        assert found == [slice(a, b) for a, b in itertools.pairwise([*begins, channels])]

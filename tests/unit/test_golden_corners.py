@@ -128,6 +128,27 @@ def test_frames_of_a_buffer_stay_frames() -> None:
     assert found["out_data"].tolist() == data.reshape(2, 3, 2).tolist()
 
 
+def test_the_largest_come_first_unless_the_smallest_are_asked_for() -> None:
+    x = torch.tensor([[3.0, -1.0, 7.0, 3.0]])
+    formats = {"data_in_0": S8, "data_out_0": S8}
+    assert result("top_values", formats, {"data_in_0": x}, count=2).tolist() == [[7.0, 3.0]]
+    assert result("top_values", formats, {"data_in_0": x}, count=2, largest=False).tolist() == [[-1.0, 3.0]]
+
+
+def test_the_first_of_many_equals_comes_first() -> None:
+    """A sort that need not be stable gives others, from rows of 17 elements on."""
+    formats = {"data_in_0": S8, "data_out_0": FixedFormat(8, 0)}
+    places = result("top_places", formats, {"data_in_0": torch.zeros(1, 100)}, count=3)
+    assert places.tolist() == [[0.0, 1.0, 2.0]]
+
+
+def test_every_beat_is_a_matrix_of_its_own() -> None:
+    golden = CATALOGUE["turn"].golden
+    assert golden is not None
+    found = golden(Arithmetic({}, attributes={"shape": (3, 2)}), {"in_data": torch.arange(12).reshape(2, 6)})
+    assert found["out_data"].tolist() == [[0, 2, 4, 1, 3, 5], [6, 8, 10, 7, 9, 11]]
+
+
 def test_a_table_of_twelve_bits_is_looked_up() -> None:
     hardware = CATALOGUE["tanh"].hardware
     assert hardware is not None

@@ -29,6 +29,7 @@ BINARY: dict[str, Derivatives] = {
     "add": lambda x, y: (x + y, ONE, ONE),
     "sub": lambda x, y: (x - y, ONE, -ONE),
     "mul": lambda x, y: (x * y, y, x),
+    "div": lambda x, y: (x / y, 1 / y, -x / y**2),
     "minimum": lambda x, y: (x, ONE, NONE) if x < y else (y, NONE, ONE),
     "maximum": lambda x, y: (x, ONE, NONE) if x > y else (y, NONE, ONE),
 }
@@ -75,6 +76,31 @@ def test_two_operands(name: str, overflow: Overflow) -> None:
     assert all(passed) if overflow is Overflow.WRAP else any(passed)
     for leaf_, fmt, place in ((x, wide["data_in_0"], 1), (y, wide["data_in_1"], 2)):
         close(leaf_.grad, [d[place] * keep for d, keep in zip(found, passed, strict=True)], fmt)
+
+
+@pytest.mark.parametrize("overflow", Overflow, ids=lambda o: o.name)
+def test_mean(overflow: Overflow) -> None:
+    torch.manual_seed(5)
+    source, golden = FixedFormat(52, 40), CATALOGUE["mean_over"].golden
+    assert golden is not None
+    x = leaf(source, 20, 3)
+    a = Arithmetic({"data_in_0": source, "data_out_0": OUT}, Rounding.FLOOR, overflow, {"dim": 1})
+    golden(a, {"data_in_0": x})["data_out_0"].sum().backward()
+    values = real(x, source)
+    means = [sum(values[at : at + 3], NONE) / 3 for at in range(0, 60, 3) for _ in range(3)]
+    close(x.grad, [Fraction(int(inside(mean, overflow)), 3) for mean in means], source)
+
+
+def test_requantisation() -> None:
+    torch.manual_seed(6)
+    source, factor, golden = FixedFormat(40, 29), 12345679, CATALOGUE["requantize"].golden
+    assert golden is not None
+    x = leaf(source, 40)
+    formats = {"data_in_0": source, "multiplier": FixedFormat(30, 0, signed=False), "data_out_0": OUT}
+    a = Arithmetic(formats, attributes={"shift": 23})
+    golden(a, {"data_in_0": x, "multiplier": torch.tensor(factor)})["data_out_0"].sum().backward()
+    slope = Fraction(factor, 1 << 23)
+    close(x.grad, [slope * inside(value * slope, Overflow.SATURATE) for value in real(x, source)], source)
 
 
 @pytest.mark.parametrize("overflow", Overflow, ids=lambda o: o.name)

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import FixedFormat, GroupFormat
+from mase_hw.numerics import as_carrier, carrier, magnitude
 from tests.catalogue.harness import ITEMS, Item, expected, stimulus
 from tests.unit import test_named_functions as named
 from tests.unit.oracle import by_fraction
@@ -269,3 +271,20 @@ def test_golden(it: Item) -> None:
         found = ORACLES[it.op.name](it.arithmetic, inputs)
         for name, wanted in (found if isinstance(found, dict) else {it.sinks[0].name: found}).items():
             assert results[name][frame].reshape(-1).tolist() == wanted.reshape(-1).tolist()
+
+
+SYMBOLIC = r"(linear_)?recurrence|integer_lstm|var|std|norm|(layer|rms|group)_norm|softm\w\w|softmax_where|\w+_softmax"
+
+
+@pytest.mark.parametrize("name", sorted({it.op.name for it in ITEMS if re.fullmatch(SYMBOLIC, it.op.name)}))
+def test_results_without_numbers(name: str) -> None:
+    """Of tensors that have a shape alone: the shape and the carrier of the results are those of numbers."""
+    for it in (each for each in ITEMS if each.op.name == name):
+        formats = {stream.name: stream.fmt for stream in it.streams}
+        numbers = {
+            port: as_carrier(torch.from_numpy(tensor[0]), carrier(magnitude(formats[port])))
+            for port, tensor in stimulus(it).items()
+        }
+        found = [it.op.golden(it.arithmetic, each) for each in (numbers, {k: v.to("meta") for k, v in numbers.items()})]
+        wanted, got = ({port: (value.shape, value.dtype) for port, value in each.items()} for each in found)
+        assert got.items() <= wanted.items() and got, it.id

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from mase_hw.numerics.wide import WIDE
 from mase_hw.opdef import Arithmetic
@@ -21,7 +21,7 @@ from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of, 
 from mase_hw.ops.rows.norms import GROUP, LAYER, RMS, _op, golden
 from tests.unit.oracle import by_fraction
 
-S8, S16, LONG = FixedFormat(8, 4), FixedFormat(16, 11), FixedFormat(32, 20)
+S8, S16, LONG, LONGER = FixedFormat(8, 4), FixedFormat(16, 11), FixedFormat(32, 20), FixedFormat(46, 30)
 AFFINE = [(None, None), (FixedFormat(8, 6), FixedFormat(8, 5)), (FixedFormat(8, 7), None)]
 
 
@@ -70,6 +70,30 @@ def test_within_one_lsb(kind: str, size: int) -> None:
         assert worst(kind, source, target, rows(source, size), affine, eps) <= 1, (source, target, affine, eps)
 
 
+def test_a_bias_may_be_finer_than_all_else() -> None:
+    for weight in (None, FixedFormat(8, 6)):
+        assert worst(LAYER, S8, FixedFormat(8, 5), rows(S8, 16), (weight, FixedFormat(30, 60)), 1e-5) <= 1
+
+
+@pytest.mark.parametrize("kind", [LAYER, RMS])
+def test_scaled_integers_within_one_lsb(kind: str) -> None:
+    """Weights and biases of steps that are that of the result times powers of two, above and below it."""
+    step = 0.037
+    formats = {
+        "data_in_0": ScaledFormat.make(8, 0.3, 5 if kind == LAYER else 0),
+        "weight": ScaledFormat.make(8, step / 32),
+        "bias": ScaledFormat.make(4, step * 4),
+        "data_out_0": ScaledFormat.make(10, step),
+    }
+    mantissas = {"data_in_0": rows(S8, 16), "weight": torch.arange(-64, 64, 8), "bias": torch.arange(-8, 8)}
+    if kind == RMS:
+        del mantissas["bias"], formats["bias"]
+    out = golden(kind)(Arithmetic(formats, attributes={"normalized_shape": (16,), "eps": 1e-5}), mantissas)
+    values = {name: (m.double() - formats[name].zero_point) * formats[name].scale for name, m in mantissas.items()}
+    exact = reference(kind, values, 1e-5) / step
+    assert float((out["data_out_0"].double() - exact).abs().max()) <= 1
+
+
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_groups_within_one_lsb(groups: int) -> None:
     x = torch.randint(-128, 128, (3, 6, 4, 5))
@@ -104,7 +128,8 @@ def test_moments_and_products_beyond_63_bits(kind: str) -> None:
 
 
 def test_too_long_a_row_is_refused() -> None:
-    a = Arithmetic({"data_in_0": FixedFormat(50, 12), "data_out_0": S8})
+    assert plan_of(Arithmetic({"data_in_0": FixedFormat(48, 12), "data_out_0": S8}), 4096, True, 1e-5).size == 4096
+    a = Arithmetic({"data_in_0": FixedFormat(49, 12), "data_out_0": S8})
     with pytest.raises(FormatError, match="the sum of a row does not fit 64 bits"):
         plan_of(a, 4096, True, 1e-5)
 
@@ -162,7 +187,7 @@ def test_a_plan_is_as_wide_as_its_bounds_ask(centre: bool, size: int, eps: float
 
 
 @pytest.mark.parametrize("centre", [True, False])
-@pytest.mark.parametrize("source", [S8, S16, FixedFormat(16, 8, signed=False), FixedFormat(20, 12), LONG])
+@pytest.mark.parametrize("source", [S8, S16, FixedFormat(16, 8, signed=False), FixedFormat(20, 12), LONG, LONGER])
 def test_floats_and_integers_are_the_same(source: FixedFormat, centre: bool) -> None:
     """Every step of a row in Python integers, where float64 just holds them, in int64, and in two limbs of it."""
     for size, target in itertools.product((1, 2, 3, 64, 150), (S8, S16)):
@@ -199,11 +224,13 @@ def test_a_drop_is_not_always_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", [LAYER, RMS])
-@pytest.mark.parametrize(("frac", "eps"), [(40, 1e-5), (80, 1e-5), (4, 2.0**62), (16, 0.25)])
-def test_an_epsilon_above_all_moments(kind: str, frac: int, eps: float) -> None:
+@pytest.mark.parametrize(
+    ("width", "frac", "eps"), [(8, 40, 1e-5), (8, 80, 1e-5), (8, 4, 2.0**62), (8, 16, 0.25), (20, 20, 2.0**20)]
+)
+def test_an_epsilon_above_all_moments(kind: str, width: int, frac: int, eps: float) -> None:
     """Data so small, as in a network that was not trained, or an epsilon so large, that all scales are nearly one."""
-    source = FixedFormat(8, frac)
-    target = FixedFormat(8, frac + math.floor(math.log2(eps) / 2))
+    source = FixedFormat(width, frac)
+    target = FixedFormat(width, frac + math.floor(math.log2(eps) / 2))
     for weight in (None, FixedFormat(8, 6)):
         x = rows(source, 16)
         assert worst(kind, source, target, x, (weight, None), eps) <= 1

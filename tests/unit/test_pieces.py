@@ -222,6 +222,13 @@ def test_refused() -> None:
         else:
             with pytest.raises(FormatError, match="too large constants"):
                 constants("hardtanh", a)
+    for value, fits in ((2.0**30 - 1, True), (2.0**30, False)):
+        a = arithmetic(FixedFormat(8, 4), FixedFormat(40, 0), attributes={"threshold": 0.0, "value": value})
+        if fits:
+            assert constants("threshold", a).offsets == (2**30 - 1, 0, 0)
+        else:
+            with pytest.raises(FormatError, match="too large constants"):
+                constants("threshold", a)
     check = default_catalogue()["hardtanh"].check
     assert check is not None
     with pytest.raises(UnsupportedError, match="finite") as caught:

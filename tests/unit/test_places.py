@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mase_hw.errors import GraphError
-from mase_hw.ops.movement.rearrange import Places
+from mase_hw.layouts import Layout
+from mase_hw.ops.movement.rearrange import Places, _planned
 
 NUMBERS = np.arange(24).reshape(2, 3, 4)
 
@@ -42,3 +43,11 @@ def test_any_sequence_comes_back() -> None:
 def test_places_outside_the_tensor_are_refused(places: Places) -> None:
     with pytest.raises(GraphError, match="not in the tensor"):
         places.sequence(12)
+
+
+@pytest.mark.parametrize(("again", "lanes"), [(1, (4, 4)), (3, (1, 3)), (4, (1, 4)), (5, (1, 1))])
+def test_lanes_are_those_of_the_fewest_cycles(again: int, lanes: tuple[int, int]) -> None:
+    """Every element several times: as many lanes as there are if it comes once, a lane for each of its copies."""
+    have, want = Layout.row_major((1, 32)), Layout.row_major((1, 32 * again))
+    plan = _planned(Places.of(np.repeat(np.arange(32), again), 32), (1, 32 * again), have, want, (4, 4))
+    assert plan.lanes == lanes and plan.beats == (32 // lanes[0], 32 * again // lanes[1])

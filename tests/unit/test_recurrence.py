@@ -12,7 +12,9 @@ import torch
 from mase_hw.catalogue import default_catalogue
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn.recurrence import GATES, linear_recurrence
+from mase_hw.numerics import carrier, magnitude
 from mase_hw.opdef import Arithmetic, Case
+from mase_hw.ops.recurrent._cells import Cell
 
 HALF = Fraction(1, 2)
 ROUND = {
@@ -94,13 +96,13 @@ def step(
     ids=lambda each: each.name.lower() if isinstance(each, Rounding) else ("wrap" if each else "saturate"),
 )
 @pytest.mark.parametrize("begins", [False, True], ids=["zeros", "begins"])
-@pytest.mark.parametrize("kind", [*GATES, "lstm with cells"])
+@pytest.mark.parametrize("kind", [*GATES, "lstm with cells", "gru beyond int64"])
 def test_against_integers(kind: str, begins: bool, rounding: Rounding, wraps: bool) -> None:
-    kind, cells = kind.removesuffix(" with cells"), kind.endswith("cells")
+    kind, cells, wide = kind.split()[0], kind.endswith("cells"), kind.endswith("int64")
     generator = torch.Generator().manual_seed(11)
     units, times, gates = 3, 5, GATES[kind]
     f = {
-        "data_in_0": FixedFormat(14, 10),
+        "data_in_0": FixedFormat(62, 60) if wide else FixedFormat(14, 10),
         "weight": FixedFormat(8, 6),
         "data_out_0": FixedFormat(8, 5, signed=False) if kind == "rnn_relu" else FixedFormat(8, 7),
         "gate": FixedFormat(9, 6),
@@ -114,7 +116,7 @@ def test_against_integers(kind: str, begins: bool, rounding: Rounding, wraps: bo
 
     def drawn(fmt: FixedFormat, *shape: int, share: int = 1) -> torch.Tensor:
         low, high = fmt.min_mantissa // share, fmt.max_mantissa // share
-        return torch.randint(low, high + 1, shape, generator=generator).to(torch.float32)
+        return torch.randint(low, high + 1, shape, generator=generator).to(carrier(magnitude(fmt)))
 
     x, weight = (
         drawn(f["data_in_0"], 2, times, units * gates, share=3),
@@ -158,6 +160,41 @@ def test_against_integers(kind: str, begins: bool, rounding: Rounding, wraps: bo
                 assert [made, c[u]][: 1 + cells] == [number(each, "data_out_0") for each in results], (sequence, at, u)
                 new.append(made)
             h = new
+
+
+GRU = Arithmetic.read("s14.10 s8.6 s8.7 bias=s9.15 gate=s6.3", ("data_in_0", "weight", "data_out_0"), {"kind": "gru"})
+
+
+def test_stored_tables() -> None:
+    """Each word is the function at the number whose bits are its address."""
+    hardware, unsigned, signed = default_catalogue()["recurrence"].hardware, FixedFormat(8, 8, False), FixedFormat(8, 7)
+    assert hardware is not None
+    a = Arithmetic.read(
+        "s14.10 s8.6 s8.7 gate=s6.3 cell=s13.11", ("data_in_0", "weight", "data_out_0"), {"kind": "lstm"}
+    )
+    stored = hardware.memories(a)
+    for name, function, source, target in (
+        ("SIGMOID_FILE", sigmoid, FixedFormat(6, 3), unsigned),
+        ("TANH_FILE", math.tanh, FixedFormat(6, 3), signed),
+        ("CELL_TANH_FILE", math.tanh, FixedFormat(12, 10), signed),
+    ):
+        codes = [code - (code >> (source.width - 1) << source.width) for code in range(1 << source.width)]
+        values = [function(Fraction(code) / 2**source.frac_width) for code in codes]
+        wanted = [rounded(value, target, Rounding.HALF_EVEN) * 2**target.frac_width % 256 for value in values]
+        assert list(stored.pop(name).words) == wanted
+    assert not stored
+
+
+def test_layers_at_once() -> None:
+    """Weights, biases and tables of their own for every index of the first dimension give what each gives alone."""
+    torch.manual_seed(4)
+    shapes = {"data_in_0": (3, 2, 4, 6), "weight": (3, 6, 2), "bias": (3, 2)}
+    t = {name: torch.randint(-60, 60, shape).float() for name, shape in shapes.items()}
+    entries = torch.randint(-128, 128, (3, 64)).float()
+    found, _ = Cell(GRU, t, {"TANH_FILE": entries.flatten()}).run(t)
+    for index, wanted in enumerate(found):
+        alone = {name: value[index] for name, value in t.items()}
+        assert torch.equal(Cell(GRU, alone, {"TANH_FILE": entries[index]}).run(alone)[0], wanted)
 
 
 @pytest.mark.parametrize("case", default_catalogue()["linear_recurrence"].hardware.cases(), ids=lambda c: c.name)

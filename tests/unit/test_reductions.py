@@ -58,6 +58,15 @@ def test_golden(name: str, dims: tuple[int, ...]) -> None:
     assert found.tolist() == wanted.tolist()
 
 
+@pytest.mark.parametrize("dim", [None, (), []])
+def test_all_dimensions_if_none_is_named(dim: object) -> None:
+    a = Arithmetic({"data_in_0": SOURCE, "data_out_0": TARGET}, attributes={"dim": dim})
+    golden = default_catalogue()["mean_over"].golden
+    assert golden is not None
+    found = golden(a, {"data_in_0": torch.tensor(X, dtype=torch.float32)})["data_out_0"]
+    assert found.tolist() == exact("mean_over", [int(v) for v in X.reshape(-1)])
+
+
 @pytest.mark.parametrize("dim", [1, -1])
 def test_running_sum(dim: int) -> None:
     a = Arithmetic({"data_in_0": SOURCE, "data_out_0": TARGET}, attributes={"dim": dim})

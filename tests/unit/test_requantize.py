@@ -11,7 +11,7 @@ import torch
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, multipliers, quantize_multiplier
+from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, enough_bits, multipliers, quantize_multiplier
 from mase_hw.nn import Quantized
 from mase_hw.ops.requantize import golden, requantization
 
@@ -79,6 +79,18 @@ def test_powers_of_two_are_exact() -> None:
     for exponent in range(-20, 20):
         multiplier, shift = quantize_multiplier(2.0**exponent)
         assert Fraction(multiplier) / Fraction(2) ** shift == Fraction(2) ** exponent
+
+
+@pytest.mark.parametrize("width", [4, 8, 12])
+@pytest.mark.parametrize("spread", [0, 3, 4, 9])
+def test_enough_bits_move_no_result_far(width: int, spread: int) -> None:
+    """At most 1/64 of a step, in every channel; and one block has the multiplier of a result of 8 bits."""
+    draw = random.Random(spread)
+    ratios = [Fraction(1), *(Fraction(draw.randint(2048, 4095), 2048) / 2**spread for _ in range(9))]
+    found = multipliers(ratios, enough_bits(width, ratios))
+    for value, ratio in zip(found.values, ratios, strict=True):
+        assert abs(value / Fraction(2) ** found.shift / ratio - 1) * 2 ** (width - 1) <= Fraction(1, 64)
+    assert enough_bits(8, ratios[1:2]) == 17
 
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("inf"), float("nan"), Fraction(-1, 3)])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mase_hw.errors import FormatError, UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, steps_of
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, as_scaled, steps_of
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter
 from mase_hw.ir.tensors import TensorMetadata
 from mase_hw.numerics import cast, dequantize, magnitude, quantize
@@ -30,6 +30,16 @@ def some_formats(seed: int) -> list[ScaledFormat]:
         scale = draw.uniform(1.0, 2.0) * 2.0 ** draw.randint(-30, 20)
         found.append(ScaledFormat.make(width, scale, draw.randint(low, high), signed=signed))
     return found
+
+
+def test_by_hand() -> None:
+    """What a format says of its numbers, and the formats that it becomes."""
+    data, channels = ScaledFormat.make(8, 0.5, -3), ScaledFormat.make(2, [0.5, 0.25], narrow=True)
+    assert (data.min_value, data.max_value, data.rule) == (-62.5, 65.0, "(integer + 3) * 0.5")
+    assert data.centred == ScaledFormat.make(9, 0.5, low=-125, high=130)
+    assert (channels.limits, channels.rule) == (((-1, 1),), "integer * the scale of its channel")
+    for frac, scale in ((-3, 8.0), (0, 1.0), (5, 1 / 32)):
+        assert as_scaled(FixedFormat(6, frac, signed=False)) == ScaledFormat.make(6, scale, signed=False)
 
 
 def half_even(value: Fraction) -> int:

@@ -174,6 +174,9 @@ def test_rows_run_along_the_dimension_of_pytorch(shape: tuple[int, ...]) -> None
         out = golden(SOFTMAX)(a, {"data_in_0": x})["data_out_0"]
         exact = F.softmax(x.double() / 16, dim) * 256
         assert float((out.double() - exact.clamp(max=255)).abs().max()) <= 1, dim
+        a = Arithmetic({"data_in_0": S8, "data_out_0": FixedFormat(12, 6)}, attributes={"dim": dim})
+        out, exact = golden(LOG)(a, {"data_in_0": x})["data_out_0"], F.log_softmax(x.double() / 16, dim) * 64
+        assert float((out.double() - exact).abs().max()) <= 1, dim
 
 
 @pytest.mark.parametrize("function", [SOFTMAX, SOFTMIN, LOG])

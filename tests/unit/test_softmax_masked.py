@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
+from mase_hw.nn.streaming import AFTER
 from mase_hw.opdef import Arithmetic, Request
+from mase_hw.ops._slots import SLOT
 from mase_hw.ops.rows._rows import WORST, evaluate, exponent
 from mase_hw.ops.rows.masked_softmax import OPS, attends, golden, masked_softmax, rows_of, softmax_where
 from mase_hw.ops.rows.softmax import SOFTMAX
@@ -94,6 +96,23 @@ def test_causal_counts_from_the_end(queries: int) -> None:
     """As generation does: the last query sees every key. More queries than keys leave the first ones nothing."""
     keep = attends((1, queries, 2, 5), {"causal": True})
     assert torch.equal(keep[0, :, 1], torch.ones(queries, 5).tril(5 - queries).bool())
+
+
+def test_sequences_in_turn() -> None:
+    """Every token has the row of its position in its own sequence, which begins anew when it is told to, or is full."""
+    torch.manual_seed(2)
+    codes, allowed, following, at = [2, 3, 0, 0, 1, 2, 0, 1, 0, 0, 0, 1, 1], ("1", "2", "6", "d"), [0, 0], []
+    for code in codes:
+        begins, slot = divmod(code, 2)
+        at.append(0 if begins else following[slot])
+        following[slot] = (at[-1] + 1) % 4
+    x = torch.randint(-128, 128, (1, len(codes), 2, 4))
+    table = torch.tensor([[int(allowed[place], 16) >> s & 1 == 1 for s in range(4)] for place in at])[None, :, None]
+    a = Arithmetic({"data_in_0": S8, "data_out_0": U8}, attributes={"allowed": allowed, "slots": 2})
+    found = golden(a, {"data_in_0": x, SLOT: torch.tensor(codes)})
+    exact = by_hand(x.double() / 16, table) * 256
+    assert float((found["data_out_0"].double() - exact.clamp(max=255)).abs().max()) <= 1
+    assert found[AFTER].tolist() == following
 
 
 def masks() -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import torch
 
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.opdef import Arithmetic
-from mase_hw.ops.rows.statistics import NORM, STD, VAR, golden
+from mase_hw.ops.rows.statistics import NORM, STD, VAR, golden, moment_width
 
 
 def floor_of(value: Fraction, root: bool, frac: int) -> tuple[int, bool]:
@@ -47,6 +47,43 @@ def test_exactly_rounded(function: int, correction: int, frac: int) -> None:
                 root = function != VAR
                 wanted = floor_of(square, root, frac)[0] if rounding is Rounding.FLOOR else nearest(square, root, frac)
                 assert got == min(wanted, target.max_mantissa)
+
+
+@pytest.mark.parametrize("keep", [None, False, True])
+@pytest.mark.parametrize("dim", [None, (), 1, -1, (0, 2)])
+def test_rows_are_those_of_pytorch(dim: int | tuple[int, ...] | None, keep: bool | None) -> None:
+    torch.manual_seed(1)
+    x = torch.randint(-128, 128, (3, 4, 5))
+    given = {"dim": dim} | ({} if keep is None else {"keepdim": keep})
+    a = Arithmetic({"data_in_0": FixedFormat(8, 4), "data_out_0": FixedFormat(16, 6)}, attributes=given)
+    out = golden(STD)(a, {"data_in_0": x})["data_out_0"].double()
+    exact = torch.std(x.double() / 16, dim, keepdim=bool(keep)) * 64
+    assert out.shape == exact.shape and float((out - exact).abs().max()) <= 0.5 + 1e-9
+
+
+def test_roots_next_to_squares() -> None:
+    """Where float64 has the root of ``k**2 - 1`` as ``k``."""
+    rows, wanted = [], []
+    for root in (1 << 12, 1 << 26, (1 << 27) + 2, 1 << 28, 3 << 27):
+        for square in (root**2 - 1, root**2, root**2 + 1):
+            row, rest = [], square
+            while rest:
+                row.append(min(math.isqrt(rest), (1 << 28) - 1))
+                rest -= row[-1] ** 2
+            rows.append(row + [0] * (12 - len(row)))
+            wanted.append(math.isqrt(square) // 2)
+    formats = {"data_in_0": FixedFormat(29, 1), "data_out_0": FixedFormat(32, 0)}
+    a = Arithmetic(formats, Rounding.FLOOR, Overflow.SATURATE, {"size": 12})
+    assert golden(NORM)(a, {"data_in_0": torch.tensor(rows)})["data_out_0"].flatten().tolist() == wanted
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_moments_are_as_wide_as_the_largest(width: int, size: int) -> None:
+    """Of a row that is half the least and half the greatest number."""
+    row = [0] * (size // 2) + [2**width - 1] * (size // 2)
+    largest = size * sum(v * v for v in row) - sum(row) ** 2
+    assert moment_width(FixedFormat(width, 0), size, VAR) == largest.bit_length()
 
 
 def test_the_gradient_is_that_of_the_float_function() -> None:

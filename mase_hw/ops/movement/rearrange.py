@@ -249,8 +249,6 @@ def _beats(taken: IntArray, given: IntArray, elements: int) -> IntArray | None:
     of_element[0] = NOTHING
     beats = of_element[given[:, 0]]
     filled = np.where((beats == NOTHING)[:, None], 0, taken[beats])
-    if filled.shape[1] != given.shape[1]:
-        filled = np.broadcast_to(filled[:, :1], given.shape)
     return beats if bool((filled == given).all()) else None
 
 
