@@ -87,6 +87,35 @@ class Parts(nn.Module):
         return self.leave(torch.cat((left[:, 2:], right[:, ::2]), 1)[:, :, 2:7, 4:])
 
 
+class Rows(nn.Module):
+    """Norms of the channels of a position, and shares of them, as in ConvNeXt and where classes are told apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 3, 3, padding=1)
+        self.norm, self.scale = nn.LayerNorm(6), nn.RMSNorm(6)
+        nn.init.normal_(self.leave.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to shares of three classes."""
+        x = torch.relu(self.norm(self.enter(x).permute(0, 2, 3, 1)))
+        return torch.softmax(self.leave(self.scale(x).permute(0, 3, 1, 2)), 1)
+
+
+class Groups(nn.Module):
+    """Norms of groups of channels, and of each channel, over a whole image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 3, 3, padding=1)
+        self.groups, self.each = nn.GroupNorm(3, 6), nn.InstanceNorm2d(3, affine=True)
+        nn.init.normal_(self.groups.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to one of three channels."""
+        return self.each(self.leave(torch.relu(self.groups(self.enter(x)))))
+
+
 def sequence() -> nn.Module:
     """Two convolutions over samples, and what reads them all."""
     first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
@@ -115,7 +144,7 @@ def enlarged() -> nn.Module:
 
 def turned() -> nn.Module:
     """One position a beat behind several, and nothing else that has the registers of the turn between them."""
-    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(1, 4))
+    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.PixelShuffle(2))
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
@@ -126,6 +155,8 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "joined": (Joined, (2, 8, 8)),
     "across": (Across, (2, 8, 8)),
     "parts": (Parts, (2, 8, 12)),
+    "rows": (Rows, (2, 4, 8)),
+    "groups": (Groups, (2, 4, 8)),
     "enlarged": (enlarged, (2, 4, 4)),
     "turned": (turned, (2, 4, 4)),
 }
@@ -155,7 +186,11 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("joined", 2),
         ("across", 2),
         ("parts", 4),
+        ("rows", 2),
+        ("groups", 4),
         pytest.param("parts", 2, marks=pytest.mark.slow),
+        pytest.param("rows", 4, marks=pytest.mark.slow),
+        pytest.param("groups", 2, marks=pytest.mark.slow),
         pytest.param("across", 4, marks=pytest.mark.slow),
         pytest.param("joined", 4, marks=pytest.mark.slow),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
@@ -174,8 +209,9 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
     if name == "stem":
         assert design.timing["interval"] == 8 * 16 // positions
-    if name in ("stem", "joined", "across", "parts"):
-        assert "beat_turn" not in [i["module"] for i in design.manifest["instances"]]
+    if name in ("stem", "joined", "across", "parts", "rows", "groups"):
+        modules = {i["module"] for i in design.manifest["instances"]}
+        assert not modules & {"beat_turn", "stream_reorder"}
 
 
 def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -> None:
