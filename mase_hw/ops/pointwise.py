@@ -19,8 +19,10 @@ from mase_hw.ops.rows._rows import abreast
 
 
 def _build(r: Request) -> ConvParams:
-    """The parameters of the convolution: an image of one row of pixels."""
+    """The parameters of the convolution: an image of one row of pixels, if it is not one already."""
     rows, weight = math.prod(r.shapes["data_in_0"][:-1]), r.shapes["weight"]
+    if len(weight) == 4:
+        return _conv.build(r)
     ends = {"data_in_0": weight[1], "data_out_0": weight[0]}
     images = {name: (1, channels, 1, rows) for name, channels in ends.items()}
     return _conv.build(
@@ -34,9 +36,10 @@ def _build(r: Request) -> ConvParams:
 
 def _cases() -> Sequence[Case]:
     """Rows of several elements in a beat, in both orders."""
+    shift = "s8.4 s8.7 s8.5 s8.1 weight_shift=u1.0"
     first: dict[str, Any] = {"order": "inputs_first", "positions": (4, 4)}
     return [
-        conv.case("two_rows", (1, 5, 1, 6), (7, 5, 1, 1), (3, 2), "s8.4 s8.7 s8.5 s8.1 trunc", positions=(2, 2)),
+        conv.case("two_rows", (1, 5, 1, 6), (7, 5, 1, 1), (3, 2), shift, positions=(2, 2)),
         conv.case("four_rows", (1, 4, 1, 8), (6, 4, 1, 1), (2, 3), **first),
     ]
 

@@ -116,6 +116,35 @@ class Groups(nn.Module):
         return self.each(self.leave(torch.relu(self.groups(self.enter(x)))))
 
 
+class Tokens(nn.Module):
+    """Patches as tokens, and what a block of a transformer does to each of them by itself; their mean at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.norm = nn.Conv2d(2, 6, 2, 2), nn.LayerNorm(6)
+        self.up, self.down, self.leave = nn.Linear(6, 12), nn.Linear(12, 6), nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to five numbers."""
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return self.leave(x.mean(1))
+
+
+class Reduced(nn.Module):
+    """What is reduced over the positions of a tile, over its channels, over both, or over neither."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(2, 6, 3, padding=1)
+        nn.init.normal_(self.enter.weight)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """An image to sums and extremes of its parts."""
+        x = self.enter(x)
+        return x.sum(3), x.amax(2), x.sum((1, 3)), x.amin((2, 3)), x.cumsum(2), x.argmax(2)
+
+
 def sequence() -> nn.Module:
     """Two convolutions over samples, and what reads them all."""
     first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
@@ -157,6 +186,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "parts": (Parts, (2, 8, 12)),
     "rows": (Rows, (2, 4, 8)),
     "groups": (Groups, (2, 4, 8)),
+    "tokens": (Tokens, (2, 4, 16)),
     "enlarged": (enlarged, (2, 4, 4)),
     "turned": (turned, (2, 4, 4)),
 }
@@ -188,8 +218,10 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("parts", 4),
         ("rows", 2),
         ("groups", 4),
+        ("tokens", 2),
         pytest.param("parts", 2, marks=pytest.mark.slow),
         pytest.param("rows", 4, marks=pytest.mark.slow),
+        pytest.param("tokens", 4, marks=pytest.mark.slow),
         pytest.param("groups", 2, marks=pytest.mark.slow),
         pytest.param("across", 4, marks=pytest.mark.slow),
         pytest.param("joined", 4, marks=pytest.mark.slow),
@@ -209,9 +241,23 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
     if name == "stem":
         assert design.timing["interval"] == 8 * 16 // positions
-    if name in ("stem", "joined", "across", "parts", "rows", "groups"):
+    if name in ("stem", "joined", "across", "parts", "rows", "groups", "tokens"):
         modules = {i["module"] for i in design.manifest["instances"]}
         assert not modules & {"beat_turn", "stream_reorder"}
+
+
+@pytest.mark.parametrize("positions", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_reductions_of_tiles(positions: int, tmp_path: Path) -> None:
+    """Also where a tile is the whole width. Beats are as wide as those of the convolution, which is no bottleneck."""
+    kernel = {"enter": {"data_in_0": 2, "data_out_0": 6, "kernel": [3, 3]}}
+    design, x = compiled(Reduced, (2, 4, 8), tmp_path / "b", positions=positions, parallelism=kernel)
+    assert design.timing["exact"]
+    assert not {i["module"] for i in design.manifest["instances"]} & {"beat_turn", "stream_reorder"}
+    for stalls in (None, 0.4):
+        found = design.simulate(x, engine="batch", stalls=stalls)
+        assert found.passed
+        if stalls is None:
+            assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
 
 
 def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -> None:
