@@ -173,7 +173,26 @@ def enlarged() -> nn.Module:
 
 def turned() -> nn.Module:
     """One position a beat behind several, and nothing else that has the registers of the turn between them."""
-    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.PixelShuffle(2))
+    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReflectionPad2d(1))
+
+
+def shuffled() -> nn.Module:
+    """Channels that become columns and rows, as at the end of networks that enlarge images."""
+    return nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.PixelShuffle(2), nn.Conv2d(2, 2, 3, padding=1))
+
+
+class Moved(nn.Module):
+    """Channels, rows and columns that change places, shares along a row, and pixels that become channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.middle, self.leave = nn.Conv2d(2, 8, 3, padding=1), nn.Conv2d(8, 8, 1), nn.Conv2d(32, 2, 1)
+        nn.init.normal_(self.middle.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to a smaller one."""
+        x = nn.functional.channel_shuffle(self.enter(x), 2).transpose(2, 3)
+        return self.leave(nn.functional.pixel_unshuffle(self.middle(x).softmax(3), 2))
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
@@ -189,9 +208,14 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "tokens": (Tokens, (2, 4, 16)),
     "enlarged": (enlarged, (2, 4, 4)),
     "turned": (turned, (2, 4, 4)),
+    "shuffled": (shuffled, (2, 4, 8)),
+    "moved": (Moved, (2, 8, 8)),
 }
 
-UNROLLED = {"stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")}}
+UNROLLED = {
+    "stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")},
+    "shuffled": {name: {"data_in_0": 2, "data_out_0": out, "kernel": [3, 3]} for name, out in (("0", 8), ("3", 2))},
+}
 """Lanes of those that are to take a beat in each cycle."""
 
 
@@ -219,6 +243,9 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("rows", 2),
         ("groups", 4),
         ("tokens", 2),
+        ("shuffled", 2),
+        *(pytest.param("shuffled", count, marks=pytest.mark.slow) for count in (1, 4)),
+        pytest.param("moved", 2, marks=pytest.mark.slow),
         pytest.param("parts", 2, marks=pytest.mark.slow),
         pytest.param("rows", 4, marks=pytest.mark.slow),
         pytest.param("tokens", 4, marks=pytest.mark.slow),
@@ -241,6 +268,9 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
     if name == "stem":
         assert design.timing["interval"] == 8 * 16 // positions
+    if name == "shuffled" and positions > 1:
+        # Four times the positions that came leave; one element at a time would take 256 cycles.
+        assert design.timing["interval"] == 4 * 4 * 8 // positions
     if name in ("stem", "joined", "across", "parts", "rows", "groups", "tokens"):
         modules = {i["module"] for i in design.manifest["instances"]}
         assert not modules & {"beat_turn", "stream_reorder"}
