@@ -83,6 +83,20 @@ class Layout:
         order = (0, *range(2, rank), 1, rank)
         return _known(tuple(shape), (*outer, last // positions, positions), order, shape[1] * positions)
 
+    @classmethod
+    def abreast(cls, shape: Sequence[int], rows: int) -> Layout | None:
+        """Rows of the last dimension, of which tiles of neighbours travel like those of positions.
+
+        Args:
+            shape: ``(..., size)``.
+            rows: Of a tile; they divide the number of all.
+
+        Returns:
+            None if a tile would have rows that lie apart.
+        """
+        *outer, size = shape
+        return cls.tiled((1, size, math.prod(outer)), rows).permuted((0, 2, 1)).reshaped(shape)
+
     @property
     def positions(self) -> int:
         """Positions of a tile, as :meth:`tiled` takes them; 1 for every other layout."""
@@ -90,6 +104,44 @@ class Layout:
             return 1
         positions = self.row // self.shape[1]
         return positions if self.shape[-1] % positions == 0 and self == Layout.tiled(self.shape, positions) else 1
+
+    @property
+    def beside(self) -> int:
+        """Neighbours that a beat has of every element of a row: positions of a tile, however its dimensions are called.
+
+        A transposition of a tile has them too: of channels behind each other, neighbours along another dimension.
+        """
+        if not self.row or len(self.order) < 2 or self.positions > 1:
+            return self.positions
+        *_, element, neighbour = self.order
+        apart = not any({element, neighbour} <= set(group) for group in self._groups())
+        both = self.factors[element] * self.factors[neighbour]
+        return self.factors[neighbour] if apart and self.row % both == 0 else 1
+
+    def of_rows(self, size: int) -> Layout | None:
+        """The same order of rows of the last dimension with another size; None if they are not several abreast.
+
+        Args:
+            size: Of a row, more than 1.
+        """
+        last = self.factors_of(len(self.shape) - 1) if self.shape else []
+        if self.beside == 1 or size == 1 or [self.order[-2]] != last:
+            return None
+        *outer, own = self.factors
+        return Layout((*self.shape[:-1], size), (*outer, size), self.order, self.row // own * size)
+
+    @property
+    def one_by_one(self) -> Layout:
+        """The order with one position a beat; that of every other layout is its own."""
+        if self.beside == 1:
+            return self
+        order, inside = list(self.order), 1
+        while order and inside * self.factors[order[-1]] <= self.row:
+            inside *= self.factors[order.pop()]
+        elements = self.order[len(order) :]
+        if inside != self.row:  # of rows of one element, whose neighbours follow each other anyway
+            return Layout(self.shape, self.factors, self.order)
+        return Layout(self.shape, self.factors, (*order, elements[-1], *elements[:-1]))
 
     @property
     def is_row_major(self) -> bool:

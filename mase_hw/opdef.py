@@ -215,6 +215,8 @@ class Hardware:
             elements if its layout is ``any`` and it follows its input): attributes, shapes of the tensors, positions
             in which the input arrives and those that are wished for -> those of a beat of the input and of the
             output. Where the op has a ``relayout``, that says it instead. None: one position a beat.
+        abreast: Of ``rows``: the op whose hardware facets it has where a beat has several neighbouring rows; its result
+            has as many. Empty: one row a beat, or ``positions`` says it.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
         broadcast: The parameters that are broadcast to ``data_in_0`` and come in the order of its elements.
         memories: Content of the memories inside the module, by the name of the string parameter that takes the path of
@@ -264,6 +266,7 @@ class Hardware:
     tied: Callable[[Any], Mapping[str, str]] = _tied
     layout: str = "any"
     positions: Positions | None = None
+    abreast: str = ""
     permuted: tuple[str, ...] = ()
     unrolls: bool = False
     memories: Callable[[Arithmetic], Mapping[str, Memory]] = lambda _: {}

@@ -125,8 +125,8 @@ class Stream:
 
     @property
     def positions(self) -> int:
-        """Neighbouring positions of an image in a beat, each with its lanes; 1 where the layout says nothing."""
-        return 1 if self.layout is None else self.layout.positions
+        """Neighbouring positions in a beat, each with its lanes; 1 where the layout says nothing."""
+        return 1 if self.layout is None else self.layout.beside
 
     @property
     def beats(self) -> int:

@@ -52,18 +52,19 @@ def moments(
 
 def normalize(t: Terms, p: Parameters) -> None:
     """A ``fixed_normalize``."""
-    channels, positions = p["DATA_IN_0_TENSOR_SIZE_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_1"]
-    lanes, groups = p["DATA_IN_0_PARALLELISM_DIM_0"], p["GROUPS"]
-    share, tiles = channels // groups, ceil(channels / lanes)
-    units = 1 if groups == 1 or share >= lanes else lanes // share
+    channels, columns = p["DATA_IN_0_TENSOR_SIZE_DIM_0"], p["DATA_IN_0_PARALLELISM_DIM_0"]
+    near, rows, groups = p["DATA_IN_0_PARALLELISM_DIM_1"], p["DATA_IN_0_PARALLELISM_DIM_2"], p["GROUPS"]
+    positions, lanes = p["DATA_IN_0_TENSOR_SIZE_DIM_1"] // near, columns * near * rows
+    share, tiles = channels // groups, ceil(channels / columns)
+    units = rows if groups == 1 else max(1, columns // share)
     each = lanes // units
     turns = 1 if groups == 1 else groups if units == 1 else tiles
-    inner, size = tiles // turns, share * positions
+    inner, size = tiles // turns, share * positions * near
     in_turn = p.get("IN_TURN", 0)
     depth = (positions - 1) * tiles + inner + (0 if in_turn else 15 + bits_of(each))
     width = p["DATA_IN_0_PRECISION_0"] + (0 if p["DATA_IN_0_SIGNED"] else 1)
-    sums = width + bits_of(size) + bits_of(lanes)
-    squares = 2 * width + bits_of(size) + bits_of(lanes)
+    sums = width + bits_of(size) + bits_of(lanes // rows)
+    squares = 2 * width + bits_of(size) + bits_of(lanes // rows)
     radicand, scale = p["RADICAND_WIDTH"], p["SCALE_FRAC"] + 2
     half = (radicand - p["RADICAND_FRAC"]) // 2
     shift = bits_of(radicand // 2)
@@ -86,9 +87,9 @@ def normalize(t: Terms, p: Parameters) -> None:
         counter(t, "slots.inner", inner)
         t.count(ff=1)
         t.logic("slots.any", 1)
-    row_end(t, "row_end", channels, lanes)
+    row_end(t, "row_end", channels, columns)
     pipeline(t, "pipeline", 5)
-    _rescale(t, p, width, (size, sums), (half, shift, scale))
+    _rescale(t, p, width, (lanes, units, size, sums), (half, shift, scale))
 
 
 def _scale(t: Terms, p: Parameters, sums: tuple[int, int, int], root: tuple[int, int, int]) -> None:
@@ -115,10 +116,9 @@ def _scale(t: Terms, p: Parameters, sums: tuple[int, int, int], root: tuple[int,
     t.count(ff=scale)
 
 
-def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: tuple[int, int, int]) -> None:
+def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, ...], root: tuple[int, int, int]) -> None:
     """``fixed_rescale`` units: each element less the mean, times the scale and its weight."""
-    lanes = p["DATA_IN_0_PARALLELISM_DIM_0"]
-    (size, bits), (half, shift, scale) = sums, root
+    (lanes, units, size, bits), (half, shift, scale) = sums, root
     sized = bits_of(size + 1) + 1
     epsilon = p["EPSILON"].bit_length() + p["EPSILON_SHIFT"] if p["EPSILON"] else 1
     shifted = width + bits_of(size) + 1 + p["RADICAND_WIDTH"] // 2 - (epsilon + 1) // 2
@@ -136,7 +136,7 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
         if p.get("IN_TURN"):
             first, second = max(width, short, factor), max(width, scale + 1, place)
             block_product(t, first, second, p["BLOCK"])
-            t.count(lut=first + second if lane else 2 * (first + second))
+            t.count(lut=first + second if lane >= units else 2 * (first + second))
         else:
             block_product(t, short, scale + 1, p.get("BLOCK", 0))
     if p.get("IN_TURN"):
@@ -153,7 +153,7 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, int], root: t
         frac += p["WEIGHT_PRECISION_1"]
         t.registers("rescale.weight", lanes * p["WEIGHT_PRECISION_0"])
     t.registers("rescale.weighted", lanes * scaled)
-    t.both("rescale.zero", 4 if p["DATA_IN_0_TENSOR_SIZE_DIM_0"] % lanes else 0)
+    t.both("rescale.zero", 4 if p["DATA_IN_0_TENSOR_SIZE_DIM_0"] % p["DATA_IN_0_PARALLELISM_DIM_0"] else 0)
     exact = scaled
     finest = max(frac, p["BIAS_PRECISION_1"]) if p["HAS_BIAS"] else frac
     if p["HAS_BIAS"]:
@@ -174,41 +174,42 @@ def row_fifo(t: Terms, name: str, bits: int, depth: int, length: int, note: int)
 
 def softmax(t: Terms, p: Parameters) -> None:
     """A ``fixed_softmax``, its logarithm and the one of the smallest."""
-    lanes, size = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_TENSOR_SIZE_DIM_0"]
-    width, tiles, log = p["DATA_IN_0_PRECISION_0"], ceil(size / lanes), p["FUNCTION"] == 2
+    each, rows = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PARALLELISM_DIM_1"]
+    size, lanes = p["DATA_IN_0_TENSOR_SIZE_DIM_0"], each * rows
+    width, tiles, log = p["DATA_IN_0_PRECISION_0"], ceil(size / each), p["FUNCTION"] == 2
     exp, sums = p["EXP_FRAC"] + 1, p["EXP_FRAC"] + bits_of(size + 1)
-    total = exp + 1 + bits_of(lanes) + bits_of(tiles)
-    ragged = lanes if size % lanes else 0
+    total = exp + 1 + bits_of(each) + bits_of(tiles)
+    ragged = lanes if size % each else 0
     t.logic("any", 1)
     row_loop(t, "row_end", tiles)
-    t.logic("best.lanes", (lanes - 1) * width)
-    t.logic("best.width", width)
-    t.count(ff=2 * width + 3)
-    row_fifo(t, "queue", lanes * width, tiles + 2, tiles, width)
+    t.logic("best.lanes", (lanes - rows) * width)
+    t.logic("best.width", rows * width)
+    t.count(ff=rows * (2 * width + 3))
+    row_fifo(t, "queue", lanes * width, tiles + 2, tiles, rows * width)
     t.logic("distance", lanes * width)
     stages = 3 if p["FINE_WIDTH"] else 2
     pipeline(t, "pipeline", stages)
     t.count(ff=stages)
     _exponent(t, p, width, lanes)
     t.logic("padded", ragged * exp)
-    levels = bits_of(lanes)
-    tree(t, "sum.tree", 1, lanes, exp, 64)
-    t.count(ff=2 * levels + 2 + total)
-    t.logic("sum.add", total)
+    levels = bits_of(each)
+    tree(t, "sum.tree", rows, each, exp, 64)
+    t.count(ff=rows * (2 * levels + 2 + total))
+    t.logic("sum.add", rows * total)
     factor = bits_of(p.get("DIVISOR_FACTOR", 1))
     if factor:
-        t.count(dsp=blocks_of(t, sums + 1, factor + 1, sums + factor), ff=1)
-        t.registers("share.divisor", sums + factor)
+        t.count(dsp=rows * blocks_of(t, sums + 1, factor + 1, sums + factor), ff=1)
+        t.registers("share.divisor", rows * (sums + factor))
         sums += factor
     waits = tiles + 2 + levels + (8 if log else bool(factor))
-    row_fifo(t, "wait", lanes * (width if log else exp), waits, tiles, p["LOG_WIDTH"] if log else sums)
+    row_fifo(t, "wait", lanes * (width if log else exp), waits, tiles, rows * (p["LOG_WIDTH"] if log else sums))
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     way = (p["ROUNDING"], p["OVERFLOW"])
     if log:
         frac = max(p["DATA_IN_0_PRECISION_1"], p["LOG_FRAC"])
         exact = max(width + frac - p["DATA_IN_0_PRECISION_1"], p["LOG_WIDTH"] + frac - p["LOG_FRAC"]) + 2
-        t.count(ff=8 + lanes * stages * width + p["LOG_WIDTH"])
-        piecewise(t, p, sums, 0, 1)
+        t.count(ff=8 + lanes * stages * width + rows * p["LOG_WIDTH"])
+        piecewise(t, p, sums, 0, rows)
         t.logic("log.sum", 2 * lanes * exact)
         taken = (exact, frac, 1)
         t.count(ff=1)
@@ -217,10 +218,10 @@ def softmax(t: Terms, p: Parameters) -> None:
         levels = p.get("SHARE_LEVELS", 1)
         kept = [step for step in range(frac + 1) if step % levels == levels - 1 or step == frac]
         pipeline(t, "share", len(kept) + 1)
-        t.count(ff=len(kept) * sums + lanes * (len(kept) * (sums + 1) + sum(kept)))
+        t.count(ff=len(kept) * rows * sums + lanes * (len(kept) * (sums + 1) + sum(kept)))
         # Rounding half up reads a bit of the last rest only, and floor none: neither what leads to it.
         unread = {1: 1, 2: 2}.get(p["ROUNDING"], 0)
-        t.count(ff=-unread * (sums + lanes * sums) - (lanes if unread == 2 else 0))
+        t.count(ff=-unread * (rows * sums + lanes * sums) - (lanes if unread == 2 else 0))
         t.logic("share.step", lanes * (frac + 1) * (sums + 2))
         t.logic("share.left", lanes * sums)
         taken = (frac + 2, frac + 1, 0)

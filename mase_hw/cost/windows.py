@@ -488,7 +488,7 @@ def reduce(t: Terms, p: Parameters) -> None:
     """A ``fixed_reduce``: sums, means and extremes of rows, one accumulator for each that is open."""
     lanes, beside, inner = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_IN_0_PARALLELISM_DIM_1"], bool(p["INNER"])
     outs = p["DATA_OUT_0_PARALLELISM_DIM_0"] * beside
-    sizes = [p[f"DATA_IN_0_TENSOR_SIZE_DIM_{i}"] // (beside if i == 1 else 1) for i in range(4)]
+    sizes = [ceil(p[f"DATA_IN_0_TENSOR_SIZE_DIM_{i}"] / (beside if i == 1 else 1)) for i in range(4)]
     operation = p["OPERATION"]
     sums, place, running = operation in (0, 1, 6), operation in (4, 5), operation == 6
     tiles = ceil(sizes[0] / lanes)

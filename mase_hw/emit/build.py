@@ -19,6 +19,7 @@ from mase_hw.emit.memory.slots import LEAST, hold_slots, wait_for_slots
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
+from mase_hw.emit.turned_words import Step, steps_between
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, held_beats, source_size
@@ -281,7 +282,19 @@ class NetlistBuilder:
             lanes: Of the reader.
             banks: Blocks that are held.
         """
-        width, turn = source.stream.fmt.width, tiles_within(have, want)
+        steps = [Step(have, want, tiles_within(have, want))]
+        if steps[0].turn is None and max(have.beside, want.beside) > 1:
+            steps = steps_between(have, want, max(source.stream.lanes, lanes)) or steps
+        for step in steps:
+            source = self._moved(source, step, (label, node), lanes, banks)
+        # Orders are compared with what was asked for.
+        source.stream = dataclasses.replace(source.stream, layout=want)
+        return source
+
+    def _moved(self, source: _Source, step: Step, names: tuple[str, str], lanes: int, banks: int) -> _Source:
+        """One step of :meth:`_reordered`; the names are those of the reader and the node."""
+        (label, node), width, turn = names, source.stream.fmt.width, step.turn
+        have, want = step.have, step.want
         if turn is not None:
             op, module, together = "turn", "beat_turn", turn.lanes
             parameters = verilog_params(turn.params(width))

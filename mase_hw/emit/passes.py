@@ -259,7 +259,7 @@ def memory_files(graph: MaseGraph, netlist: Netlist, external: str = "") -> dict
         for name in netlist.twins.get(reader.node, (reader.node,)):
             node = graph.node(name)
             sets.append(stored_values(graph, node, port))
-            op = graph.op_of(node)
+            op = graph.hardware_op(node)
             if op is not None and op.hardware is not None:
                 _check_codes(reader, op.hardware, port, sets[-1])
         file = f"mem/{netlist.memories[net.source.instance]}"

@@ -180,7 +180,8 @@ class AnnotatedGraph:
         op, module = self.op_of(node), self.meta_of(node).hardware.module
         if op is None or op.hardware is None or op.hardware.module == module:
             return op
-        others = (self.catalogue[name] for name in op.hardware.delegates.values())
+        names = (*op.hardware.delegates.values(), op.hardware.abreast)
+        others = (self.catalogue[name] for name in names if name)
         return next((o for o in others if o.hardware is not None and o.hardware.module == module), op)
 
     def is_implicit(self, node: fx.Node) -> bool:

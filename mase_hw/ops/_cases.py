@@ -35,20 +35,28 @@ def case(
         names: The tensors that have these formats.
         frames: Frames to stream in each run.
         attributes: Of the op; or one of :data:`ASKED`, or ``positions``, the neighbouring positions of an image in a
-            beat of ``data_in_0``, which then comes channels last.
+            beat of ``data_in_0``, which then comes channels last; or ``beside``, the rows of a beat along the last
+            dimension but one.
     """
     asked = asked_of(attributes)
-    positions = attributes.pop("positions", 0)
     sizes = shapes if isinstance(shapes, Mapping) else {"data_in_0": shapes}
+    layouts = order_of(attributes, tuple(sizes["data_in_0"]))
     offered = lanes if isinstance(lanes, Mapping) else {"data_in_0": lanes}
     request = Request(
         name,
         Arithmetic.read(formats, names, attributes),
         {tensor: tuple(shape) for tensor, shape in sizes.items()},
         {tensor: (count,) for tensor, count in offered.items()},
-        {"data_in_0": Layout.tiled(tuple(sizes["data_in_0"]), positions)} if positions else {},
+        layouts,
     )
     return Case(name, build(dataclasses.replace(request, **asked)), frames)
+
+
+def order_of(attributes: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Layout]:
+    """The order of ``data_in_0`` where several of its positions, or rows, are in a beat, as :func:`case` takes them."""
+    positions, beside = attributes.pop("positions", 0), attributes.pop("beside", 0)
+    made = Layout.abreast(shape, beside) if beside else Layout.tiled(shape, positions) if positions else None
+    return {} if made is None else {"data_in_0": made}
 
 
 def asked_of(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -272,6 +272,7 @@ OPS = (
             narrow=lambda p: ("weight",) * narrow(p),
             registers_static=True,
             layout="rows",
+            abreast="pointwise",
             permuted=("weight",),
             static=("weight", "bias", "weight_shift"),
         ),

@@ -52,14 +52,13 @@ def tiles_within(have: Layout, want: Layout) -> Turn | None:
         have: Order in which elements come.
         want: Order in which they leave.
     """
-    shape = have.shape
-    if len(shape) < 3 or want.shape != shape:
+    few, many = sorted((have.beside, want.beside))
+    if many == 1 or many % few or have.one_by_one != want.one_by_one or have == want:
         return None
-    few, many = sorted((have.positions, want.positions))
-    if many % few or {have, want} != {Layout.tiled(shape, few), Layout.tiled(shape, many)}:
+    if few > 1 and {have, want} != {Layout.tiled(have.shape, few), Layout.tiled(have.shape, many)}:
         return None
-    channels = shape[1]
-    rows, columns = (channels, many // few) if have.positions == many else (many // few, channels)
+    elements = max(have.row, want.row) // many
+    rows, columns = (elements, many // few) if have.beside == many else (many // few, elements)
     return Turn(rows, columns, few)
 
 

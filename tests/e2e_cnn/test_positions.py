@@ -87,6 +87,64 @@ class Parts(nn.Module):
         return self.leave(torch.cat((left[:, 2:], right[:, ::2]), 1)[:, :, 2:7, 4:])
 
 
+class Rows(nn.Module):
+    """Norms of the channels of a position, and shares of them, as in ConvNeXt and where classes are told apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 3, 3, padding=1)
+        self.norm, self.scale = nn.LayerNorm(6), nn.RMSNorm(6)
+        nn.init.normal_(self.leave.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to shares of three classes."""
+        x = torch.relu(self.norm(self.enter(x).permute(0, 2, 3, 1)))
+        return torch.softmax(self.leave(self.scale(x).permute(0, 3, 1, 2)), 1)
+
+
+class Groups(nn.Module):
+    """Norms of groups of channels, and of each channel, over a whole image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 3, 3, padding=1)
+        self.groups, self.each = nn.GroupNorm(3, 6), nn.InstanceNorm2d(3, affine=True)
+        nn.init.normal_(self.groups.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to one of three channels."""
+        return self.each(self.leave(torch.relu(self.groups(self.enter(x)))))
+
+
+class Tokens(nn.Module):
+    """Patches as tokens, and what a block of a transformer does to each of them by itself; their mean at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.norm = nn.Conv2d(2, 6, 2, 2), nn.LayerNorm(6)
+        self.up, self.down, self.leave = nn.Linear(6, 12), nn.Linear(12, 6), nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to five numbers."""
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return self.leave(x.mean(1))
+
+
+class Reduced(nn.Module):
+    """What is reduced over the positions of a tile, over its channels, over both, or over neither."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(2, 6, 3, padding=1)
+        nn.init.normal_(self.enter.weight)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """An image to sums and extremes of its parts."""
+        x = self.enter(x)
+        return x.sum(3), x.amax(2), x.sum((1, 3)), x.amin((2, 3)), x.cumsum(2), x.argmax(2)
+
+
 def sequence() -> nn.Module:
     """Two convolutions over samples, and what reads them all."""
     first, second = nn.Conv1d(2, 3, 5, padding=2), nn.Conv1d(3, 4, 3, padding=1)
@@ -115,7 +173,26 @@ def enlarged() -> nn.Module:
 
 def turned() -> nn.Module:
     """One position a beat behind several, and nothing else that has the registers of the turn between them."""
-    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(1, 4))
+    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReflectionPad2d(1))
+
+
+def shuffled() -> nn.Module:
+    """Channels that become columns and rows, as at the end of networks that enlarge images."""
+    return nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.PixelShuffle(2), nn.Conv2d(2, 2, 3, padding=1))
+
+
+class Moved(nn.Module):
+    """Channels, rows and columns that change places, shares along a row, and pixels that become channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.middle, self.leave = nn.Conv2d(2, 8, 3, padding=1), nn.Conv2d(8, 8, 1), nn.Conv2d(32, 2, 1)
+        nn.init.normal_(self.middle.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to a smaller one."""
+        x = nn.functional.channel_shuffle(self.enter(x), 2).transpose(2, 3)
+        return self.leave(nn.functional.pixel_unshuffle(self.middle(x).softmax(3), 2))
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
@@ -126,11 +203,19 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "joined": (Joined, (2, 8, 8)),
     "across": (Across, (2, 8, 8)),
     "parts": (Parts, (2, 8, 12)),
+    "rows": (Rows, (2, 4, 8)),
+    "groups": (Groups, (2, 4, 8)),
+    "tokens": (Tokens, (2, 4, 16)),
     "enlarged": (enlarged, (2, 4, 4)),
     "turned": (turned, (2, 4, 4)),
+    "shuffled": (shuffled, (2, 4, 8)),
+    "moved": (Moved, (2, 8, 8)),
 }
 
-UNROLLED = {"stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")}}
+UNROLLED = {
+    "stem": {name: {"data_out_0": 4, "kernel": [3, 3]} for name in ("0", "3")},
+    "shuffled": {name: {"data_in_0": 2, "data_out_0": out, "kernel": [3, 3]} for name, out in (("0", 8), ("3", 2))},
+}
 """Lanes of those that are to take a beat in each cycle."""
 
 
@@ -155,7 +240,16 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("joined", 2),
         ("across", 2),
         ("parts", 4),
+        ("rows", 2),
+        ("groups", 4),
+        ("tokens", 2),
+        ("shuffled", 2),
+        *(pytest.param("shuffled", count, marks=pytest.mark.slow) for count in (1, 4)),
+        pytest.param("moved", 2, marks=pytest.mark.slow),
         pytest.param("parts", 2, marks=pytest.mark.slow),
+        pytest.param("rows", 4, marks=pytest.mark.slow),
+        pytest.param("tokens", 4, marks=pytest.mark.slow),
+        pytest.param("groups", 2, marks=pytest.mark.slow),
         pytest.param("across", 4, marks=pytest.mark.slow),
         pytest.param("joined", 4, marks=pytest.mark.slow),
         *(pytest.param(name, count, marks=pytest.mark.slow) for name in ("sequence", "enlarged") for count in (2, 4)),
@@ -174,8 +268,26 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
             assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
     if name == "stem":
         assert design.timing["interval"] == 8 * 16 // positions
-    if name in ("stem", "joined", "across", "parts"):
-        assert "beat_turn" not in [i["module"] for i in design.manifest["instances"]]
+    if name == "shuffled" and positions > 1:
+        # Four times the positions that came leave; one element at a time would take 256 cycles.
+        assert design.timing["interval"] == 4 * 4 * 8 // positions
+    if name in ("stem", "joined", "across", "parts", "rows", "groups", "tokens"):
+        modules = {i["module"] for i in design.manifest["instances"]}
+        assert not modules & {"beat_turn", "stream_reorder"}
+
+
+@pytest.mark.parametrize("positions", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_reductions_of_tiles(positions: int, tmp_path: Path) -> None:
+    """Also where a tile is the whole width. Beats are as wide as those of the convolution, which is no bottleneck."""
+    kernel = {"enter": {"data_in_0": 2, "data_out_0": 6, "kernel": [3, 3]}}
+    design, x = compiled(Reduced, (2, 4, 8), tmp_path / "b", positions=positions, parallelism=kernel)
+    assert design.timing["exact"]
+    assert not {i["module"] for i in design.manifest["instances"]} & {"beat_turn", "stream_reorder"}
+    for stalls in (None, 0.4):
+        found = design.simulate(x, engine="batch", stalls=stalls)
+        assert found.passed
+        if stalls is None:
+            assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
 
 
 def test_as_many_times_the_multipliers_in_a_part_of_the_cycles(tmp_path: Path) -> None:

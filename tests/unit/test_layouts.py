@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from mase_hw.emit.turned_words import steps_between
 from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat
 from mase_hw.layouts import Layout
@@ -177,3 +178,50 @@ def test_tiles_of_other_sizes_turn_within_a_beat() -> None:
             assert matrix.swapaxes(1, 2).reshape(-1).tolist() == left.tolist()
     assert tiles_within(Layout.tiled(shape, 2), Layout.row_major(shape)) is None
     assert tiles_within(Layout.row_major(shape), Layout.channels_last(shape)) is None
+
+
+def parts_exchanged(have: Layout, want: Layout, lanes: int) -> list[int]:
+    """Elements of each turn between two orders, and of a word of the buffer, after what leaves was compared."""
+    steps, numbers, found = steps_between(have, want, lanes), numbered(have.shape), []
+    come = have.to_stream(numbers)[0]
+    for step in steps:
+        assert step.have.to_stream(numbers)[0].tolist() == come.tolist()
+        if step.turn is not None:
+            matrix = come.reshape(-1, step.turn.rows, step.turn.columns, step.turn.inner)
+            come = matrix.swapaxes(1, 2).reshape(-1)
+            found.append(step.turn.lanes)
+        else:
+            found.append(reorder_lanes(step.have, step.want, lanes, come.size))
+            come = step.want.to_stream(numbers)[0]
+        assert step.want.to_stream(numbers)[0].tolist() == come.tolist()
+    assert not steps or come.tolist() == want.to_stream(numbers)[0].tolist()
+    return found
+
+
+def test_wires_around_a_buffer_make_its_words_longer() -> None:
+    """Of tiles of two positions and four channels a beat, which leave in as many: the buffer moves eight at a time."""
+    tile = Layout.tiled((1, 16, 8, 8), 2)
+    shuffled = tile.reshaped((1, 4, 2, 2, 8, 8))
+    unshuffled = tile.reshaped((1, 16, 4, 2, 4, 2))
+    assert shuffled is not None and unshuffled is not None
+    wide = shuffled.permuted((0, 1, 4, 2, 5, 3)).reshaped((1, 4, 16, 16))
+    narrow = unshuffled.permuted((0, 1, 3, 5, 2, 4)).reshaped((1, 64, 4, 4))
+    turned = tile.permuted((0, 1, 3, 2))
+    assert wide is not None and narrow is not None
+    for have in (wide, turned, narrow):
+        want = Layout.tiled(have.shape, 2)
+        assert reorder_lanes(have, want, 8, 8) == 1
+        found = parts_exchanged(have, want, 8)
+        assert 8 in found and max(found) <= 32
+    assert parts_exchanged(tile, Layout.row_major(tile.shape), 8) == []  # two neighbours and no more are in a beat
+
+
+def test_random_changes_of_order_through_wires() -> None:
+    rng = np.random.default_rng(3)
+    moved = 0
+    for _ in range(40):
+        factors = tuple(int(n) for n in rng.integers(2, 4, rng.integers(3, 6)))
+        shape = (1, math.prod(factors))
+        have, want = (Layout(shape, (1, *factors), (0, *(rng.permutation(len(factors)) + 1))) for _ in range(2))
+        moved += bool(parts_exchanged(have, want, int(rng.integers(2, 9))))
+    assert moved > 10

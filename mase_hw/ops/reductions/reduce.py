@@ -81,6 +81,8 @@ class Roles:
         """
         reduced = {factor for dim in dims for factor in layout.factors_of(dim)}
         flags = [(factor in reduced, layout.factors[factor]) for factor in reversed(layout.order)] or [(False, 1)]
+        if layout.beside > 1 and flags[0][0] == flags[1][0]:
+            flags[:2] = [(flags[0][0], flags[0][1] * flags[1][1])]
         inner, innermost = flags[0]
         groups = [(flag, math.prod(size for _, size in run)) for flag, run in groupby(flags[1:], lambda f: f[0])]
         # The roles that follow the innermost dimension, in order; one without dimensions has size 1.
@@ -117,19 +119,20 @@ DIMS = 5
 class ReduceParams(Params, frozen=True):
     """Parameters of ``fixed_reduce``; what a dimension is depends on ``inner``.
 
-    Lanes along dimension 1 are neighbouring positions of a beat, each of which is reduced by itself.
+    Lanes along dimension 1 are neighbouring positions of a beat, each of which is reduced by itself; with an ``inner``
+    of 2 channels, of which a beat has all neighbouring positions that are reduced, one channel after the other.
     """
 
     data_in_0: Tensor5
     data_out_0: Tensor5
-    inner: bool
+    inner: int
     operation: int
     cast: Cast
 
     def attributes(self) -> Attributes:
         """The dimensions that are reduced, of a tensor that has the module's, or of :meth:`stream`."""
-        if self.data_in_0.lanes[1] > 1:
-            return {"dim": (1,), "keepdim": True}
+        if self.inner == 2 or self.data_in_0.lanes[1] > 1:
+            return {"dim": (self.inner,), "keepdim": True}
         reduced: tuple[int, ...] = (2, 4) if self.inner else (1, 3)
         if self.operation >= ARGMAX:
             reduced = (max(reduced, key=lambda d: self.data_in_0.shape[d]),)
@@ -139,7 +142,12 @@ class ReduceParams(Params, frozen=True):
         """The stream of a port: of several positions, those of a sequence ``(1, channels, positions)``."""
         made = super().stream(name)
         own: Port = getattr(self, name)
-        (channels, kept, *_), beside = own.size, own.lanes[1]
+        (channels, kept, *outer), beside = own.size, own.lanes[1]
+        if self.inner == 2:
+            tiles, rounds = outer[:2]
+            layout = Layout.tiled((rounds, kept, tiles * channels), channels)
+            shape = (1, rounds, tiles, 1, kept * channels)
+            return dataclasses.replace(made, shape=shape, parallelism=(own.lanes[0] * beside,), layout=layout)
         if beside == 1:
             return made
         layout, shape = Layout.tiled((1, channels, kept), beside), (1, 1, 1, kept // beside, channels * beside)
@@ -186,23 +194,42 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor], *, operation: int) -> dict[st
 def _layout_of(layout: Layout, shape: Sequence[int], attributes: Attributes, *, operation: int) -> Layout | None:
     """The order of the result; None if the module cannot work in that order."""
     dims = dims_of(attributes, len(layout.shape))
-    if layout.positions > 1:
-        if dims != (1,) or operation == RUNNING:
+    reduced = reduced_of(layout, dims)
+    if reduced == (True, False):
+        if dims != (1,) or operation == RUNNING or layout.positions == 1:
             return None
         keep = bool(attributes.get("keepdim", False))
         return Layout.tiled(shape, layout.positions) if keep else Layout.row_major(shape)
+    if reduced == (False, True) and operation == RUNNING:
+        return None
     if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1):
         return None
     if operation == RUNNING:
-        return Layout(tuple(shape), layout.factors, layout.order)
-    return kept_layout(layout, shape, dims)
+        return Layout(tuple(shape), layout.factors, layout.order, layout.row)
+    made = kept_layout(layout, shape, dims)
+    # Of tiles that stay a row has all channels, as before.
+    return Layout(made.shape, made.factors, made.order, layout.row) if reduced == (False, False) else made
+
+
+def reduced_of(layout: Layout, dims: Sequence[int]) -> tuple[bool, bool] | None:
+    """Whether the channels of a tile are reduced, and whether its positions are; None if it is no tile of both.
+
+    Args:
+        layout: Order in which the tensor travels.
+        dims: Dimensions that are reduced, not negative.
+    """
+    if layout.beside == 1 or layout.factors[layout.order[-2]] * layout.beside != layout.row:
+        return None
+    reduced = {factor for dim in dims for factor in layout.factors_of(dim)}
+    return layout.order[-2] in reduced, layout.order[-1] in reduced
 
 
 def _build(r: Request, *, operation: int) -> ReduceParams:
     a, shape = r.arithmetic, r.shapes["data_in_0"]
-    layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
-    beside = layout.positions
-    roles = Roles.of(Layout.channels_last(shape) if beside > 1 else layout, dims_of(a.attributes, len(shape)))
+    layout, dims = r.layouts.get("data_in_0") or Layout.row_major(shape), dims_of(a.attributes, len(shape))
+    reduced = reduced_of(layout, dims)
+    beside = layout.beside if reduced == (True, False) else 1
+    roles = Roles.of(layout.one_by_one if beside > 1 else layout, dims)
     if roles is None:
         raise UnsupportedError(
             "reduced and kept dimensions of this tensor alternate too often",
@@ -212,6 +239,8 @@ def _build(r: Request, *, operation: int) -> ReduceParams:
             remedy="reduce in two steps, or permute the tensor first",
         )
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
+    if reduced is not None and not beside > 1:
+        return _of_tiles(r, operation, layout, roles, lanes)
     given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else roles.left
     lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
     # Lanes of several positions are those of their channels.
@@ -220,9 +249,31 @@ def _build(r: Request, *, operation: int) -> ReduceParams:
     return ReduceParams(
         data_in_0=port(roles.shape, a.formats["data_in_0"], lanes, beside, dims=DIMS),
         data_out_0=port(left, a.formats["data_out_0"], 1 if roles.inner else lanes, beside, dims=DIMS),
-        inner=roles.inner,
+        inner=int(roles.inner),
         operation=operation,
         cast=a.modes,
+    )
+
+
+def _of_tiles(r: Request, operation: int, layout: Layout, roles: Roles, lanes: int) -> ReduceParams:
+    """Parameters where the positions of a tile are reduced, or neither its channels nor they, or both."""
+    beside, formats = layout.beside, r.arithmetic.formats
+    channels = layout.row // beside
+    inner, columns = int(roles.inner), (min(lanes, channels) * beside, 1)
+    if roles.innermost == beside:
+        # A beat has all positions of some channels; rows of channels follow each other without a gap.
+        fits = (n for n in range(min(lanes, channels), 0, -1) if roles.kept_1 == channels or channels % n == 0)
+        inner, columns = 2, (beside, next(fits))
+    elif roles.inner and operation == RUNNING:
+        columns = (1, 1)
+    left = roles.shape if operation == RUNNING else roles.left
+    ends = (1 if roles.inner else columns[0], columns[1])
+    return ReduceParams(
+        data_in_0=port(roles.shape, formats["data_in_0"], *columns, dims=DIMS),
+        data_out_0=port(left, formats["data_out_0"], *ends, dims=DIMS),
+        inner=inner,
+        operation=operation,
+        cast=r.arithmetic.modes,
     )
 
 
@@ -232,7 +283,8 @@ def _latency(p: ReduceParams) -> Latency:
     every = np.arange(source.beats, dtype=np.int64)
     tiles = every.reshape(*reversed(source.tiles))
     if p.operation != RUNNING:
-        tiles = tiles[:, :, -1:, :, -1:] if p.inner else tiles[:, -1:, :, -1:]
+        own = {0: np.s_[:, -1:, :, -1:], 1: np.s_[:, :, -1:, :, -1:], 2: np.s_[:, :, -1:]}
+        tiles = tiles[own[p.inner]]
     done = tiles.reshape(-1)
     mean = p.operation == MEAN
     reduced = Steps.at(
@@ -351,6 +403,8 @@ def _sums() -> list[Case]:
         _case(SUM, "both", (2, 3, 2, 4), (1, 3), 4, "s16.9 s14.4 half_up"),
         _case(SUM, "middle", (2, 3, 2, 2, 3), (1, 3), 2, "s8.4 s10.4"),
         _case(SUM, "one_element", (4, 1), 1, 1, "s2.0 s2.0"),
+        _case(SUM, "columns_of_tiles", (2, 3, 2, 6), 3, 2, "s8.4 s11.4", positions=2),
+        _case(SUM, "channels_and_columns", (2, 3, 2, 6), (1, 3), 2, "s8.4 s11.4", positions=3),
         _case(SUM, "two_positions", (2, 5, 3, 4), 1, 2, "u6.3 u9.3", positions=2),
     ]
 
@@ -359,6 +413,7 @@ def _means() -> list[Case]:
     return [
         _case(MEAN, "rows", (2, 3, 5), 1, 2, "s8.4 s8.6 half_away"),
         _case(MEAN, "four_positions", (1, 3, 2, 8), 1, 2, "s8.4 s8.6", positions=4),
+        _case(MEAN, "images_of_tiles", (1, 4, 2, 8), (2, 3), 2, "s8.4 s8.6", positions=4),
         _case(MEAN, "whole", (1, 3, 7), (1, 2), 4, "u6.3 u9.6"),
     ]
 
@@ -366,6 +421,8 @@ def _means() -> list[Case]:
 def _maxima() -> list[Case]:
     return [
         _case(MAX, "outermost", (3, 2, 3), 0, 3, "u6.3 u6.3"),
+        _case(MAX, "rows_of_tiles", (1, 3, 4, 6), 2, 2, "s8.4 s8.4", positions=2),
+        _case(MAX, "whole_width", (1, 4, 3, 2), 3, 3, "s8.4 s8.4", positions=2),
         _case(MAX, "innermost", (2, 3, 5), 2, 2, "s8.4 s6.3 trunc"),
     ]
 
@@ -396,6 +453,7 @@ def _places_least() -> list[Case]:
 def _running() -> list[Case]:
     return [
         _case(RUNNING, "further_out", (2, 4, 2, 3), 1, 2, "u6.3 s6.2 half_up wrap"),
+        _case(RUNNING, "rows_of_tiles", (1, 3, 4, 4), 2, 2, "u6.3 u8.3", positions=2),
         _case(RUNNING, "innermost", (2, 2, 5), 2, 3, "s8.4 s10.4"),
     ]
 

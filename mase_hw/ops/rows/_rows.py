@@ -27,6 +27,7 @@ from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import shifted_product
 from mase_hw.opdef import Memory, Request
+from mase_hw.ops._elementwise import ElementwiseParams
 from mase_hw.ops._functions import TABLE_BITS, entry
 from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
@@ -56,10 +57,29 @@ def row_steps(beats: int, length: int, *, note: int, row: int = 0) -> Steps:
 
 
 def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
-    """Rows may come in any order of rows, each in one piece and from its first element to its last."""
+    """Rows may come in any order of rows, each from its first element to its last: in one piece, or several abreast."""
     last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
-    in_order = not last or (len(last) == 1 and layout.order[-1] == last[0])
-    return Layout(tuple(shape), layout.factors, layout.order) if in_order else None
+    in_order = not last or (len(last) == 1 and layout.order[-1 if layout.beside == 1 else -2] == last[0])
+    return Layout(tuple(shape), layout.factors, layout.order, layout.row) if in_order else None
+
+
+def abreast(r: Request) -> int:
+    """Rows of a beat, of which it has the same elements."""
+    return r.layouts["data_in_0"].beside if "data_in_0" in r.layouts else 1
+
+
+class RowParams(ElementwiseParams, frozen=True):
+    """Parameters of a module of rows, dimension 0, of which lanes along dimension 1 are neighbours in a beat."""
+
+    def positions(self, name: str) -> int:
+        """Rows of a beat."""
+        lanes: tuple[int, ...] = getattr(self, name).lanes
+        return lanes[1]
+
+    def layout(self, name: str) -> Layout | None:
+        """Of several rows in a beat: lane ``element * rows + row``."""
+        rows = self.positions(name)
+        return Layout.abreast(getattr(self, name).shape, rows) if rows > 1 else None
 
 
 def row_shape(r: Request, name: str = "data_in_0") -> tuple[int, int]:

@@ -29,12 +29,13 @@ from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.numerics.wide import WIDE
 from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
-from mase_hw.ops._cases import asked_of
+from mase_hw.ops._cases import asked_of, order_of
 from mase_hw.ops._piecewise import fit
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within, positions_of
 from mase_hw.ops.rows._normalize import check_fits, key_of, normalise, plan_of
-from mase_hw.ops.rows._rows import relayout, row_shape
+from mase_hw.ops.rows._rows import abreast, relayout, row_shape
 from mase_hw.steps import Steps
+from mase_hw.streams import Stream
 
 SCALE_LATENCY, BEFORE_PRODUCT, APPLY_LATENCY = 12, 2, 5
 IMPLEMENTATIONS = ("parallel", "shared", "in_turn")
@@ -43,7 +44,10 @@ _NARROW = ("ecp5",)
 
 
 class NormParams(Params, frozen=True):
-    """Parameters of ``fixed_normalize``: dimension 0 channels (or the row), 1 positions, 2 rows."""
+    """Parameters of ``fixed_normalize``: dimension 0 channels (or the row), 1 positions, 2 rows.
+
+    Lanes along dimension 1 are neighbouring positions of the same rows, along dimension 2 neighbouring rows.
+    """
 
     data_in_0: Tensor3
     has_weight: bool
@@ -68,9 +72,9 @@ class NormParams(Params, frozen=True):
 
     @property
     def units(self) -> int:
-        """Groups in a beat."""
-        share = self.data_in_0.size[0] // self.groups
-        return 1 if self.groups == 1 else max(1, self.data_in_0.lanes[0] // share)
+        """Rows in a beat."""
+        share, rows = self.data_in_0.size[0] // self.groups, self.data_in_0.lanes[2]
+        return rows if self.groups == 1 else max(1, self.data_in_0.lanes[0] // share)
 
     @property
     def tiles(self) -> int:
@@ -80,11 +84,20 @@ class NormParams(Params, frozen=True):
     @property
     def turns(self) -> int:
         """Groups that follow each other in a position."""
-        return self.groups if self.units == 1 else self.tiles
+        return self.groups if 1 in (self.units, self.groups) else self.tiles
 
     def repetitions(self) -> dict[str, int]:
-        """The parameters come once for every position."""
-        return dict.fromkeys(("weight", "bias"), self.data_in_0.size[1] * self.data_in_0.size[2])
+        """The parameters come once for every position, or for all positions of a beat."""
+        return dict.fromkeys(("weight", "bias"), math.prod(self.data_in_0.tiles[1:]))
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a port; of several rows in a beat lane ``element * rows + row``."""
+        made = super().stream(name)
+        if not name.startswith("data_") or self.data_in_0.lanes[2] == 1:
+            return made
+        (lanes, _, rows), (size, _, number) = self.data_in_0.lanes, self.data_in_0.size
+        layout, sizes = Layout.abreast(made.shape, rows), (1, number // rows, size * rows)
+        return dataclasses.replace(made, shape=sizes, parallelism=(lanes * rows,), layout=layout)
 
     def attributes(self) -> Attributes:
         """The size of a row."""
@@ -94,12 +107,16 @@ class NormParams(Params, frozen=True):
 class GroupNormParams(NormParams, frozen=True):
     """The same over groups of the channels of images."""
 
+    def positions(self, name: str) -> int:
+        """Neighbouring positions of an image that a beat holds."""
+        return self.data_in_0.lanes[1] if name.startswith("data_") else 1
+
     def layout(self, name: str) -> Layout | None:
         """Channels last."""
         if not name.startswith("data_"):
             return None
         images, positions, channels = getattr(self, name).shape
-        return Layout.channels_last((images, channels, positions))
+        return Layout.tiled((images, channels, positions), self.positions(name))
 
     def attributes(self) -> Attributes:
         """The number of groups."""
@@ -111,9 +128,9 @@ def latency(p: NormParams) -> Latency:
 
     With multipliers in turn a step is a product, and its last one lets the next row in.
     """
-    rows, positions, turns = p.data_in_0.size[2], p.data_in_0.size[1], p.turns
+    (_, positions, rows), turns = p.data_in_0.tiles, p.turns
     inner = p.tiles // turns
-    note = 3 + (p.data_in_0.lanes[0] // p.units - 1).bit_length() + SCALE_LATENCY + (p.in_turn == 2)
+    note = 3 + (math.prod(p.data_in_0.lanes) // p.units - 1).bit_length() + SCALE_LATENCY + (p.in_turn == 2)
     if p.in_turn:
         each, length = np.arange(rows * positions * inner), positions * inner
         first = each // length * length
@@ -297,6 +314,7 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
         a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
         lanes = _whole_groups(lanes, shape[-1], groups)
+        beside = (lanes, positions_of(r)[0], 1) if kind == GROUP else (lanes, 1, abreast(r))
         plan = plan_of(a, shape[1] * shape[2] // groups, kind != RMS, _integer_epsilon(a))
         check_fits(a, plan)
         cut = fit(key_of(a))
@@ -314,12 +332,12 @@ def _build(kind: str) -> Callable[[Request], NormParams]:
                 remedy="ask for shared",
             )
         return (GroupNormParams if kind == GROUP else NormParams)(
-            data_in_0=port(shape, a.formats["data_in_0"], lanes),
+            data_in_0=port(shape, a.formats["data_in_0"], *beside),
             has_weight=has["weight"],
             weight=port(shape[-1:], formats["weight"], lanes, dims=1),
             has_bias=has["bias"],
             bias=port(shape[-1:], formats["bias"], lanes, dims=1),
-            data_out_0=port(shape, a.formats["data_out_0"], lanes),
+            data_out_0=port(shape, a.formats["data_out_0"], *beside),
             cast=a.modes,
             groups=groups,
             centre=plan.centre,
@@ -370,9 +388,10 @@ def _case(
     own: dict[str, object]
     own = {"num_groups": attributes.pop("groups", 1)} if kind == GROUP else {"normalized_shape": channels}
     eps: Attributes = {"eps": attributes.get("eps", 1e-5)}
+    layouts = order_of(attributes, shape)
     a = Arithmetic.read(formats, LAYER_TENSORS, {**own, **eps})
     shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
-    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, **asked_of(attributes))
+    request = Request(name, a, shapes, {"data_in_0": (lanes,)}, layouts, **asked_of(attributes))
     return Case(name, _build(kind)(request), frames, attributes=eps)
 
 
@@ -394,12 +413,16 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("in_turn", (9, 4), 1, "u12.9 - s16.14 s16.12", implementation="in_turn"),
             case("in_turn_one_beat", (9, 3), 3, "s16.9 s16.14 s16.12 s16.12", implementation="in_turn"),
             case("fast", (9, 4), 1, "u12.9 - s16.14 s16.12", implementation="in_turn", fast=True),
+            case("two_rows", (1, 4, 7), 3, "s8.4 s8.6 s8.6 s8.4", beside=2),
+            case("three_rows", (6, 4), 4, "u8.4 - - s8.5 half_up", beside=3, implementation="shared"),
+            case("two_rows_in_turn", (4, 5), 2, "s16.9 s16.14 s16.12 s16.12", beside=2, implementation="in_turn"),
             case("fast_one_beat", (9, 3), 3, "s16.9 s16.14 s16.12 s16.12", implementation="in_turn", fast=True),
         ]
 
     def rms() -> list[Case]:
         return [
             case("fold", (3, 10), 2, "s8.5 s8.6 - s8.4", eps=1e-6),
+            case("two_rows", (4, 5), 2, "s8.5 s8.6 - s8.4", beside=2),
             case("no_weight", (4, 5), 1, "s16.9 - - s16.12 trunc", eps=0.0),
             case("shared", (6, 3), 1, "s16.9 - - s16.13", implementation="shared"),
             case("in_turn", (4, 7), 2, "s16.9 s16.14 - s16.12", implementation="in_turn"),
@@ -411,6 +434,10 @@ def _cases(kind: str) -> Callable[[], list[Case]]:
             case("part_of_a_group", (1, 8, 5), 2, "s8.4 s8.6 s8.6 s8.4", groups=2),
             case("several_groups", (2, 6, 4), 4, "s8.4 s8.6 s8.6 s8.4", groups=3),
             case("instances", (1, 5, 6), 2, "s8.4 - - s8.5", groups=5, eps=1e-2),
+            case("two_positions", (1, 6, 2, 4), 2, "s8.4 s8.6 s8.6 s8.4", groups=2, positions=2),
+            case("groups_of_a_beat", (2, 6, 6), 4, "s8.4 s8.6 s8.6 s8.4", groups=3, positions=3),
+            case("four_positions", (1, 3, 8), 2, "s8.4 s8.6 s8.6 s8.4", groups=1, positions=4),
+            case("positions_in_turn", (1, 3, 4), 1, "s8.4 - - s8.4", groups=1, positions=2, implementation="in_turn"),
             case("one_group", (1, 3, 4), 2, "s8.4 s8.6 s8.6 s8.4", groups=1),
             case("in_turn", (1, 3, 4), 1, "s8.4 s8.6 s8.6 s8.4", groups=1, implementation="in_turn"),
             case("no_positions", (3, 4, 1), 1, "u6.3 u6.5 u8.6 s8.4", groups=2),
@@ -452,6 +479,7 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
             follows_input=True,
             static=("weight",) if kind == RMS else ("weight", "bias"),
             layout="channels_last" if kind == GROUP else "rows",
+            positions=as_they_come,
             memories=lambda a: fit(key_of(_in_steps(a))).memories(),
             implementations=IMPLEMENTATIONS,
             fast=True,

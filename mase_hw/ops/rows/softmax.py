@@ -42,14 +42,24 @@ from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import ExponentTables, Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
-from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._functions import Key
 from mase_hw.ops._piecewise import evaluate as logarithm
 from mase_hw.ops._piecewise import fit
-from mase_hw.ops._tensors import lanes_within
-from mase_hw.ops.rows._rows import Exponent, along, evaluate, exponent, lowered_size, relayout, row_shape, row_steps
+from mase_hw.ops._tensors import as_they_come, lanes_within
+from mase_hw.ops.rows._rows import (
+    Exponent,
+    RowParams,
+    abreast,
+    along,
+    evaluate,
+    exponent,
+    lowered_size,
+    relayout,
+    row_shape,
+    row_steps,
+)
 from mase_hw.steps import Steps
 from mase_hw.streams import ceil_div
 
@@ -62,7 +72,7 @@ GUARD = 8
 """Bits of exponentials beyond those of a result, where its step is that of a source, and no power of two."""
 
 
-class SoftmaxParams(elementwise.ElementwiseParams, frozen=True):
+class SoftmaxParams(RowParams, frozen=True):
     """Parameters of ``fixed_softmax``; those of the logarithm have no meaning for the others."""
 
     function: int
@@ -230,7 +240,7 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
     def build(r: Request) -> SoftmaxParams:
         a, (rows, size) = r.arithmetic, row_shape(r)
         lowered_size(r)
-        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
+        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size)), abreast(r)
         plan = exponentials(a, size, function)
         segments = Segments()
         fmt = FixedFormat(1, 0)
@@ -239,8 +249,8 @@ def _build(function: int) -> Callable[[Request], SoftmaxParams]:
             cut, fmt = fit(key), key[3]
             segments = Segments(cut.segments, cut.step, cut.frac, *cut.widths)
         return SoftmaxParams(
-            data_in_0=port((rows, size), a.formats["data_in_0"], lanes),
-            data_out_0=port((rows, size), result_format(a), lanes),
+            data_in_0=port((rows, size), a.formats["data_in_0"], *lanes),
+            data_out_0=port((rows, size), result_format(a), *lanes),
             cast=a.modes,
             function=function,
             masked=False,
@@ -317,16 +327,21 @@ def _cases(function: int) -> Callable[[], list[Case]]:
             case("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
             case("fast", (5, 6), 3, "s16.12 u16.14", fast=True),
             case("levels", (3, 7), 2, "s8.4 u8.8", levels=3),
+            case("two_rows", (1, 4, 7), 3, "u8.5 s8.6 half_up", beside=2),
             steps_case(_build(function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
         ]
 
     def softmin() -> list[Case]:
-        return [case("fold", (4, 6), 2, "s8.4 u9.9 half_away")]
+        return [
+            case("fold", (4, 6), 2, "s8.4 u9.9 half_away"),
+            case("three_rows", (6, 4), 4, "s8.4 u9.9 half_away", beside=3),
+        ]
 
     def log() -> list[Case]:
         return [
             case("one_lane", (3, 5), 1, "s8.4 s8.3"),
             case("uneven_fold", (2, 2, 7), 3, "s14.10 s12.6 trunc wrap"),
+            case("two_rows", (4, 5), 2, "s8.4 s8.3", beside=2),
         ]
 
     return {SOFTMAX: softmax, SOFTMIN: softmin, LOG: log}[function]
@@ -350,6 +365,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
             fast=True,
             levels=0 if function == LOG else 1,
             layout="rows",
+            positions=as_they_come,
             memories=_memories(function),
         ),
         **{**targets, "functions": (rows, *targets["functions"])},

@@ -177,7 +177,9 @@ class _Mapper:
         as_it_comes = hardware.positions is None or (hardware.layout == "any" and hardware.follows_input)
         channels = not as_it_comes
         follows = [max(1, n // arriving) if channels else n for n in before] if hardware.follows_input else None
-        each = 1 if channels else layouts["data_in_0"].positions if "data_in_0" in layouts else 1
+        each = 1 if channels else layouts["data_in_0"].beside if "data_in_0" in layouts else 1
+        if hardware.abreast and layouts["data_in_0"].beside > 1:
+            each, hardware = 1, self.graph.catalogue[hardware.abreast].hardware or hardware
         parallelism = chosen_lanes(node.name, chosen, sizes, most * each, follows)
         self._check_positions(node, layouts)
         module = self.graph.meta_of(node).module
@@ -217,11 +219,11 @@ class _Mapper:
         """Positions of a beat that arrives at a node."""
         source = self.graph.sources(node).get("data_in_0")
         found = None if source is None else self.orders.found.get((source[0].name, source[1]))
-        return 1 if found is None else found.positions
+        return 1 if found is None else found.beside
 
     def _check_positions(self, node: fx.Node, layouts: Mapping[str, Layout]) -> None:
         """Refuse positions that a node was asked for by name, and that do not divide the width of its result."""
-        if (wished := self.orders.asked(node)) and layouts["data_out_0"].positions != wished:
+        if (wished := self.orders.asked(node)) and layouts["data_out_0"].beside != wished:
             raise ConfigError(
                 "a beat cannot have so many positions here",
                 node=node.name,

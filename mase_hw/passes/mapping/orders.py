@@ -65,7 +65,7 @@ class Orders:
             if op is None or not common.results.tensors:
                 continue
             if op.hardware is not None and op.hardware.layout != "any":
-                return op.hardware.positions is not None
+                return op.hardware.positions is not None or bool(op.hardware.abreast)
             same = tuple(common.results["data_out_0"].shape) == tuple(self.graph.tensor(node, "data_out_0").shape)
             return same and op.arranged is None and self._takes_several(user)
         return False
@@ -96,14 +96,18 @@ class Orders:
             common_args = self.graph.meta_of(node).common.args
             attributes = common_args.attributes
             wishes = self._wishes(node, shapes["data_out_0"])
-            taken = _of_one(arriving["data_in_0"])
+            taken = arriving["data_in_0"].one_by_one
             made = op.arranged(taken, shapes["data_out_0"], attributes, wishes)
             self.found[node.name, "data_out_0"] = made
             return {"data_in_0": taken, "data_out_0": made}
+        if hardware.abreast and (rows := arriving["data_in_0"].of_rows(shapes["data_out_0"][-1])) is not None:
+            self.found[node.name, "data_out_0"] = rows
+            return {"data_in_0": arriving["data_in_0"], "data_out_0": rows}
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
-            come = max(layout.positions for layout in arriving.values())
-            taken_in, given = hardware.positions(attributes, shapes, come, self._wished(node))
+            wished = self._wished(node)
+            come = max(_positions_of(layout, wished) for layout in arriving.values())
+            taken_in, given = hardware.positions(attributes, shapes, come, wished)
             made = self.found[node.name, "data_out_0"] = Layout.tiled(shapes["data_out_0"], given)
             return {**{name: Layout.tiled(shapes[name], taken_in) for name in arriving}, "data_out_0": made}
         layouts = {name: self._wanted(node, hardware, layout) for name, layout in arriving.items()}
@@ -168,7 +172,10 @@ class Orders:
         attributes = common.args.attributes
         hardware = None if op is None else op.hardware
         tiles = op is not None and (op.implicit or (hardware is not None and hardware.positions is not None))
-        for layout in [*([arriving] if tiles else []), *_choices(_of_one(arriving))]:
+        rows = hardware is not None and hardware.layout == "rows" and tiles
+        abreast = Layout.abreast(arriving.shape, arriving.beside) if rows and _divides(arriving) else None
+        several = [layout for layout in (arriving, abreast) if tiles and layout is not None]
+        for layout in [*several, *_choices(arriving.one_by_one)]:
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
@@ -178,9 +185,21 @@ class Orders:
         raise UnsupportedError("this op moves data in a way that is not in hardware", node=node.name)
 
 
-def _of_one(layout: Layout) -> Layout:
-    """The order with one position a beat."""
-    return Layout.channels_last(layout.shape) if layout.positions > 1 else layout
+def _divides(tile: Layout) -> bool:
+    """Whether as many rows of the last dimension as a tile has positions can be in a beat."""
+    rows = math.prod(tile.shape[:-1])
+    return tile.beside > 1 and rows % tile.beside == 0
+
+
+def _positions_of(arriving: Layout, wished: int) -> int:
+    """Positions of a beat that can be had: what has to change places anyway leaves in tiles."""
+    if wished == 1 or len(arriving.shape) < 3 or arriving.positions > 1 or arriving.one_by_one == _last(arriving):
+        return arriving.positions
+    return math.gcd(wished, arriving.shape[-1])
+
+
+def _last(layout: Layout) -> Layout:
+    return Layout.channels_last(layout.shape)
 
 
 def _choices(arriving: Layout) -> list[Layout]:
