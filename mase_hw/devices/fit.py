@@ -32,7 +32,7 @@ from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.spec import CustomOps
-from mase_hw.ir.module_paths import nodes_at
+from mase_hw.ir.module_paths import became, nodes_inside
 from mase_hw.preflight.mapped import mapped_graph
 from mase_hw.streams import ceil_div
 
@@ -205,16 +205,18 @@ class _Search:
             return list(range(count + 1))
         found = {0, count}
         for path in cuts:
-            inside = set(nodes_at(self.graph, path))
-            at = next((index for index, name in enumerate(self.order) if name in inside), None)
-            if at is None:
+            inside = [self.graph.node(name) for name in nodes_inside(self.graph, path)]
+            # What only gives elements other names is where it is read.
+            layers = {name for n in inside for name in ([n.name] if n.name in self.candidates else self._behind(n))}
+            if not layers:
+                gone = became(self.graph, path)
                 raise ConfigError(
-                    "no layer in hardware is in the module before which is to be cut",
+                    "no layer in hardware is in the module before which is to be cut, or reads what it gives",
                     field="cuts",
-                    got=path,
+                    got=path if gone is None else f"{path}, which {gone}",
                     expected="the path of a module, or the name of a node",
                 )
-            found.add(at)
+            found.add(min(index for index, name in enumerate(self.order) if name in layers))
         return sorted(found)
 
     def _behind(self, node: Any) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from mase_hw.devices import compile_devices, fit_devices
 from mase_hw.emit.estimate import estimate
@@ -140,3 +141,41 @@ def test_cuts_that_are_named() -> None:
     assert other.value > same.value
     with pytest.raises(ConfigError, match="no layer in hardware is in the module"):
         named("nothing")
+
+
+class Gate(nn.Module):
+    """A module of functions alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x) * 0.5
+
+
+class Stacked(nn.Module):
+    """An encoder of PyTorch, modules of functions, and one that only gives elements other names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.gate, self.flat, self.fc = Gate(), nn.Flatten(), nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.flat(self.gate(self.encoder(x))))
+
+
+def test_a_cut_is_named_by_any_module() -> None:
+    """In front of the first node that is inside, or that reads what a module without hardware gives."""
+    from mase_hw.compiler.config import load_config
+    from mase_hw.devices.fit import _Search
+    from mase_hw.fit.target import goal
+    from mase_hw.preflight.mapped import mapped_graph
+
+    torch.manual_seed(0)
+    settings = load_config({"hardware": {"family": "xc7"}})
+    graph = mapped_graph(Stacked().eval(), torch.rand(1, 4, 8), settings, None, lambda _: None, None)
+    cuts = ["encoder.layers.0", "encoder.layers.1", "encoder.layers.1.linear1", "gate", "flat", "fc"]
+    search = _Search(graph, settings, [goal({**ROOM, "interval": 4096}, "xc7")], 4096, cuts=cuts)
+    firsts = [search.order[place] for place in search.places[:-1]]
+    assert firsts == [
+        "encoder_layers_0_norm1", "encoder_layers_1_norm1", "encoder_layers_1_linear1", "relu", "fc"
+    ]  # fmt: skip
