@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mase_hw.fit.budget import Impossible, Solution
+from mase_hw.fit.problem import SHARE
 
 NEVER = 1 << 60
 """More than any sum of shares."""
-SHARE = 1 << 32
-"""A whole device. Words of external memory are millions, and what one is priced at must be a whole number as well."""
 SUMS, RELAXED, SOLVED = range(3)
 """How closely a run was looked at."""
 

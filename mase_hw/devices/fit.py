@@ -20,14 +20,14 @@ from torch import nn
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.cost.devices import RESOURCES
-from mase_hw.devices.cuts import NEVER, SHARE, Cuts, Search
+from mase_hw.devices.cuts import NEVER, Cuts, Search
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import HALVES, Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import SPREAD, arguments
 from mase_hw.fit.elimination import restricted
-from mase_hw.fit.problem import INFEASIBLE, MEASURES, WORDS, Numbers, Problem, named
+from mase_hw.fit.problem import INFEASIBLE, MEASURES, SHARE, WORDS, Numbers, Problem, named
 from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph

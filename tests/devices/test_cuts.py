@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mase_hw.devices.cuts import NEVER, RELAXED, SHARE, SOLVED, Search
+from mase_hw.devices.cuts import NEVER, RELAXED, SOLVED, Search
 from mase_hw.fit.budget import Impossible, Solution, solve
-from mase_hw.fit.problem import Problem
+from mase_hw.fit.problem import SHARE, Problem
 
 LAYERS, DEVICES, SEEDS = 6, 3, 40
 Answer = Solution | Impossible

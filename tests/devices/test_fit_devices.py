@@ -40,8 +40,8 @@ def searched(**room: int) -> Any:
 
 def test_no_other_cuts_are_better() -> None:
     """All cuts are tried, one by one, with the solver of each run."""
-    from mase_hw.devices.cuts import SHARE
     from mase_hw.fit.budget import Solution
+    from mase_hw.fit.problem import SHARE
 
     found = fitted(3)
     assert found.proven and [bool(run.nodes) for run in found.runs]
