@@ -245,6 +245,13 @@ class _Search:
         kept = {name: self._room(kind)[0][name] for name in self.order[low:high]}
         prices = {name: self.problem.prices[name] for name in kept}
         edges = [edge for edge in self.problem.edges if inside.issuperset(edge.ends)]
+        for source, result in self._sent(low, high):
+            fast = [
+                at for at in kept[source] if self.crossing(source, result, int(at), kind, kind + 1) <= self.interval
+            ]
+            kept[source] = np.array(fast, dtype=np.int64)
+            if not fast:
+                return Impossible(True, None)
         problem = restricted(Problem(prices, edges), kept)
         found = solve(problem, self.weights(kind), self._budgets(kind), HALVES if closely else 0)
         if isinstance(found, Impossible):
@@ -312,6 +319,17 @@ class _Search:
         assert tensor.fmt is not None  # it is quantised
         return ceil_div(math.prod(tensor.shape) * tensor.fmt.width, link.bits) * link.clock_ratio
 
+    def crossing(self, source: str, result: str, at: int, sends: int, receives: int) -> int:
+        """Cycles per frame of a stream on a link, with the lanes of a candidate: every beat is whole words."""
+        stream, link = self.candidates[source][at].ports[result], self.settings.links.of(sends, receives)
+        return stream.beats * ceil_div(stream.bits, link.bits) * link.clock_ratio
+
+    def _sent(self, low: int, high: int) -> list[tuple[str, str]]:
+        """The results of a run that layers behind it read."""
+        return [
+            key for key, (giver, *readers) in self.streams.items() if low <= giver < high <= max(readers, default=0)
+        ]
+
     def found(self, gap: float = 0.0) -> DevicesFit:
         """The best cuts.
 
@@ -323,7 +341,8 @@ class _Search:
         """
         count = len(self.order)
         rooms = [(each.budgets, each.external) for each in self.goals]
-        kinds = [rooms.index(each) for each in rooms]
+        alike = not self.settings.links.between  # else the links of two devices may differ
+        kinds = [rooms.index(each) if alike else number for number, each in enumerate(rooms)]
         search = Search(self.places, kinds, self.allowed, self.least, self.run, self.tell)
         cuts = search.best(len(kinds), count, gap)
         if cuts.ends is not None:
@@ -344,13 +363,14 @@ class _Search:
 
     def _fit(self, cuts: Cuts, kinds: Sequence[int]) -> DevicesFit:
         assert cuts.ends is not None
-        picked: dict[str, Candidate] = {}
+        picked, chosen = dict[str, Candidate](), dict[str, int]()
         runs, places = list[Run](), dict[str, int]()
         on: dict[int, int] = {}
         for number, (low, high) in enumerate(zip((0, *cuts.ends), cuts.ends, strict=False)):
             use, words = dict.fromkeys(RESOURCES, 0), 0
             if high > low:
                 solved = self._best[low, high, kinds[number]]
+                chosen |= solved.chosen
                 picked |= {name: self.candidates[name][at] for name, at in solved.chosen.items()}
                 use, words = named(solved.total), int(solved.total[WORDS])
                 places |= dict.fromkeys(self.order[low:high], number)
@@ -360,7 +380,7 @@ class _Search:
         for (source, result), (giver, *readers) in self.streams.items():
             for there in sorted({on[reader] for reader in readers} if giver >= 0 else ()):
                 if there != on[giver]:
-                    links[source] = self.cycles(source, result, on[giver], there)
+                    links[source] = self.crossing(source, result, chosen[source], on[giver], there)
         hardware = arguments(self.space.args, picked, self.space.twins).model_copy(update={"device": places})
         config = self.settings.model_copy(update={"hardware": hardware})
         return DevicesFit(self.interval, runs, links, cuts.value / SHARE, cuts.bound / SHARE, config)

@@ -68,6 +68,14 @@ def test_it_is_built_as_it_says(tmp_path: Path) -> None:
         assert estimate(each.record, "xc7")["dsp"] == run.use["dsp"]
 
 
+def test_beats_are_whole_words(tmp_path: Path) -> None:
+    """A word of 64 bits every eight cycles: 512 elements of a lane each take 4,096, of two lanes 2,048."""
+    found = fitted(3, links={"bits": 64, "clock_ratio": 8})
+    design = compile_devices(residual(), IMAGE, found.config, out=tmp_path / "made")
+    assert found.links and found.links == {link.tensor: link.interval for link in design.record.links}
+    assert max(found.links.values()) > 512 * 8 // 64 * 8 and design.timing["interval"] <= 2304
+
+
 def test_what_does_not_fit() -> None:
     with pytest.raises(ConfigError, match="no contiguous cuts for these devices meet the rate"):
         fitted(1, dsp=4)
