@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import nn
 
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
@@ -245,12 +246,9 @@ class _Search:
         kept = {name: self._room(kind)[0][name] for name in self.order[low:high]}
         prices = {name: self.problem.prices[name] for name in kept}
         edges = [edge for edge in self.problem.edges if inside.issuperset(edge.ends)]
-        for source, result in self._sent(low, high):
-            fast = [
-                at for at in kept[source] if self.crossing(source, result, int(at), kind, kind + 1) <= self.interval
-            ]
-            kept[source] = np.array(fast, dtype=np.int64)
-            if not fast:
+        for source, fast in self._fast_enough(low, high, kind).items():
+            kept[source] = kept[source][fast]
+            if not fast.any():
                 return Impossible(True, None)
         problem = restricted(Problem(prices, edges), kept)
         found = solve(problem, self.weights(kind), self._budgets(kind), HALVES if closely else 0)
@@ -324,11 +322,19 @@ class _Search:
         stream, link = self.candidates[source][at].ports[result], self.settings.links.of(sends, receives)
         return stream.beats * ceil_div(stream.bits, link.bits) * link.clock_ratio
 
-    def _sent(self, low: int, high: int) -> list[tuple[str, str]]:
-        """The results of a run that layers behind it read."""
-        return [
-            key for key, (giver, *readers) in self.streams.items() if low <= giver < high <= max(readers, default=0)
-        ]
+    def _fast_enough(self, low: int, high: int, kind: int) -> dict[str, npt.NDArray[np.bool_]]:
+        """Of every node whose result leaves a run: which of its candidates have lanes that a link takes at the rate."""
+        found: dict[str, npt.NDArray[np.bool_]] = {}
+        for (source, result), (giver, *readers) in self.streams.items():
+            if low <= giver < high <= max(readers, default=0):
+                of = self._room(kind)[0][source]
+                fast = np.array([self.crossing(source, result, n, kind, kind + 1) <= self.interval for n in of], bool)
+                found[source] = found.get(source, True) & fast
+        return found
+
+    def _within(self, low: int, high: int, kind: int) -> bool:
+        """Whether links leave all candidates of a run, so that longer ones cost no less."""
+        return all(fast.all() for fast in self._fast_enough(low, high, kind).values())
 
     def found(self, gap: float = 0.0) -> DevicesFit:
         """The best cuts.
@@ -343,7 +349,7 @@ class _Search:
         rooms = [(each.budgets, each.external) for each in self.goals]
         alike = not self.settings.links.between  # else the links of two devices may differ
         kinds = [rooms.index(each) if alike else number for number, each in enumerate(rooms)]
-        search = Search(self.places, kinds, self.allowed, self.least, self.run, self.tell)
+        search = Search(self.places, kinds, self.allowed, self.least, self.run, self.tell, self._within)
         cuts = search.best(len(kinds), count, gap)
         if cuts.ends is not None:
             return self._fit(cuts, kinds)
