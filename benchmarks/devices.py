@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from benchmarks.large_networks import resnet
 from benchmarks.vision_transformers import SHAPES, VisionTransformer
 from mase_hw.cost.devices import device_of
-from mase_hw.devices import DevicesDesign, compile_devices, fit_devices
+from mase_hw.devices import DevicesDesign, beyond, compile_devices, fit_devices, taken
 from mase_hw.errors import ConfigError
 from mase_hw.host.toolchain import require, verilator_env
 
@@ -70,10 +70,10 @@ def configuration(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def device(smaller: int) -> dict[str, Any]:
-    """A device with a memory outside, that has the given part of what an XC7A200T has."""
+def device(smaller: int, kept: int) -> dict[str, Any]:
+    """A device with a memory outside, that has a part of what an XC7A200T has, less some block RAMs."""
     has = {name: number // smaller for name, number in device_of(DEVICE).capacity().items()}
-    return {"device": DEVICE, **has, "external": True, "unrolled": 0}
+    return {"device": DEVICE, **has, "bram": has["bram"] - kept, "external": True, "unrolled": 0}
 
 
 def linted(design: DevicesDesign, tell: Tell) -> bool:
@@ -121,6 +121,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--narrower", type=int, default=1, help="by what numbers of channels are divided")
     parser.add_argument("--depth", type=int, default=12, help="blocks of a transformer")
     parser.add_argument("--smaller", type=int, default=1, help="by what the numbers of a device are divided")
+    parser.add_argument("--keep", type=int, default=0, help="block RAMs of each device that are kept for its FIFOs")
     parser.add_argument("--build", type=Path, metavar="DIR", help="compile what is chosen for all devices")
     parser.add_argument("--lint", action="store_true", help="of the modules of the devices and of the whole")
     parser.add_argument("--simulate", type=int, default=0, metavar="FRAMES", help="build it and simulate so many")
@@ -130,7 +131,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     model, frame, cuts = network(args.network, args.image, args.narrower, args.depth)
-    devices, begin = [device(args.smaller)] * args.devices, time.process_time()
+    devices, begin = [device(args.smaller, args.keep)] * args.devices, time.process_time()
 
     def tell(what: str) -> None:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -149,6 +150,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         design = compile_devices(model, frame, found.config, out=args.build or Path(folder) / "made", progress=tell)
         tell(f"compiled: {design.timing}")
+        for number, use in taken(design, "xc7").items():
+            tell(f"device {number} takes, FIFOs and ends of links included: {use.as_dict()}")
+        tell(f"beyond what devices have, less what was kept: {beyond(found, design) or 'nothing'}")
         clean = not args.lint or linted(design, tell)
         return 0 if (not args.simulate or simulated(design, frame, args.simulate, tell)) and clean else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mase_hw.devices import compile_devices, fit_devices
+from mase_hw.cost.links import receiving, sending
+from mase_hw.devices import beyond, compile_devices, fit_devices, taken
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
 
@@ -66,6 +68,35 @@ def test_it_is_built_as_it_says(tmp_path: Path) -> None:
         names = {entry.node for entry in each.record.instances}
         assert names.issuperset(set(run.nodes))
         assert estimate(each.record, "xc7")["dsp"] == run.use["dsp"]
+
+
+def test_what_is_built_takes_more(tmp_path: Path) -> None:
+    """FIFOs and ends of links are known once it is built, and what is then too much for a device is said."""
+    found = fitted(3)
+    design = compile_devices(residual(), IMAGE, found.config, out=tmp_path / "made")
+    use = taken(design, "xc7")
+    assert not beyond(found, design)
+    for number, run in enumerate(found.runs):
+        links = [link for link in design.record.links if number in (link.source, link.sink)]
+        alone = estimate(design.designs[number].record, "xc7")["lut"]
+        assert links and use[number].lut >= alone + 10 * len(links) and use[number].lut > run.use["lut"]
+        less = dataclasses.replace(run.goal, budgets={**run.goal.budgets, "lut": alone})
+        runs = [*found.runs[:number], dataclasses.replace(run, goal=less), *found.runs[number + 1 :]]
+        assert beyond(dataclasses.replace(found, runs=runs), design) == {number: {"lut": use[number].lut - alone}}
+
+
+COUNTED = {(8, 64, 1, 44): (15, 25, 186, 148), (64, 16, 1, 44): (66, 91, 76, 103), (24, 8, 2, 14): (30, 39, 34, 35)}
+"""Of bits of a beat and of a word, cycles per word and credits: LUTs and flip-flops of both ends, by Yosys for xc7."""
+
+
+@pytest.mark.parametrize("sizes", COUNTED)
+def test_ends_of_links(sizes: tuple[int, int, int, int]) -> None:
+    """Within one of the sending end, and a fifth and two of the receiving one, which is a FIFO for the most part."""
+    width, word, pace, credits = sizes
+    lut, ff, more_lut, more_ff = COUNTED[sizes]
+    sends, receives = sending(width, word, pace, credits), receiving(width, word, credits, "xc7")
+    assert abs(sends.lut - lut) <= 1 and abs(sends.ff - ff) <= 1
+    assert abs(receives.lut - more_lut) <= 2 + more_lut / 5 and abs(receives.ff - more_ff) <= 2
 
 
 def test_beats_are_whole_words(tmp_path: Path) -> None:
