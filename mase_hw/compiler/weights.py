@@ -32,8 +32,10 @@ from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.streams import IntArray
 
-IMAGE, OUTSIDE = "image.bin", "external.bin"
-"""In the folder of the weights: the image, and the content of external memory, words little-endian."""
+IMAGE, OUTSIDE, VECTORS = "image.bin", "external.bin", "vectors.npz"
+"""In the folder of the weights: the image, the content of external memory, words little-endian, and the vectors."""
+KIND = {"generator": {"mase_hw": __version__}, "kind": "weights"}
+"""What the manifest of the weights begins with."""
 _ROUNDED = 0.501
 """Steps between a value and what stands for it, if the format holds it; a little more than half, as floats divide."""
 
@@ -64,8 +66,34 @@ class Weights:
         """What the design shows while it has them; that of external memory if it loads nothing."""
         return digest_of(self.image or self.outside)
 
+    def add_to(self, made: Bundle, design: Design, folder: str = "") -> Json:
+        """Add the files of the weights to a bundle: the image, also for C, the memory files and the vectors.
+
+        Args:
+            made: To which they are added.
+            design: That they are for.
+            folder: Where in it, with a slash at its end.
+
+        Returns:
+            What is said of them in a manifest.
+        """
+        if self.image:
+            made.add(folder + IMAGE, self.image)
+            made.add(f"{folder}mase_weights.h", _header(self.image))
+        if self.outside:
+            made.add(folder + OUTSIDE, self.outside)
+        for file, text in self.memories.items():
+            made.add(folder + file, text)
+        made.add(folder + VECTORS, packed(self.vectors))
+        return {
+            "design": design.manifest["digest"],
+            "crc": f"{self.digest:08x}",
+            **({"external_crc": f"{digest_of(self.outside):08x}"} if self.outside else {}),
+            "changed": list(self.changed),
+        }
+
     def write(self, folder: Path, design: Design) -> Json:
-        """Write the folder of the weights: the image, also for C, the memory files and the vectors.
+        """Write the folder of the weights.
 
         Returns:
             Its manifest.
@@ -74,24 +102,7 @@ class Weights:
             EmitError: If it cannot be written.
         """
         made = Bundle()
-        if self.image:
-            made.add(IMAGE, self.image)
-            made.add("mase_weights.h", _header(self.image))
-        if self.outside:
-            made.add(OUTSIDE, self.outside)
-        for file, text in self.memories.items():
-            made.add(file, text)
-        arrays = io.BytesIO()
-        np.savez(arrays, allow_pickle=False, **self.vectors)
-        made.add("vectors.npz", arrays.getvalue())
-        made.manifest |= {
-            "generator": {"mase_hw": __version__},
-            "kind": "weights",
-            "design": design.manifest["digest"],
-            "crc": f"{self.digest:08x}",
-            **({"external_crc": f"{digest_of(self.outside):08x}"} if self.outside else {}),
-            "changed": list(self.changed),
-        }
+        made.manifest |= {**KIND, **self.add_to(made, design)}
         made.write(folder)
         return made.manifest
 
@@ -153,13 +164,21 @@ def replaceable(manifest: Manifest, node: str) -> None:
         )
 
 
-def retrained_results(design: Design, retrained: MaseGraph) -> dict[str, IntArray]:
-    """The vectors of a design with the results of the parameters of a retrained model, as mantissas by port.
+def retrained_model(design: Design, retrained: MaseGraph) -> tuple[MaseGraph, dict[str, IntArray]]:
+    """The model of a design with the parameters of a retrained one, and the vectors with their results by port.
 
     Raises:
         ConfigError: As :func:`make_weights`, but for what may be loaded.
     """
-    return _vectors(design, _taken(design, retrained, part=False))
+    graph = _taken(design, retrained, part=False)
+    return graph, _vectors(design, graph)
+
+
+def packed(vectors: Mapping[str, IntArray]) -> bytes:
+    """Vectors as a file of NumPy."""
+    arrays = io.BytesIO()
+    np.savez(arrays, allow_pickle=False, **vectors)
+    return arrays.getvalue()
 
 
 def _taken(design: Design, retrained: MaseGraph, part: bool) -> MaseGraph:

@@ -1,5 +1,6 @@
 """A network on several devices: bundles, links, and all of them in one simulation."""
 
+from mase_hw.devices.area import beyond, taken
 from mase_hw.devices.design import DevicesDesign, compile_devices, load_devices
 from mase_hw.devices.fit import DevicesFit, fit_devices
 from mase_hw.devices.records import Device, Devices, Link
@@ -12,8 +13,10 @@ __all__ = [
     "DevicesFit",
     "DevicesWeights",
     "Link",
+    "beyond",
     "compile_devices",
     "fit_devices",
     "load_devices",
     "make_devices_weights",
+    "taken",
 ]

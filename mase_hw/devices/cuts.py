@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mase_hw.fit.budget import Impossible, Solution
+from mase_hw.fit.problem import SHARE
 
 NEVER = 1 << 60
 """More than any sum of shares."""
-SHARE = 1 << 32
-"""A whole device. Words of external memory are millions, and what one is priced at must be a whole number as well."""
 SUMS, RELAXED, SOLVED = range(3)
 """How closely a run was looked at."""
 
@@ -69,6 +68,7 @@ class Search:
         least: What a run on a kind of device costs at least, by sums over its layers; None if it has no room.
         solve: Looks at a run on a kind of device, by its relaxation alone or with its solver.
         tell: Told what is being done.
+        within: Whether longer runs cost no less than one, as nothing is asked of it at its ends alone.
     """
 
     def __init__(
@@ -79,9 +79,10 @@ class Search:
         least: Callable[[int, int, int], int | None],
         solve: Callable[[int, int, int, bool], Solution | Impossible],
         tell: Callable[[str], object],
+        within: Callable[[int, int, int], bool] = lambda *_: True,
     ) -> None:
         self.places, self.kinds, self.allowed = places, kinds, allowed
-        self.least, self.solve, self.tell = least, solve, tell
+        self.least, self.solve, self.tell, self.within = least, solve, tell, within
         self.looked = [0, 0, 0]
         """How many runs were looked at so closely."""
         self._known: dict[tuple[int, int, int], Known] = {}
@@ -129,9 +130,10 @@ class Search:
             self._known[run] = Known(level, max(before, found.bound), found.value)
         else:
             self._known[run] = Known(level, NEVER if found.proven else max(before, found.bound))
-        self._looked.append(run)
-        for other in self._known:
-            self._raise(other, [run])
+        if self.within(*run):
+            self._looked.append(run)
+            for other in self._known:
+                self._raise(other, [run])
 
     def _raise(self, run: tuple[int, int, int], parts: Sequence[tuple[int, int, int]]) -> None:
         """Note that a run costs no less than parts of it: what one device cannot hold, it cannot hold with more."""

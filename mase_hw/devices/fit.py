@@ -15,24 +15,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import nn
 
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.cost.devices import RESOURCES
-from mase_hw.devices.cuts import NEVER, SHARE, Cuts, Search
+from mase_hw.devices.cuts import NEVER, Cuts, Search
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import ConfigError
 from mase_hw.fit.budget import HALVES, Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate
 from mase_hw.fit.choose import SPREAD, arguments
 from mase_hw.fit.elimination import restricted
-from mase_hw.fit.problem import INFEASIBLE, MEASURES, WORDS, Numbers, Problem, named
+from mase_hw.fit.problem import INFEASIBLE, MEASURES, SHARE, WORDS, Numbers, Problem, named
 from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.custom.spec import CustomOps
-from mase_hw.ir.module_paths import nodes_at
+from mase_hw.ir.module_paths import became, nodes_inside
 from mase_hw.preflight.mapped import mapped_graph
 from mase_hw.streams import ceil_div
 
@@ -205,16 +206,18 @@ class _Search:
             return list(range(count + 1))
         found = {0, count}
         for path in cuts:
-            inside = set(nodes_at(self.graph, path))
-            at = next((index for index, name in enumerate(self.order) if name in inside), None)
-            if at is None:
+            inside = [self.graph.node(name) for name in nodes_inside(self.graph, path)]
+            # What only gives elements other names is where it is read.
+            layers = {name for n in inside for name in ([n.name] if n.name in self.candidates else self._behind(n))}
+            if not layers:
+                gone = became(self.graph, path)
                 raise ConfigError(
-                    "no layer in hardware is in the module before which is to be cut",
+                    "no layer in hardware is in the module before which is to be cut, or reads what it gives",
                     field="cuts",
-                    got=path,
+                    got=path if gone is None else f"{path}, which {gone}",
                     expected="the path of a module, or the name of a node",
                 )
-            found.add(at)
+            found.add(min(index for index, name in enumerate(self.order) if name in layers))
         return sorted(found)
 
     def _behind(self, node: Any) -> list[str]:
@@ -243,6 +246,10 @@ class _Search:
         kept = {name: self._room(kind)[0][name] for name in self.order[low:high]}
         prices = {name: self.problem.prices[name] for name in kept}
         edges = [edge for edge in self.problem.edges if inside.issuperset(edge.ends)]
+        for source, fast in self._fast_enough(low, high, kind).items():
+            kept[source] = kept[source][fast]
+            if not fast.any():
+                return Impossible(True, None)
         problem = restricted(Problem(prices, edges), kept)
         found = solve(problem, self.weights(kind), self._budgets(kind), HALVES if closely else 0)
         if isinstance(found, Impossible):
@@ -310,6 +317,25 @@ class _Search:
         assert tensor.fmt is not None  # it is quantised
         return ceil_div(math.prod(tensor.shape) * tensor.fmt.width, link.bits) * link.clock_ratio
 
+    def crossing(self, source: str, result: str, at: int, sends: int, receives: int) -> int:
+        """Cycles per frame of a stream on a link, with the lanes of a candidate: every beat is whole words."""
+        stream, link = self.candidates[source][at].ports[result], self.settings.links.of(sends, receives)
+        return stream.beats * ceil_div(stream.bits, link.bits) * link.clock_ratio
+
+    def _fast_enough(self, low: int, high: int, kind: int) -> dict[str, npt.NDArray[np.bool_]]:
+        """Of every node whose result leaves a run: which of its candidates have lanes that a link takes at the rate."""
+        found: dict[str, npt.NDArray[np.bool_]] = {}
+        for (source, result), (giver, *readers) in self.streams.items():
+            if low <= giver < high <= max(readers, default=0):
+                of = self._room(kind)[0][source]
+                fast = np.array([self.crossing(source, result, n, kind, kind + 1) <= self.interval for n in of], bool)
+                found[source] = found.get(source, True) & fast
+        return found
+
+    def _within(self, low: int, high: int, kind: int) -> bool:
+        """Whether links leave all candidates of a run, so that longer ones cost no less."""
+        return all(fast.all() for fast in self._fast_enough(low, high, kind).values())
+
     def found(self, gap: float = 0.0) -> DevicesFit:
         """The best cuts.
 
@@ -321,8 +347,9 @@ class _Search:
         """
         count = len(self.order)
         rooms = [(each.budgets, each.external) for each in self.goals]
-        kinds = [rooms.index(each) for each in rooms]
-        search = Search(self.places, kinds, self.allowed, self.least, self.run, self.tell)
+        alike = not self.settings.links.between  # else the links of two devices may differ
+        kinds = [rooms.index(each) if alike else number for number, each in enumerate(rooms)]
+        search = Search(self.places, kinds, self.allowed, self.least, self.run, self.tell, self._within)
         cuts = search.best(len(kinds), count, gap)
         if cuts.ends is not None:
             return self._fit(cuts, kinds)
@@ -342,13 +369,14 @@ class _Search:
 
     def _fit(self, cuts: Cuts, kinds: Sequence[int]) -> DevicesFit:
         assert cuts.ends is not None
-        picked: dict[str, Candidate] = {}
+        picked, chosen = dict[str, Candidate](), dict[str, int]()
         runs, places = list[Run](), dict[str, int]()
         on: dict[int, int] = {}
         for number, (low, high) in enumerate(zip((0, *cuts.ends), cuts.ends, strict=False)):
             use, words = dict.fromkeys(RESOURCES, 0), 0
             if high > low:
                 solved = self._best[low, high, kinds[number]]
+                chosen |= solved.chosen
                 picked |= {name: self.candidates[name][at] for name, at in solved.chosen.items()}
                 use, words = named(solved.total), int(solved.total[WORDS])
                 places |= dict.fromkeys(self.order[low:high], number)
@@ -358,7 +386,7 @@ class _Search:
         for (source, result), (giver, *readers) in self.streams.items():
             for there in sorted({on[reader] for reader in readers} if giver >= 0 else ()):
                 if there != on[giver]:
-                    links[source] = self.cycles(source, result, on[giver], there)
+                    links[source] = self.crossing(source, result, chosen[source], on[giver], there)
         hardware = arguments(self.space.args, picked, self.space.twins).model_copy(update={"device": places})
         config = self.settings.model_copy(update={"hardware": hardware})
         return DevicesFit(self.interval, runs, links, cuts.value / SHARE, cuts.bound / SHARE, config)

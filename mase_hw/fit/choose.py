@@ -18,7 +18,7 @@ from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate, moved
 from mase_hw.fit.latency import Latency
 from mase_hw.fit.parts import Framed
-from mase_hw.fit.problem import WORDS, Numbers, named
+from mase_hw.fit.problem import SHARE, WORDS, Numbers, named
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal
 from mase_hw.hardware.manifest import Manifest
@@ -37,6 +37,8 @@ BEGINNINGS = (1.0, 1.2, 1.45)
 ATTEMPTS = 4
 AIMS = 6
 """Intervals of the slowest stage that are tried where frames come back late to blocks that share hardware."""
+COARSE = 1 << 24
+"""A whole device where nothing is read from outside: of that no budget is millions."""
 ANY_RATE = 1 << 40
 """Cycles per frame that are slower than any layer."""
 Tell = Callable[[str], object]
@@ -182,7 +184,8 @@ class Chooser:
             logic=goal.logic,
             external=goal.external,
         )
-        shares = [(1 << 24) // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES]
+        whole = SHARE if self._outside else COARSE
+        shares = [whole // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES]
         self.weights = np.array([*shares, 0], dtype=np.int64)
 
     @functools.cached_property

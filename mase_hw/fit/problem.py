@@ -22,6 +22,8 @@ from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 
 Numbers = npt.NDArray[np.int64]
+SHARE = 1 << 32
+"""A whole device. Words of external memory are millions, and what one is priced at must be a whole number as well."""
 INFEASIBLE = np.int64(1) << 52
 """A price that nothing pays; sums of many of them stay within 63 bits."""
 

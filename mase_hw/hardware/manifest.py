@@ -231,6 +231,11 @@ class OnDevice(Entry, frozen=True, kw_only=True):
         """What the names of its ports for parameters begin with at the top level of all devices."""
         return self.begins.replace(".", "_")
 
+    @property
+    def core(self) -> str:
+        """Where the top level of its bundle is, seen from that of all devices."""
+        return f"u_{self.begins}u_core"
+
 
 class Fifo(Entry, frozen=True, omit_defaults=False):
     """A FIFO that balances two ways from a fork to a join, or that keeps up the rate of the design.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import fx
 
@@ -55,8 +55,41 @@ def nodes_at(graph: MaseGraph, name: str) -> list[str]:
     return [node for node, target in calls if target == name or target.startswith(f"{name}.")]
 
 
-def translations(graph: MaseGraph, names: Iterable[str]) -> dict[str, list[str]]:
+STACK = "nn_module_stack"
+"""Where PyTorch notes in ``node.meta`` the modules inside which a node was made."""
+
+
+def paths_of(node: fx.Node) -> list[str]:
+    """The modules that a node belongs to, the outermost first."""
+    stack = [str(path) for path, _ in node.meta.get(STACK, {}).values()]
+    return [*stack, str(node.target)] if node.op == "call_module" else stack
+
+
+def put_inside(new: fx.Node, node: fx.Node, path: str, each: fx.Node) -> None:
+    """Note where a node is that takes the place of a call, with others.
+
+    Args:
+        new: The node.
+        node: The call.
+        path: Of the module that the call named.
+        each: The node in the graph of that module.
+    """
+    below = {f"{path}.{key}": (f"{path}.{at}", kind) for key, (at, kind) in each.meta.get(STACK, {}).items()}
+    new.meta[STACK] = {**node.meta.get(STACK, {}), **below}
+
+
+def nodes_inside(graph: MaseGraph, name: str) -> list[str]:
+    """As :func:`nodes_at`, with the functions that the module of a path calls."""
+    if name in {node.name for node in graph.nodes}:
+        return [name]
+    inside = (node for node in graph.nodes if node.op.startswith("call_"))
+    return [node.name for node in inside if any(f"{path}.".startswith(f"{name}.") for path in paths_of(node))]
+
+
+def translations(
+    graph: MaseGraph, names: Iterable[str], find: Callable[[MaseGraph, str], list[str]] = nodes_at
+) -> dict[str, list[str]]:
     """Of names that are no nodes but paths of modules, the nodes that they stand for."""
     known = {node.name for node in graph.nodes}
-    found = {name: nodes_at(graph, name) for name in names if name not in known}
+    found = {name: find(graph, name) for name in names if name not in known}
     return {name: nodes for name, nodes in found.items() if nodes}

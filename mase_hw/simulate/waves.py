@@ -73,7 +73,7 @@ LANES = "waves"
 
 def scope_of(group: str) -> str:
     """The scope of a group: Verilator leaves out names that begin with an underscore, as some of nodes do."""
-    return group if group == PORTS else f"node_{group}"
+    return group if group == PORTS else f"node_{group}".replace(".", "_")
 
 
 def shown_streams(manifest: Manifest) -> list[Shown]:
@@ -99,8 +99,16 @@ def shown_streams(manifest: Manifest) -> list[Shown]:
             name = key.lower()
             numbers = (math.prod(lanes), int(parameters[key + _FIELD]), int(below))
             signed = bool(parameters.get(f"{key}_SIGNED", 1))
-            found.append(Shown(group, name, f"{instance.name}.{name}", *numbers, signed))
+            found.append(Shown(group, name, f"{_place(manifest, instance.name)}.{name}", *numbers, signed))
     return found
+
+
+def _place(manifest: Manifest, instance: str) -> str:
+    """Where an instance is, seen from the top level: of several devices, in the core of its own."""
+    for device in manifest.devices.values():
+        if instance.startswith(device.begins):
+            return f"{device.core}.{instance.removeprefix(device.begins)}"
+    return instance
 
 
 def _group(instance: Instance, taken: set[str]) -> str:

@@ -8,20 +8,30 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mase_hw.devices.cuts import NEVER, RELAXED, SHARE, SOLVED, Search
+from mase_hw.devices.cuts import NEVER, RELAXED, SOLVED, Search
 from mase_hw.fit.budget import Impossible, Solution, solve
-from mase_hw.fit.problem import Problem
+from mase_hw.fit.problem import SHARE, Problem
 
 LAYERS, DEVICES, SEEDS = 6, 3, 40
 Answer = Solution | Impossible
 
 
-def costs(rng: np.random.Generator, slack: int) -> tuple[Search, Callable[..., Answer], Callable[..., bool]]:
-    """Runs of which each costs a share of its layers more; two kinds of devices, of unlike room."""
+def costs(
+    rng: np.random.Generator, slack: int, ends: int = 0
+) -> tuple[Search, Callable[..., Answer], Callable[..., bool]]:
+    """Runs of which each costs a share of its layers more; two kinds of devices, of unlike room.
+
+    Args:
+        rng: Draws them.
+        slack: What is left open of a run at most.
+        ends: What a cut behind some layers makes a run cost more at most, but no longer one.
+    """
     layers, kinds = rng.integers(1, 50, LAYERS), [0, 1, 0]
     more, room = rng.integers(0, 9, (LAYERS + 1, LAYERS + 1)), rng.integers(60, 220, 2)
     open_ = rng.integers(0, slack + 1, (LAYERS + 1, LAYERS + 1))
     forbidden = rng.random((LAYERS + 1, LAYERS + 1, DEVICES)) < 0.15
+    dear = np.where(rng.random(LAYERS + 1) < 0.5, rng.integers(0, ends + 1, LAYERS + 1), 0)
+    dear[LAYERS] = 0
 
     def least(low: int, high: int, kind: int) -> int | None:
         taken = int(layers[low:high].sum())
@@ -29,7 +39,7 @@ def costs(rng: np.random.Generator, slack: int) -> tuple[Search, Callable[..., A
 
     def solve(low: int, high: int, kind: int, closely: bool = True) -> Answer:
         # What stands between layers makes a run of more of them no cheaper.
-        taken = int(layers[low:high].sum() + more[:, :high][low:high].sum())
+        taken = int(layers[low:high].sum() + more[:, :high][low:high].sum() + dear[high])
         if taken > room[kind]:
             found: Answer = Impossible(closely, None, 0 if closely else taken // 2)
             return found
@@ -40,7 +50,8 @@ def costs(rng: np.random.Generator, slack: int) -> tuple[Search, Callable[..., A
     def allowed(low: int, high: int, device: int) -> bool:
         return not bool(forbidden[low, high, device])
 
-    return Search(range(LAYERS + 1), kinds, allowed, least, solve, lambda _: None), solve, allowed
+    search = Search(range(LAYERS + 1), kinds, allowed, least, solve, lambda _: None, lambda _, high, __: not dear[high])
+    return search, solve, allowed
 
 
 def every(search: Search, solve: Callable[..., Answer], allowed: Callable[..., bool]) -> tuple[int, int]:
@@ -56,12 +67,12 @@ def every(search: Search, solve: Callable[..., Answer], allowed: Callable[..., b
     return min(values), min(bounds)
 
 
-@pytest.mark.parametrize("slack", [0, 12])
-def test_as_if_every_run_were_solved(slack: int) -> None:
+@pytest.mark.parametrize(("slack", "ends"), [(0, 0), (12, 0), (12, 90)])
+def test_as_if_every_run_were_solved(slack: int, ends: int) -> None:
     """Value and bound are those of all runs solved, and most of them are not."""
     solved, impossible = 0, 0
     for seed in range(SEEDS):
-        search, solve, allowed = costs(np.random.default_rng(seed), slack)
+        search, solve, allowed = costs(np.random.default_rng(seed), slack, ends)
         found = search.best(DEVICES, LAYERS)
         value, bound = every(search, solve, allowed)
         assert (found.value, found.bound) == (value, min(value, bound)), seed

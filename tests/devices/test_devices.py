@@ -163,6 +163,26 @@ def test_one_bundle_is_for_one_device(tmp_path: Path) -> None:
         mase_hw.compile(residual(), torch.rand(1, 3, 8, 8), config, out=tmp_path / "made")
 
 
+def test_a_device_is_given_by_any_module(tmp_path: Path) -> None:
+    """The functions that a module calls are where it is, those in front of its first layer as well."""
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.relu(x)
+            return torch.tanh(self.fc(x)) + x
+
+    torch.manual_seed(0)
+    config = {"hardware": {"device": {"1": 1}}}
+    design = compile_devices(nn.Sequential(Block(), Block()), torch.rand(1, 8), config, out=tmp_path / "made")
+    assert [device.nodes for device in design.record.devices] == [
+        ("relu", "_0_fc", "tanh", "add"), ("relu_1", "_1_fc", "tanh_1", "add_1")
+    ]  # fmt: skip
+
+
 def test_an_input_of_two_devices(tmp_path: Path) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from mase_hw.devices import compile_devices, fit_devices
+from mase_hw.cost.links import receiving, sending
+from mase_hw.devices import beyond, compile_devices, fit_devices, taken
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
 
@@ -39,8 +42,8 @@ def searched(**room: int) -> Any:
 
 def test_no_other_cuts_are_better() -> None:
     """All cuts are tried, one by one, with the solver of each run."""
-    from mase_hw.devices.cuts import SHARE
     from mase_hw.fit.budget import Solution
+    from mase_hw.fit.problem import SHARE
 
     found = fitted(3)
     assert found.proven and [bool(run.nodes) for run in found.runs]
@@ -65,6 +68,43 @@ def test_it_is_built_as_it_says(tmp_path: Path) -> None:
         names = {entry.node for entry in each.record.instances}
         assert names.issuperset(set(run.nodes))
         assert estimate(each.record, "xc7")["dsp"] == run.use["dsp"]
+
+
+def test_what_is_built_takes_more(tmp_path: Path) -> None:
+    """FIFOs and ends of links are known once it is built, and what is then too much for a device is said."""
+    found = fitted(3)
+    design = compile_devices(residual(), IMAGE, found.config, out=tmp_path / "made")
+    use = taken(design, "xc7")
+    assert not beyond(found, design)
+    for number, run in enumerate(found.runs):
+        links = [link for link in design.record.links if number in (link.source, link.sink)]
+        alone = estimate(design.designs[number].record, "xc7")["lut"]
+        assert links and use[number].lut >= alone + 10 * len(links) and use[number].lut > run.use["lut"]
+        less = dataclasses.replace(run.goal, budgets={**run.goal.budgets, "lut": alone})
+        runs = [*found.runs[:number], dataclasses.replace(run, goal=less), *found.runs[number + 1 :]]
+        assert beyond(dataclasses.replace(found, runs=runs), design) == {number: {"lut": use[number].lut - alone}}
+
+
+COUNTED = {(8, 64, 1, 44): (15, 25, 186, 148), (64, 16, 1, 44): (66, 91, 76, 103), (24, 8, 2, 14): (30, 39, 34, 35)}
+"""Of bits of a beat and of a word, cycles per word and credits: LUTs and flip-flops of both ends, by Yosys for xc7."""
+
+
+@pytest.mark.parametrize("sizes", COUNTED)
+def test_ends_of_links(sizes: tuple[int, int, int, int]) -> None:
+    """Within one of the sending end, and a fifth and two of the receiving one, which is a FIFO for the most part."""
+    width, word, pace, credits = sizes
+    lut, ff, more_lut, more_ff = COUNTED[sizes]
+    sends, receives = sending(width, word, pace, credits), receiving(width, word, credits, "xc7")
+    assert abs(sends.lut - lut) <= 1 and abs(sends.ff - ff) <= 1
+    assert abs(receives.lut - more_lut) <= 2 + more_lut / 5 and abs(receives.ff - more_ff) <= 2
+
+
+def test_beats_are_whole_words(tmp_path: Path) -> None:
+    """A word of 64 bits every eight cycles: 512 elements of a lane each take 4,096, of two lanes 2,048."""
+    found = fitted(3, links={"bits": 64, "clock_ratio": 8})
+    design = compile_devices(residual(), IMAGE, found.config, out=tmp_path / "made")
+    assert found.links and found.links == {link.tensor: link.interval for link in design.record.links}
+    assert max(found.links.values()) > 512 * 8 // 64 * 8 and design.timing["interval"] <= 2304
 
 
 def test_what_does_not_fit() -> None:
@@ -140,3 +180,41 @@ def test_cuts_that_are_named() -> None:
     assert other.value > same.value
     with pytest.raises(ConfigError, match="no layer in hardware is in the module"):
         named("nothing")
+
+
+class Gate(nn.Module):
+    """A module of functions alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x) * 0.5
+
+
+class Stacked(nn.Module):
+    """An encoder of PyTorch, modules of functions, and one that only gives elements other names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.gate, self.flat, self.fc = Gate(), nn.Flatten(), nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.flat(self.gate(self.encoder(x))))
+
+
+def test_a_cut_is_named_by_any_module() -> None:
+    """In front of the first node that is inside, or that reads what a module without hardware gives."""
+    from mase_hw.compiler.config import load_config
+    from mase_hw.devices.fit import _Search
+    from mase_hw.fit.target import goal
+    from mase_hw.preflight.mapped import mapped_graph
+
+    torch.manual_seed(0)
+    settings = load_config({"hardware": {"family": "xc7"}})
+    graph = mapped_graph(Stacked().eval(), torch.rand(1, 4, 8), settings, None, lambda _: None, None)
+    cuts = ["encoder.layers.0", "encoder.layers.1", "encoder.layers.1.linear1", "gate", "flat", "fc"]
+    search = _Search(graph, settings, [goal({**ROOM, "interval": 4096}, "xc7")], 4096, cuts=cuts)
+    firsts = [search.order[place] for place in search.places[:-1]]
+    assert firsts == [
+        "encoder_layers_0_norm1", "encoder_layers_1_norm1", "encoder_layers_1_linear1", "relu", "fc"
+    ]  # fmt: skip

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw import cli
+from mase_hw.cost.devices import RESOURCES, device_of
 from mase_hw.cost.model import cost_of
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.fit.candidates import Options, Tried
 from mase_hw.fit.frame import Frame
+from mase_hw.fit.problem import SHARE
 from mase_hw.fit.result import Fit, picture
 from mase_hw.passes.mapping.add_hardware_metadata import wanted
 from mase_hw.passes.mapping.args import HardwareArgs
@@ -331,6 +333,17 @@ def test_words_are_no_more_than_the_memory_brings() -> None:
         target = {"dsp": 64, "bram": 3, "unrolled": 0, "external": True}
         intervals.append(fit(model, example, config, target=target, front=False).choice.solution.total[-1])
     assert intervals == [128 * 64 // 4, 128 * 64 // 8]
+
+
+def test_what_is_least_with_weights_outside_is_the_sum_of_shares() -> None:
+    """To one in ten thousand: what a look-up table of a large device counts for is a whole number."""
+    torch.manual_seed(0)
+    model, example = nn.Sequential(nn.Linear(128, 64)).eval(), torch.rand(1, 128)
+    target = {"device": "xc7a200t", "interval": 4096, "unrolled": 0, "whole_frames": 0, "external": True}
+    choice = fit(model, example, {}, target=target, front=False).choice
+    room = device_of("xc7a200t").capacity()
+    shares = sum(int(choice.solution.total[RESOURCES.index(name)]) / most for name, most in room.items())
+    assert choice.solution.value / SHARE == pytest.approx(shares, rel=1e-4)
 
 
 def test_the_latency_is_not_sought_with_weights_outside() -> None:

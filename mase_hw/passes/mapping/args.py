@@ -11,7 +11,7 @@ from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.hardware.external import ExternalMemory, image_of
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.module_paths import became, passed_through, translations
+from mase_hw.ir.module_paths import became, nodes_inside, passed_through, translations
 from mase_hw.passes.base import validate
 
 T = TypeVar("T")
@@ -294,10 +294,11 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
     places = [place.rpartition(".")[0] for given in tensors.values() for place in given]
     fast = [] if isinstance(args.fast_clock, bool) else args.fast_clock
     several = {} if isinstance(args.positions, int) else args.positions
-    nodes = (args.parallelism, several, args.implementation, args.adder_levels, args.order, args.device)
+    nodes = (args.parallelism, several, args.implementation, args.adder_levels, args.order)
     named = [*(name for given in nodes for name in given), *fast, *places]
     paths = translations(graph, named)
-    if not paths:
+    devices = translations(graph, args.device, nodes_inside)
+    if not paths and not devices:
         return with_metadata(graph, args, args)
     lanes: dict[str, dict[str, Lanes]] = {}
     for name, given in sorted(args.parallelism.items(), key=lambda item: (item[0] not in paths, item[0].count("."))):
@@ -312,7 +313,7 @@ def with_node_names(graph: MaseGraph, args: HardwareArgs) -> HardwareArgs:
             "adder_levels": _by_path(paths, args.adder_levels),
             "positions": args.positions if isinstance(args.positions, int) else _by_path(paths, several),
             "order": _by_path(paths, args.order),
-            "device": _by_path(paths, args.device),
+            "device": _by_path(devices, args.device),
             "fast_clock": args.fast_clock and (not fast or [n for name in fast for n in paths.get(name, [name])]),
         }
     )

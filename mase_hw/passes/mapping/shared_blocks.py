@@ -15,6 +15,7 @@ from torch import fx
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.module_paths import paths_of
 from mase_hw.ir.records import Entries
 from mase_hw.nn import Quantized
 from mase_hw.passes.base import Info
@@ -162,19 +163,13 @@ def _computes(graph: MaseGraph, node: fx.Node) -> bool:
     return graph.op_of(node) is not None and graph.meta_of(node).common.mase_op != "quantize"
 
 
-def _paths(node: fx.Node) -> list[str]:
-    """Modules that a node belongs to."""
-    stack = [str(path) for path, _ in node.meta.get("nn_module_stack", {}).values()]
-    return [*stack, str(node.target)] if node.op == "call_module" else stack
-
-
 def _parents(node: fx.Node) -> list[str]:
-    return [path.rpartition(".")[0] for path in _paths(node) if "." in path]
+    return [path.rpartition(".")[0] for path in paths_of(node) if "." in path]
 
 
 def _child(node: fx.Node, path: str) -> str | None:
     """Below which child of a module a node is."""
-    below = (each.removeprefix(f"{path}.") for each in _paths(node) if each.startswith(f"{path}."))
+    below = (each.removeprefix(f"{path}.") for each in paths_of(node) if each.startswith(f"{path}."))
     return next((each.partition(".")[0] for each in below), None)
 
 

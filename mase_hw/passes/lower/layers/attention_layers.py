@@ -308,38 +308,36 @@ def _decoder(module: nn.TransformerDecoderLayer) -> Parts:
 
 def _encoders(module: nn.TransformerEncoder) -> Parts:
     """``nn.TransformerEncoder``."""
-    layers, last = _stacked(module)
+    layers, stack = _stacked(module)
 
     def run(src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None) -> Tensor:
-        for name in last:
-            layer = layers[name]
-            more = {"src_mask": mask, "src_key_padding_mask": src_key_padding_mask}
-            src = layer(src) if name == "norm" else layer(src, **more)
-        return src
+        for layer in stack:
+            src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
+        return layers["norm"](src) if "norm" in layers else src
 
     return run, layers
 
 
 def _decoders(module: nn.TransformerDecoder) -> Parts:
     """``nn.TransformerDecoder``."""
-    layers, last = _stacked(module)
+    layers, stack = _stacked(module)
 
     def run(tgt: Tensor, memory: Tensor, **masks: Tensor) -> Tensor:
-        for name in last:
-            tgt = layers[name](tgt) if name == "norm" else layers[name](tgt, memory, **masks)
-        return tgt
+        for layer in stack:
+            tgt = layer(tgt, memory, **masks)
+        return layers["norm"](tgt) if "norm" in layers else tgt
 
     return run, layers
 
 
-def _stacked(module: nn.Module) -> tuple[dict[str, nn.Module], list[str]]:
-    stack = module.layers
-    assert isinstance(stack, nn.ModuleList)  # of either class
-    layers = {f"layers_{i}": copy.copy(layer) for i, layer in enumerate(stack)}
+def _stacked(module: nn.Module) -> tuple[dict[str, nn.Module], nn.ModuleList]:
+    assert isinstance(module.layers, nn.ModuleList)  # of either class
+    stack = nn.ModuleList([copy.copy(layer) for layer in module.layers])
+    layers: dict[str, nn.Module] = {"layers": stack}
     norm = module.norm
     if isinstance(norm, nn.Module):
         layers["norm"] = copy.copy(norm)
-    return layers, list(layers)
+    return layers, stack
 
 
 def _transformer(module: nn.Transformer) -> Parts:

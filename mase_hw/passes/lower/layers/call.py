@@ -24,6 +24,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import arguments, describe, new_metadata
 from mase_hw.ir.binding import arguments_of, slots
 from mase_hw.ir.evaluate import evaluate
+from mase_hw.ir.module_paths import put_inside
 from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.quantize.operands import stored
@@ -360,6 +361,7 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
             with graph.fx_graph.inserting_after(last):
                 name = f"{node.name}_{one.name}"
                 env[one] = graph.fx_graph.create_node(one.op, target, args, kwargs, name=name)
+            put_inside(env[one], node, path, one)
         last = env[one]
     result: fx.Node
     (result,) = (env[n.all_input_nodes[0]] for n in traced.graph.nodes if n.op == "output")

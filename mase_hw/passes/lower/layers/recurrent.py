@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import annotate_node
+from mase_hw.ir.module_paths import put_inside
 from mase_hw.ir.paths import called
 from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.nn.recurrence import GATES, Recurrence
@@ -314,6 +315,7 @@ def inlined(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], made: n
             args, kwargs = fx.node.map_arg((each.args, each.kwargs), lambda n: new[n])
             with graph.fx_graph.inserting_before(node):
                 new[each] = graph.fx_graph.create_node(each.op, target, args, kwargs, name=f"{node.name}_{each.name}")
+            put_inside(new[each], node, path, each)
     return None
 
 
