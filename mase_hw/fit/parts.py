@@ -8,6 +8,7 @@ chosen for the rest follows from it as for any graph.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from mase_hw.fit.target import Goal
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
+from mase_hw.ops.unrolled._delays import DELAYS
 from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.passes.mapping.unroll_frame import Part, axis_of, ends_of, nodes_between, part_of, put, unroll_args
 
@@ -37,6 +39,8 @@ class Framed:
         beats: Of a frame.
         products: In a beat.
         nodes: Those with hardware that it stands for.
+        mhz: The clock for which its registers are placed; None for what the user's arguments say.
+        carry_save: Whether its latest sums save carries, for that clock.
     """
 
     first: str
@@ -44,15 +48,19 @@ class Framed:
     beats: int
     products: int
     nodes: tuple[str, ...]
+    mhz: float | None = None
+    carry_save: bool = False
 
     def asked(self, args: HardwareArgs) -> HardwareArgs:
         """The arguments of the hardware that ask for it."""
         part = {"unroll_first": self.first, "unroll_last": self.last, "unroll_beats": self.beats}
-        return args.model_copy(update={"unroll": "frame", **part})
+        clock = {} if self.mhz is None else {"unroll_mhz": self.mhz, "unroll_carry_save": self.carry_save}
+        return args.model_copy(update={"unroll": "frame", **part, **clock})
 
     def __str__(self) -> str:
         whole = "the network" if not self.first and not self.last else f"{self.nodes[0]} to {self.nodes[-1]}"
-        return f"{whole} as one expression, {self.beats} beat{'s' if self.beats > 1 else ''} per frame"
+        saved = ", carries saved" if self.carry_save else ""
+        return f"{whole} as one expression, {self.beats} beat{'s' if self.beats > 1 else ''} per frame{saved}"
 
 
 class Parts:
@@ -70,6 +78,8 @@ class Parts:
         self.refused: dict[str, str] = {}
         """Why a node cannot be in an expression, as far as that was found out."""
         self.why = _not_at_all(args, goal, tokens)
+        said = args.model_fields_set & {"unroll_levels", "unroll_mhz", "unroll_carry_save"}
+        self._mhz = goal.mhz if goal.family in DELAYS and not said else None
         self._made: dict[Framed, tuple[MaseGraph, Part, str]] = {}
         self._products = (
             {} if self.why else {n: _products(graph, n) for n in graph.nodes if WEIGHT in _tensors(graph, n)}
@@ -104,9 +114,10 @@ class Parts:
     def refuse(self, framed: Framed, error: MaseHwError) -> str:
         """Note why a part cannot be an expression, and say it."""
         got = f" ({error.got})" if error.got is not None else ""
+        where = f"{error.node}: " if error.node else ""
         if error.node in framed.nodes:
             self.refused[error.node] = f"{error.message}{got}"
-        return f"{error.node or framed}: {error.message}{got}"
+        return f"{where}{error.message}{got}"
 
     def _found(self) -> Iterator[Framed]:
         named = _named(self.graph, self.args)
@@ -137,7 +148,10 @@ class Parts:
         for beats in range(1, min(positions, most) + 1):
             if positions % beats == 0:
                 ends = ("" if first is None else first.name), ("" if last is None else last.name)
-                yield Framed(*ends, beats, math.ceil(products / beats), tuple(nodes))
+                made = Framed(*ends, beats, math.ceil(products / beats), tuple(nodes), self._mhz)
+                yield made
+                if self._mhz is not None and self.goal.minimise == "latency":
+                    yield dataclasses.replace(made, carry_save=True)
 
     def _before_a_layer(self, node: fx.Node) -> bool:
         """Whether a node with hardware is read by a layer with weights."""

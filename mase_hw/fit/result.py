@@ -137,14 +137,14 @@ class Fit(Shown):
         several: Json = {} if way.positions is None else {"positions": way.positions}
         if (part := way.framed) is not None:
             several |= {"unroll_first": part.first, "unroll_last": part.last, "unroll_beats": part.beats}
+            several |= {} if part.mhz is None else {"unroll_mhz": part.mhz, "unroll_carry_save": part.carry_save}
         why = {"why": way.why} if way.why else {}
         return {"shared": dict(way.shared), **several, "chosen": self._is_chosen(way), **taken, **why}
 
     def _is_chosen(self, way: Way) -> bool:
         args, part = self.choice.args, way.framed
         if self.choice.part is not None or part is not None:
-            asked = args.unroll_first, args.unroll_last, args.unroll_beats
-            return part is not None and self.choice.part is not None and asked == (part.first, part.last, part.beats)
+            return part is not None and self.choice.part is not None and args == part.asked(args)
         return (way.shared == args.shared or not self.goal.shared) and way.positions in (None, args.positions)
 
     def headline(self) -> str:

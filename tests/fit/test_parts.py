@@ -143,7 +143,7 @@ def _key(wanted: Goal, choice: Any) -> int:
 
 
 def _every_way(graph: MaseGraph, wanted: Goal) -> list[int]:
-    args, parts, found = HardwareArgs(family="xc7"), Parts(graph, HardwareArgs(), wanted), []
+    args, parts, found = HardwareArgs(family=wanted.family), Parts(graph, HardwareArgs(), wanted), []
     for each in (graph, *(parts.of(framed)[0] for framed in parts.all)):
         try:
             found.append(_key(wanted, Chooser(each, args, wanted, nearest=False).choose()))
@@ -219,3 +219,43 @@ def test_larger_expressions_only_where_nothing_else_meets_the_target() -> None:
         each.beats: each.products for each in Parts(graph, HardwareArgs(), wanted).all if not each.first + each.last
     }
     assert products[1] == 4 * 6 + 6 and products[4] == math.ceil(products[1] / 4)
+
+
+def test_registers_are_placed_for_the_clock_of_the_target(tmp_path: Path) -> None:
+    """On ECP5: more stages for a faster clock, what is predicted is measured; not where additions a stage are said."""
+    net, x = network("particles")
+    stages = {}
+    for mhz in (40.0, 100.0):
+        settings = {
+            "quantize": QUANTIZE,
+            "hardware": {"family": "ecp5"},
+            "target": {"interval": 1, "mhz": mhz, "unrolled": 0},
+        }
+        found = fit(net, x[:1], settings, calibration=[x], front=False)
+        assert (found.choice.args.unroll_mhz, found.choice.args.unroll_carry_save) == (mhz, False)
+        assert [way["unroll_mhz"] for way in found.to_json()["ways"] if way["chosen"]] == [mhz]
+        stages[mhz] = found.choice.manifest.timing.fill
+    assert stages[40.0] < stages[100.0]
+    design = mase_hw.compile(net, x[:1], settings, out=tmp_path / "b", calibration=[x], vectors=x)
+    result = design.simulate(engine="batch")
+    assert result.passed and (result.fill, result.interval) == (stages[100.0], 1)
+    graph, wanted = quantised("particles"), goal({"interval": 1, "mhz": 100}, "ecp5")
+    for said in ({"unroll_levels": 2}, {"unroll_mhz": 50.0}):
+        assert {framed.mhz for framed in Parts(graph, HardwareArgs(**said), wanted).all} == {None}
+    assert {framed.mhz for framed in Parts(graph, HardwareArgs(), goal({"interval": 1}, "xc7")).all} == {None}
+
+
+def test_a_latency_in_nanoseconds_on_a_clock() -> None:
+    """Every part also with carries saved: the choice is that of the fewest cycles; a clock that no stage reaches."""
+    graph = quantised("particles")
+    wanted = goal({"latency_ns": 200.0, "mhz": 100.0, "lut": 10**5}, "ecp5")
+    parts = Parts(graph, HardwareArgs(), wanted)
+    assert {framed.carry_save for framed in parts.all} == {False, True}
+    chooser, choice = choose(graph, HardwareArgs(), wanted)
+    last = choice.manifest.timing.last
+    assert last == min(_every_way(graph, wanted)) and choice.args.unroll_mhz == 100.0
+    assert chooser.goal.latency is not None and last + 1 <= chooser.goal.latency
+    with pytest.raises(ConfigError, match="no design is as fast") as caught:
+        choose(graph, HardwareArgs(), goal({"interval": 1, "mhz": 400.0}, "ecp5"))
+    why = "the network as one expression, 1 beat per frame: one addition, cast or table by itself takes longer"
+    assert why in str(caught.value.remedy)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mase_hw.ops._conv import Geometry
 from mase_hw.ops.unrolled._network import BEAT, Elements, Network, Program
-from mase_hw.ops.unrolled._solver import Signed
+from mase_hw.ops.unrolled._trees import Signed
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from mase_hw.ops.unrolled._delays import Delays, delay_of
 from mase_hw.ops.unrolled._network import Network, Saved
-from mase_hw.ops.unrolled._solver import Signed, combine
+from mase_hw.ops.unrolled._trees import Signed, combine
 
 _PAIRS = (2, 1, 0)
 """Additions of pairs before the terms are saved, the cheapest first."""

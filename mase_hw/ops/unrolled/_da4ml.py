@@ -10,7 +10,8 @@ import numpy as np
 
 from mase_hw.errors import ToolError
 from mase_hw.ops.unrolled._graph import Graph
-from mase_hw.ops.unrolled._solver import Signed, finished, moved, sum_of
+from mase_hw.ops.unrolled._solver import finished
+from mase_hw.ops.unrolled._trees import Signed, moved, sum_of
 
 VERSIONS = "0.6"
 """Versions whose lists of operations are understood."""

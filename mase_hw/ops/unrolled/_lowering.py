@@ -48,8 +48,9 @@ from mase_hw.ops.unrolled._network import (
     cast_int,
 )
 from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
-from mase_hw.ops.unrolled._solver import Early, Plan, Signed, apart, digits, finished, merged, plan
+from mase_hw.ops.unrolled._solver import Early, Plan, apart, digits, finished, merged, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
+from mase_hw.ops.unrolled._trees import Signed
 
 MOST_DIGITS = 200_000
 """Most non-zero digits of the weights that one layer has at all positions together."""
@@ -321,7 +322,7 @@ class _Lowering:
             raise self._refused(
                 f"{count} non-zero digits of weights, over all positions", f"at most {MOST_DIGITS} digits"
             )
-        return _plan(tuple(map(tuple, matrix)), tuple(ends), columns)
+        return _plan(tuple(map(tuple, matrix)), tuple(ends), columns, self.delays is None)
 
     def _finished(self, terms: Sequence[Signed | None], constants: Sequence[int], frac: int) -> Elements:
         """The elements that are the casts of sums with their constants."""
@@ -546,8 +547,9 @@ def _plan(
     matrix: tuple[tuple[int, ...], ...],
     ends: tuple[tuple[int, int], ...],
     columns: tuple[tuple[int, int], ...] | None,
+    late: bool,
 ) -> Plan:
-    return plan(matrix, [0] * len(matrix), ends, columns, _KEPT)
+    return plan(matrix, [0] * len(matrix), ends, columns, _KEPT, late)
 
 
 @functools.lru_cache(maxsize=32)

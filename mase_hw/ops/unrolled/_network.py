@@ -21,7 +21,7 @@ from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, OpDef
 from mase_hw.ops.unrolled._graph import Graph, Sum
-from mase_hw.ops.unrolled._solver import Signed, sum_of
+from mase_hw.ops.unrolled._trees import Signed, sum_of
 
 Elements = npt.NDArray[np.int64]
 """Elements of a tensor, in its shape: each a value of the graph in a beat."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from mase_hw.ops.unrolled._beats import Tile
 from mase_hw.ops.unrolled._network import BEAT, Elements, Network
-from mase_hw.ops.unrolled._solver import Plan, Signed, moved
+from mase_hw.ops.unrolled._solver import Plan
+from mase_hw.ops.unrolled._trees import Signed, moved
 
 ROW = 1 << 16
 """Distance of neighbouring rows among positions."""

@@ -4,7 +4,8 @@ The constants are written in canonical signed digits (Reitwieser, 1960): no two 
 notation has fewer. Then terms that several sums need are computed once: the pair of terms ``x_i + s * (x_j << d)`` that
 saves the most adder bits becomes a value of its own, in every row, until no pair occurs twice. This is elimination of
 two-term common subexpressions over the whole matrix (Hosangadi, Fallah and Kastner, 2005), weighted by the bits in
-which the two operands overlap, as in da4ml (Sun et al., 2025). What is left of a row is added in a balanced tree.
+which the two operands overlap, as in da4ml (Sun et al., 2025). What is left of a row is added in a tree
+(:mod:`mase_hw.ops.unrolled._trees`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.ops.unrolled._graph import Graph, Term
+from mase_hw.ops.unrolled._trees import Signed, added, combine, levels_of
 
 _SMALL = 6144
 """Non-zero digits of a matrix for which more than one attempt is made."""
@@ -143,54 +145,6 @@ class _Rows:
                 heapq.heappush(self.heap, (-self._saved(new), new))
 
 
-Signed = tuple[Term, int]
-"""A term and its sign."""
-
-
-def combine(graph: Graph, one: Term, sign: int, other: Term, other_sign: int) -> Signed:
-    """Add two terms; the value is their sum or its negative.
-
-    Both are the sum of the inputs, without its constant. Of a difference the operand of fewer bits is subtracted.
-    """
-    moved, at = min(one[1], other[1]), min(one[2], other[2])
-    a, b = (one[0], one[1] - moved, one[2] - at), (other[0], other[1] - moved, other[2] - at)
-    if sign == other_sign:
-        return (graph.add(a, b, False), moved, at), sign
-    if (graph.values[a[0]].width, -a[1]) < (graph.values[b[0]].width, -b[1]):
-        a, b, sign = b, a, other_sign
-    return (graph.add(a, b, True), moved, at), sign
-
-
-def moved(term: Signed | None, shift: int, negative: bool) -> Signed | None:
-    """A term shifted by more places, and perhaps negated."""
-    if term is None:
-        return None
-    (value, places, at), sign = term
-    return (value, places + shift, at), -sign if negative else sign
-
-
-def sum_of(graph: Graph, one: Signed | None, other: Signed | None) -> Signed | None:
-    """The sum of two terms of which either may be missing."""
-    if one is None or other is None:
-        return one or other
-    return combine(graph, one[0], one[1], other[0], other[1])
-
-
-def added(graph: Graph, row: Sequence[Signed]) -> Signed | None:
-    """The sum of a row's terms as a balanced tree, without its constant; None if there is no term."""
-    terms = [(graph.values[value].level, shift, value, at, sign) for (value, shift, at), sign in row]
-    heapq.heapify(terms)
-    while len(terms) > 1:
-        _, shift, value, at, sign = heapq.heappop(terms)
-        _, other_shift, other, other_at, other_sign = heapq.heappop(terms)
-        (made, moved, at), sign = combine(graph, (value, shift, at), sign, (other, other_shift, other_at), other_sign)
-        heapq.heappush(terms, (graph.values[made].level, moved, made, at, sign))
-    if not terms:
-        return None
-    _, shift, value, at, sign = terms[0]
-    return (value, shift, at), sign
-
-
 class Early:
     """Adds the constant of a sum to an operand that is there before the others, so that it takes no addition behind.
 
@@ -296,6 +250,16 @@ def _parents(matrix: Sequence[Sequence[int]], depth: int) -> list[tuple[int, int
     return found
 
 
+def _latest(graph: Graph, rows: _Rows, parents: Sequence[tuple[int, int, int]]) -> dict[int, int]:
+    """Of every row the level that its sum may have: the latest of all, if no other row is computed from it."""
+    levels: dict[int, int] = {}
+    for row, parent, _ in parents:
+        own = [graph.values[value].level for value, _, _ in rows.rows[row]]
+        levels[row] = levels_of([*own, levels[parent]] if parent in levels and levels[parent] >= 0 else own)
+    read, last = {parent for _, parent, _ in parents}, max(levels.values(), default=0)
+    return {row: level if row in read else last for row, level in levels.items()}
+
+
 def _attempt(
     matrix: Sequence[Sequence[int]],
     constants: Sequence[int],
@@ -303,6 +267,7 @@ def _attempt(
     columns: Columns,
     depth: int,
     score: tuple[int, int],
+    late: bool,
 ) -> Plan:
     graph = Graph(inputs)
     parents = _parents(matrix, depth) if depth else [(row, -1, 1) for row in range(len(matrix))]
@@ -312,12 +277,13 @@ def _attempt(
         differences[row] = [w - sign * v for w, v in zip(matrix[row], before, strict=True)]
     rows = _Rows(graph, differences, columns, score)
     rows.share()
+    latest = _latest(graph, rows, parents) if late else {}
     sums: dict[int, Signed | None] = {-1: None}
     for row, parent, sign in parents:
         terms, base = list(rows.rows[row].items()), sums[parent]
         if base is not None:
             terms.append((base[0], base[1] * sign))
-        sums[row] = added(graph, terms)
+        sums[row] = added(graph, terms, latest.get(row))
     ordered = tuple(sums[row] for row in range(len(matrix)))
     graph.outputs = finished(graph, ordered, constants)
     return Plan(graph, ordered)
@@ -342,6 +308,7 @@ def plan(
     inputs: Sequence[tuple[int, int]],
     columns: Columns | None = None,
     kept: float = 0,
+    late: bool = False,
 ) -> Plan:
     """What computes ``matrix @ x + constants``: of a few attempts the one of the fewest adder bits.
 
@@ -352,6 +319,7 @@ def plan(
         columns: What each column multiplies, where a window slides: then what is shared is shared between positions as
             well. By default the inputs, in order.
         kept: Adder bits that a bit of a sum counts for, for every addition that the sums are later.
+        late: Sums that would be there before the latest ones may be as late as these, where that saves adder bits.
     """
 
     def cost(found: Plan) -> tuple[float, int]:
@@ -362,7 +330,7 @@ def plan(
     size = sum(len(digits(w)) for row in matrix for w in row)
     named = [(number, 0) for number in range(len(inputs))] if columns is None else columns
     attempts = (
-        _attempt(matrix, constants, inputs, named, depth, score)
+        _attempt(matrix, constants, inputs, named, depth, score, late)
         for depth in (_DEPTHS if size <= _SMALL else (0,) if kept else _DEPTHS[:1])
         for score in (_SCORES if size <= _SMALL else _SCORES[:1])
     )
