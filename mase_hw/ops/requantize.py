@@ -63,7 +63,8 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         product = cast(product, first, FixedFormat(max(2, bound.bit_length() + 2 - first), 0), Rounding.HALF_UP)
         frac -= first
     out = _cast(product, frac, align, a)
-    if not product.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
+    # What was rounded twice may be floats again, without a gradient.
+    if not dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
         smooth = (x.double() - fx.zero_point) * m.double()
         smooth = smooth if align is None else shift_left(smooth, align)
         smooth = smooth * math.ldexp(1.0, fy.frac_width - fx.frac_width - int(a.attributes["shift"])) + fy.zero_point

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mase_hw.catalogue import Arithmetic, default_catalogue
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat, Overflow, Rounding
+from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
+from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.ops.pieces import constants
 
 CATALOGUE = default_catalogue()
@@ -63,6 +64,23 @@ def test_a_shift_of_weights_may_need_the_wider_carrier() -> None:
     got = result("conv2d", {**formats, "weight_shift": FixedFormat(2, 0, signed=False)}, tensors)
     sums = torch.einsum("nchw,oc->nohw", x, w[:, :, 0, 0]) * 2.0 ** shift.view(-1, 1, 1) + b.view(-1, 1, 1)
     assert got.double().tolist() == sums.tolist()
+
+
+def test_sums_of_an_lstm_of_integers_may_need_the_wider_carrier() -> None:
+    """Of 600 units: what the products add to a gate, taken off its input part, leaves the states as they would be."""
+    golden, units = CATALOGUE["integer_lstm"].golden, 600
+    assert golden is not None
+    given = {"multiplier": ((1 << 31) - 1,) * 4, "shift": (31,) * 4, "cell_frac": 15, "clip": 0}
+    more = {"out_multiplier": 1 << 30, "out_shift": 53, "streaming": True}
+    formats = {"data_in_0": FixedFormat(27, 12), "weight": S8, "data_out_0": ScaledFormat.make(8, 1.0, -128)}
+    a = Arithmetic(formats, attributes=given | more)
+    weight, gates = 127 - integers(4 * units, units, below=2).abs(), integers(1, 1, 4 * units, below=9000, seed=1)
+    before = torch.stack([torch.full((1, units), 255.0), integers(1, units, below=9000, seed=2)])
+    sums = weight.to(torch.int64).sum(1) * 255
+    assert int(sums.min()) > 1 << 24
+    found = [golden(a, {"data_in_0": x, "weight": w, BEFORE: before})[AFTER].tolist()
+             for w, x in ((weight, gates - sums), (weight * 0, gates))]  # fmt: skip
+    assert found[0] == found[1]
 
 
 def test_exact_constants_are_as_short_as_they_can_be() -> None:

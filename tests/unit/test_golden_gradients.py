@@ -91,13 +91,14 @@ def test_mean(overflow: Overflow) -> None:
     close(x.grad, [Fraction(int(inside(mean, overflow)), 3) for mean in means], source)
 
 
-def test_requantisation() -> None:
+@pytest.mark.parametrize("first", [0, 12], ids=["once", "twice"])
+def test_requantisation(first: int) -> None:
     torch.manual_seed(6)
     source, factor, golden = FixedFormat(40, 29), 12345679, CATALOGUE["requantize"].golden
     assert golden is not None
     x = leaf(source, 40)
     formats = {"data_in_0": source, "multiplier": FixedFormat(30, 0, signed=False), "data_out_0": OUT}
-    a = Arithmetic(formats, attributes={"shift": 23})
+    a = Arithmetic(formats, attributes={"shift": 23, "first": first})
     golden(a, {"data_in_0": x, "multiplier": torch.tensor(factor)})["data_out_0"].sum().backward()
     slope = Fraction(factor, 1 << 23)
     close(x.grad, [slope * inside(value * slope, Overflow.SATURATE) for value in real(x, source)], source)
@@ -179,3 +180,27 @@ def test_two_matrices(overflow: Overflow, transposed: bool) -> None:
                     dy[j] += p[i]
     close(x.grad, dx, formats["data_in_0"])
     close(y.grad, dy, formats["data_in_1"])
+
+
+@pytest.mark.parametrize("overflow", Overflow, ids=lambda o: o.name)
+def test_linear_recurrence(overflow: Overflow) -> None:
+    """What an input adds to a state is what its followers keep of it."""
+    torch.manual_seed(7)
+    formats = {"data_in_0": FixedFormat(30, 20), "data_in_1": FixedFormat(30, 29), "state": FixedFormat(50, 38)}
+    golden, times = CATALOGUE["linear_recurrence"].golden, 6
+    assert golden is not None
+    x, decay = leaf(formats["data_in_0"], 1, times), leaf(formats["data_in_1"], 1, times)
+    a = Arithmetic({**formats, "data_out_0": OUT}, Rounding.HALF_EVEN, overflow)
+    golden(a, {"data_in_0": x, "data_in_1": decay})["data_out_0"].sum().backward()
+    added, kept = real(x, formats["data_in_0"]), real(decay, formats["data_in_1"])
+    state, states, dx, dk = NONE, [NONE], [NONE] * times, [NONE] * times
+    for at in range(times):
+        state = kept[at] * state + added[at]
+        states.append(state)
+        share = ONE * inside(state, overflow)
+        for of in range(at, -1, -1):
+            dx[of] += share
+            dk[of] += share * states[of]
+            share *= kept[of]
+    close(x.grad, dx, formats["data_in_0"])
+    close(decay.grad, dk, formats["data_in_1"])

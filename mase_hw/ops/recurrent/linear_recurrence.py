@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import FixedFormat
+from mase_hw.formats import FixedFormat, Overflow
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Precision, Tensor4, port
 from mase_hw.nn.recurrence import linear_recurrence
-from mase_hw.numerics import as_carrier, carrier, cast, magnitude, symbolic
+from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Hardware, Inner, Latency, OpDef, Request
 from mase_hw.ops._binary import CONSTANT, OperandParams, check_shapes, streamed_shape
 from mase_hw.ops._tensors import lanes_within
@@ -71,7 +71,14 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
         exact = added[:, step] + kept[:, step] * states[-1] if states else added[:, step]
         states.append(as_carrier(cast(exact, frac, state, a.rounding, a.overflow), dtype))
     results = as_carrier(torch.stack(states, 1), carrier(magnitude(state)))
-    return {"data_out_0": cast(results, state.frac_width, out, a.rounding, a.overflow)}
+    found = cast(results, state.frac_width, out, a.rounding, a.overflow)
+    if not dtype.is_floating_point and found.is_floating_point() and (x.requires_grad or decay.requires_grad):
+        smooth = linear_recurrence(x.double() * given.scale, decay.double() * a.formats[second].scale)
+        smooth = smooth * math.ldexp(1.0, out.frac_width)
+        if a.overflow is Overflow.SATURATE:
+            smooth = smooth.clamp(out.min_mantissa, out.max_mantissa)
+        found = straight_through(found, smooth)
+    return {"data_out_0": found}
 
 
 def _check(node: str, attributes: Attributes) -> None:
