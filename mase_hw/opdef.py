@@ -378,7 +378,8 @@ class OpDef:
             elements: layout of the input, shape of the result and attributes -> layout of the result, or None if the
             op cannot work in that order.
         arranged: Of an op in hardware that gives its result in any order it likes: layout of the input, shape of the
-            result, attributes and the layouts in which readers want it (none if any will do) -> layout of the result.
+            result, attributes and the layouts in which readers want it (none if any will do) -> layout in which it
+            takes the input, which is that or :attr:`~mase_hw.layouts.Layout.one_by_one` of it, and that of the result.
         golden: The arithmetic; None only for ops without hardware.
         oracle: Of an op of every element: its exact value, from the exact values of the operands. The test of the
             golden casts it; an op of another kind has a test of its own.
@@ -426,7 +427,7 @@ class OpDef:
     lowered: tuple[str, ...] = ()
     implicit: bool = False
     relayout: Callable[[Layout, Sequence[int], Attributes], Layout | None] | None = None
-    arranged: Callable[[Layout, Sequence[int], Attributes, Sequence[Layout]], Layout] | None = None
+    arranged: Callable[[Layout, Sequence[int], Attributes, Sequence[Layout]], tuple[Layout, Layout]] | None = None
     golden: Golden | None = None
     oracle: Callable[..., Fraction] | None = None
     on_values: Callable[[Arithmetic, Mapping[str, Tensor]], Any] | None = None

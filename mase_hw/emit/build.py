@@ -19,7 +19,6 @@ from mase_hw.emit.memory.slots import LEAST, hold_slots, wait_for_slots
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.reference import slot_tensor
 from mase_hw.emit.schedule import Followed
-from mase_hw.emit.turned_words import Step, steps_between
 from mase_hw.errors import EmitError, UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.external import FETCHED, held_beats, source_size
@@ -29,9 +28,9 @@ from mase_hw.hardware.manifest import Fifo
 from mase_hw.ir import MaseGraph
 from mase_hw.layouts import Layout
 from mase_hw.ops._slots import SLOT, not_in_turn, slot_format
+from mase_hw.ops.movement._words import Step, changes
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.structural import RepackParams
-from mase_hw.ops.turn import tiles_within
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.mapping.choices import OUTSIDE, tiled
@@ -271,8 +270,6 @@ class NetlistBuilder:
     ) -> _Source:
         """Buffer what changes places, and read it in another order, or only turn beats of several positions.
 
-        Elements that stay together make a word of the buffer.
-
         Args:
             source: What drives the tensor.
             have: Order in which its elements come.
@@ -282,17 +279,12 @@ class NetlistBuilder:
             lanes: Of the reader.
             banks: Blocks that are held.
         """
-        steps = [Step(have, want, tiles_within(have, want))]
-        if steps[0].turn is None and max(have.beside, want.beside) > 1:
-            steps = steps_between(have, want, max(source.stream.lanes, lanes)) or steps
-        for step in steps:
+        for step in changes(have, want, max(source.stream.lanes, lanes)):
             source = self._moved(source, step, (label, node), lanes, banks)
-        # Orders are compared with what was asked for.
-        source.stream = dataclasses.replace(source.stream, layout=want)
         return source
 
     def _moved(self, source: _Source, step: Step, names: tuple[str, str], lanes: int, banks: int) -> _Source:
-        """One step of :meth:`_reordered`; the names are those of the reader and the node."""
+        """One step, with elements that stay together as a word; the names are those of the reader and the node."""
         (label, node), width, turn = names, source.stream.fmt.width, step.turn
         have, want = step.have, step.want
         if turn is not None:
@@ -311,8 +303,8 @@ class NetlistBuilder:
         source.uses.append(_Use(Pin(name, taken.name), taken))
         pin = Pin(name, given.name)
         stream = dataclasses.replace(given, layout=want)
-        made = self._sources[pin] = _Source(pin, stream, f"{label}_{op}")
-        return made
+        self._sources[pin] = _Source(pin, stream, f"{label}_{op}")
+        return self._sources[pin]
 
     def _permuted(self, node: fx.Node, facets: Hardware, port: Stream) -> Stream:
         """A parameter whose columns follow the order of the input, or that the module wants transposed."""

@@ -392,7 +392,7 @@ class Options:
         asked = self.args.implementation.get(self.node.name)
         if self._given or self._bound or asked or not self.args.family:
             return []
-        if any(layout.positions > 1 for layout in self.wanted.layouts.values()):
+        if any(layout.beside > 1 for layout in self.wanted.layouts.values()):
             return []  # it takes one position a beat, so what follows would have another order
         found = [self._candidate({**self.inside, **self.outside}, None, way, "") for way in self.tried.made]
         return [each for each in found if each is not None]

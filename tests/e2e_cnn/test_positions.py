@@ -116,6 +116,22 @@ class Groups(nn.Module):
         return self.each(self.leave(torch.relu(self.groups(self.enter(x)))))
 
 
+class Gates(nn.Module):
+    """Channels and positions that are weighted, as by squeeze and excitation; rows and channels in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 2, 1)
+        self.weigh, self.place = nn.Linear(6, 6), nn.Conv2d(1, 1, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to another one."""
+        x = torch.relu(self.enter(x))
+        x = x * torch.sigmoid(self.weigh(x.mean((2, 3))))[:, :, None, None]
+        x = x * torch.sigmoid(self.place(x.mean(1, keepdim=True)))
+        return self.leave(x.roll(1, 2).flip(1))
+
+
 class Tokens(nn.Module):
     """Patches as tokens, and what a block of a transformer does to each of them by itself; their mean at the end."""
 
@@ -206,6 +222,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "rows": (Rows, (2, 4, 8)),
     "groups": (Groups, (2, 4, 8)),
     "tokens": (Tokens, (2, 4, 16)),
+    "gates": (Gates, (2, 4, 8)),
     "enlarged": (enlarged, (2, 4, 4)),
     "turned": (turned, (2, 4, 4)),
     "shuffled": (shuffled, (2, 4, 8)),
@@ -244,8 +261,10 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("groups", 4),
         ("tokens", 2),
         ("shuffled", 2),
+        ("gates", 2),
         *(pytest.param("shuffled", count, marks=pytest.mark.slow) for count in (1, 4)),
         pytest.param("moved", 2, marks=pytest.mark.slow),
+        pytest.param("gates", 4, marks=pytest.mark.slow),
         pytest.param("parts", 2, marks=pytest.mark.slow),
         pytest.param("rows", 4, marks=pytest.mark.slow),
         pytest.param("tokens", 4, marks=pytest.mark.slow),
@@ -271,7 +290,7 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
     if name == "shuffled" and positions > 1:
         # Four times the positions that came leave; one element at a time would take 256 cycles.
         assert design.timing["interval"] == 4 * 4 * 8 // positions
-    if name in ("stem", "joined", "across", "parts", "rows", "groups", "tokens"):
+    if name in ("stem", "joined", "across", "parts", "rows", "groups", "tokens", "gates"):
         modules = {i["module"] for i in design.manifest["instances"]}
         assert not modules & {"beat_turn", "stream_reorder"}
 

@@ -76,6 +76,12 @@ def linear(a: Arithmetic, t: Inputs) -> Values:
     return cast(sums + t.get("bias", Fraction(0)), a)
 
 
+def pointwise(a: Arithmetic, t: Inputs) -> Values:
+    """A linear layer of the channels of each pixel."""
+    rows, weight = np.moveaxis(t["data_in_0"], -3, -1), t["weight"][..., 0, 0]
+    return np.moveaxis(linear(a, {**t, "data_in_0": rows, "weight": weight}), -1, -3)
+
+
 def grouped_matmul(a: Arithmetic, t: Inputs) -> Values:
     """Result by result: heads in succession share a part of every row of the matrix."""
     x, y = t["data_in_0"], t["data_in_1"]
@@ -197,6 +203,7 @@ ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values | Inputs]] = {
         lambda a, t: cast(t["data_in_0"] * t["weight"] + t["bias"], a),
     ),
     "linear": linear,
+    "pointwise": pointwise,
     "grouped_matmul": grouped_matmul,
     "cat": cat,
     "cat_part": cat,

@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from mase_hw.emit.turned_words import steps_between
 from mase_hw.errors import GraphError
 from mase_hw.formats import FixedFormat
 from mase_hw.layouts import Layout
+from mase_hw.ops.movement._words import steps_between
 from mase_hw.ops.reorder import reorder_lanes, reorder_params
 from mase_hw.ops.turn import tiles_within
 from mase_hw.streams import Stream

@@ -31,7 +31,7 @@ from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import Stream
+from mase_hw.streams import Direction, Stream
 
 NOTHING = -1
 """Place of no element: a zero stands there."""
@@ -144,7 +144,10 @@ _LANES = 4
 
 
 class RearrangeParams(Params, frozen=True):
-    """Parameters of ``fixed_rearrange``; ``block``, ``run`` and ``hold`` count beats, ``starts`` 0 is no table."""
+    """Parameters of ``fixed_rearrange``; ``block``, ``run`` and ``hold`` count beats, ``starts`` 0 is no table.
+
+    Lanes of the output along dimension 1 are neighbouring positions, to all of which a lane of the input goes.
+    """
 
     data_in_0: Tensor3
     data_out_0: Tensor3
@@ -155,11 +158,25 @@ class RearrangeParams(Params, frozen=True):
     hold: int
     cast: Cast
 
+    def stream(self, name: str) -> Stream:
+        """The stream of a port: of several positions, those of a sequence ``(1, channels, positions)``."""
+        own, source, (lanes, beside, _) = getattr(self, name), self.data_in_0.lanes[0], self.data_out_0.lanes
+        # Positions that go to several channels.
+        positions = source if source > 1 and source != lanes and beside == 1 else beside
+        if positions == 1 or (name == "data_in_0" and beside > 1):
+            return super().stream(name)
+        size = own.size[0]
+        channels = 1 if name == "data_in_0" else size // positions
+        layout = Layout.tiled((1, channels, math.prod(own.size) // channels), positions)
+        side: Direction = "in" if name == "data_in_0" else "out"
+        return Stream(name, side, own.shape, self.fmt(name), (math.prod(own.lanes),), layout=layout)
+
     def attributes(self) -> Attributes:
         """Shapes and lanes, from which the places follow."""
-        shapes = {s.name: s.shape for s in self.streams()}
+        shapes = {s.name: s.tensor_shape for s in self.streams()}
         lanes = {s.name: s.parallelism for s in self.streams()}
-        return {"shapes": shapes, "parallelism": lanes, "shape": shapes["data_out_0"]}
+        layouts = {s.name: s.layout for s in self.streams() if s.layout is not None}
+        return {"shapes": shapes, "parallelism": lanes, "layouts": layouts, "shape": shapes["data_out_0"]}
 
 
 def rearrange(
@@ -197,6 +214,7 @@ class _Plan:
 
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
     lanes: tuple[int, int]
+    positions: int
     places: Places
     beats: tuple[int, int]
 
@@ -220,28 +238,42 @@ def _planned(places: Places, shape: tuple[int, ...], have: Layout, want: Layout,
     source = have.to_stream(numbers.reshape(1, *have.shape))[0]
     wanted = want.to_stream(sequence.reshape(1, *shape))[0]
     best: _Plan | None = None
-    for lanes in _choices(most):
+    for *lanes, beside in _choices(most, have.beside, want.beside):
         streams = _stream(have.stream_shape, lanes[0]), _stream(want.stream_shape, lanes[1])
         taken = streams[0].pack(source.reshape(1, *streams[0].shape))
         given = streams[1].pack(wanted.reshape(1, *streams[1].shape))
-        beats = _beats(taken, given, elements)
+        beats = _beats(taken, given, elements, beside)
         if beats is None:
             continue
         made = Places.of(beats, len(taken))
-        plan = _Plan((streams[0].shape, streams[1].shape), lanes, made, (len(taken), len(given)))
+        sizes, number = (streams[0].shape, streams[1].shape), (len(taken), len(given))
+        plan = _Plan(sizes, (lanes[0], lanes[1]), beside, made, number)
         if best is None or plan.cost < best.cost:
             best = plan
     assert best is not None  # one lane on both sides always does
     return best
 
 
-def _choices(most: tuple[int, int]) -> list[tuple[int, int]]:
-    """Lanes of input and output to try: as many on both sides, or one value for all lanes of the output."""
-    same = [(n, n) for n in range(min(most), 0, -1)]
-    return same + [(1, n) for n in range(most[1], 1, -1)]
+def _choices(most: tuple[int, int], come: int, leave: int) -> list[tuple[int, int, int]]:
+    """Lanes of input and output to try, and positions that share a lane of the input.
+
+    As many lanes on both sides, or one value for all lanes of the output; and where the output has tiles, a channel for
+    all its positions, or positions for several channels.
+
+    Args:
+        most: Lanes at most.
+        come: Positions of a beat of the input.
+        leave: Of the output.
+    """
+    found = [(n, n, 1) for n in range(min(most), 0, -1)] + [(1, n, 1) for n in range(most[1], 1, -1)]
+    if leave > 1:
+        found += [(n, n * leave, leave) for n in range(min(most[0], most[1] // leave), 0, -1)]
+    if come > 1 and come <= most[0]:
+        found += [(come, n * come, 1) for n in range(most[1] // come, 1, -1)]
+    return found
 
 
-def _beats(taken: IntArray, given: IntArray, elements: int) -> IntArray | None:
+def _beats(taken: IntArray, given: IntArray, elements: int, beside: int) -> IntArray | None:
     """Which input beat every output beat is, :data:`NOTHING` for zeros; None if some is neither."""
     of_element = np.full(elements + 1, NOTHING, dtype=np.int64)
     for lane in reversed(range(taken.shape[1])):
@@ -249,21 +281,29 @@ def _beats(taken: IntArray, given: IntArray, elements: int) -> IntArray | None:
     of_element[0] = NOTHING
     beats = of_element[given[:, 0]]
     filled = np.where((beats == NOTHING)[:, None], 0, taken[beats])
+    filled = filled[:, np.arange(given.shape[1]) // beside % filled.shape[1]]
     return beats if bool((filled == given).all()) else None
 
 
-def arranged(layout: Layout, shape: Sequence[int], attributes: Attributes, wanted: Sequence[Layout]) -> Layout:
-    """The order in which the result leaves: that which its readers want, else the one that costs least."""
-    row_major, channels_last = Layout.row_major(shape), Layout.channels_last(shape)
+def arranged(
+    layout: Layout, shape: Sequence[int], attributes: Attributes, wanted: Sequence[Layout]
+) -> tuple[Layout, Layout]:
+    """The order in which the input is taken, as it comes or one position a beat, and that in which the result leaves.
+
+    That which its readers want, else the one that costs least.
+    """
     places = Places.from_attributes(attributes)
-    choices = list(dict.fromkeys(wanted)) or [row_major, channels_last]
-    most = min(_LANES, (layout.stream_shape or (1,))[-1])
-    return min(
-        choices,
-        key=lambda want: (
-            _planned(places, tuple(shape), layout, want, (most, min(_LANES, (want.stream_shape or (1,))[-1]))).cost
-        ),
-    )
+    tile = layout.beside if len(shape) > 2 and shape[-1] % layout.beside == 0 else 1
+    tiles = [Layout.tiled(shape, tile)] if tile > 1 else []
+    plain = [Layout.row_major(shape), Layout.channels_last(shape)]
+    choices = list(dict.fromkeys((*tiles, *wanted))) if wanted else [*tiles, *plain]
+    ends = [(have, want) for have in dict.fromkeys((layout, layout.one_by_one)) for want in choices]
+
+    def cost(ends: tuple[Layout, Layout]) -> tuple[int, int, int]:
+        most = [min(_LANES * end.beside, (end.stream_shape or (1,))[-1]) for end in ends]
+        return _planned(places, tuple(shape), *ends, (most[0], most[1])).cost
+
+    return min(ends, key=cost)
 
 
 def _build(r: Request) -> RearrangeParams:
@@ -275,7 +315,7 @@ def _build(r: Request) -> RearrangeParams:
     table = plan.places.starts != (0,)
     return RearrangeParams(
         data_in_0=port(plan.shapes[0], a.formats["data_in_0"], plan.lanes[0]),
-        data_out_0=port(plan.shapes[1], a.formats["data_out_0"], plan.lanes[1]),
+        data_out_0=port(plan.shapes[1], a.formats["data_out_0"], plan.lanes[1] // plan.positions, plan.positions),
         block=plan.places.block,
         passes=plan.places.passes,
         starts=len(plan.places.starts) if table else 0,
@@ -331,11 +371,22 @@ def _latency(p: RearrangeParams) -> Latency:
 
 
 def _case(
-    name: str, shape: tuple[int, ...], made: tuple[int, ...], places: Places, lanes: tuple[int, int], formats: str
+    name: str,
+    shape: tuple[int, ...],
+    made: tuple[int, ...],
+    places: Places,
+    lanes: tuple[int, int],
+    formats: str,
+    beside: tuple[int, int] = (1, 1),
 ) -> Case:
     shapes = dict(zip(ONE_INPUT, (shape, made), strict=True))
     offered = dict(zip(ONE_INPUT, lanes, strict=True))
-    found = case(_build, name, shapes, offered, formats, shape=made, **dataclasses.asdict(places))
+
+    def build(r: Request) -> RearrangeParams:
+        layouts = {end: Layout.tiled(shapes[end], n) for end, n in zip(ONE_INPUT, beside, strict=True) if n > 1}
+        return _build(dataclasses.replace(r, layouts=layouts))
+
+    found = case(build, name, shapes, offered, formats, shape=made, **dataclasses.asdict(places))
     return dataclasses.replace(found, attributes=places.to_dict())
 
 
@@ -343,6 +394,8 @@ def _cases() -> list[Case]:
     return [
         _case("vector_again", (1, 1, 6), (2, 3, 6), Places(6, 6, (0,), 6, 1), (4, 4), "s8.4 s8.4"),
         _case("element_to_all_lanes", (1, 2, 3), (2, 3, 6), Places(1, 1, (0,), 1, 6), (3, 4), "s8.4 s8.4"),
+        _case("to_positions", (1, 1, 6), (1, 6, 4), Places(1, 1, (0,), 1, 4), (3, 6), "s8.4 s8.4", (1, 2)),
+        _case("to_channels", (1, 1, 4), (1, 6, 4), Places(4, 6, (0,), 4, 1), (2, 6), "s8.4 s8.4", (2, 2)),
         _case("rows_again", (2, 3, 1), (2, 3, 2), Places(3, 2, (0,), 3, 1), (1, 2), "u6.3 u6.3"),
         _case("flipped_rows", (2, 4, 5), (2, 4, 5), Places(20, 1, (15, 10, 5, 0), 5, 1), (3, 3), "s16.9 s12.4 trunc"),
         _case("zeros_between", (1, 2, 4), (1, 5, 4), Places(8, 1, (-1, 4, -1, -1, 0), 4, 1), (2, 2), "s8.4 s8.4"),

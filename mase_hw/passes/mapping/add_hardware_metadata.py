@@ -177,7 +177,7 @@ class _Mapper:
         as_it_comes = hardware.positions is None or (hardware.layout == "any" and hardware.follows_input)
         channels = not as_it_comes
         follows = [max(1, n // arriving) if channels else n for n in before] if hardware.follows_input else None
-        each = 1 if channels else layouts["data_in_0"].beside if "data_in_0" in layouts else 1
+        each = 1 if channels else max(layout.beside for layout in layouts.values()) if "data_in_0" in layouts else 1
         if hardware.abreast and layouts["data_in_0"].beside > 1:
             each, hardware = 1, self.graph.catalogue[hardware.abreast].hardware or hardware
         parallelism = chosen_lanes(node.name, chosen, sizes, most * each, follows)

@@ -96,8 +96,7 @@ class Orders:
             common_args = self.graph.meta_of(node).common.args
             attributes = common_args.attributes
             wishes = self._wishes(node, shapes["data_out_0"])
-            taken = arriving["data_in_0"].one_by_one
-            made = op.arranged(taken, shapes["data_out_0"], attributes, wishes)
+            taken, made = op.arranged(arriving["data_in_0"], shapes["data_out_0"], attributes, wishes)
             self.found[node.name, "data_out_0"] = made
             return {"data_in_0": taken, "data_out_0": made}
         if hardware.abreast and (rows := arriving["data_in_0"].of_rows(shapes["data_out_0"][-1])) is not None:

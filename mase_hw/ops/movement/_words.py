@@ -7,13 +7,14 @@ what it gives into place.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mase_hw.layouts import Layout
-from mase_hw.ops.turn import Turn
+from mase_hw.ops.turn import Turn, tiles_within
 
 TURNS = 3
 """Changes of places behind each other that are tried on each side of a buffer."""
@@ -32,6 +33,21 @@ class Step:
     have: Layout
     want: Layout
     turn: Turn | None
+
+
+def changes(have: Layout, want: Layout, lanes: int) -> list[Step]:
+    """The changes of order between two neighbours one after the other: one, or of tiles those that are faster.
+
+    Args:
+        have: Order in which the elements come.
+        want: Order in which they leave.
+        lanes: Of the wider neighbour.
+    """
+    turn = tiles_within(have, want)
+    several = turn is None and max(have.beside, want.beside) > 1
+    made = (steps_between(have, want, lanes) if several else []) or [Step(have, want, turn)]
+    # What leaves is named as it was asked for: rows of a tile are none of its parts.
+    return [*made[:-1], dataclasses.replace(made[-1], want=want)]
 
 
 def steps_between(have: Layout, want: Layout, lanes: int) -> list[Step]:
