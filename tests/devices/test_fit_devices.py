@@ -224,7 +224,7 @@ def test_a_cut_is_named_by_any_module() -> None:
 
 @pytest.mark.slow
 def test_a_vision_transformer_over_three() -> None:
-    """DeiT-tiny with three blocks, its weights outside, as the page says: exit code 0 if every bit and cycle is right."""
+    """DeiT-tiny with three blocks, its weights outside: exit code 0 if every bit and cycle is right."""
     sizes = "--image 64 --depth 3 --narrower 4 --smaller 12 --devices 3 --interval 60000 --gap 0.05"
     command = [sys.executable, "-m", "benchmarks.devices", "deit_tiny", *sizes.split(), "--lint", "--simulate", "2"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, capture_output=True, text=True)
