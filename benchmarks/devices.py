@@ -8,8 +8,8 @@ The devices are of the size of XC7A200T, each with a memory outside that brings 
 of their links and memories: every bit, fill and interval. As that takes long, the networks can be smaller in all that
 changes no kind of layer, and the devices with them:
 
-    python -m benchmarks.devices deit_tiny --image 64 --depth 3 --narrower 4 --smaller 16 --devices 3 \
-        --interval 100000 --bytes 8 --simulate 2
+    python -m benchmarks.devices deit_tiny --image 64 --depth 3 --narrower 4 --smaller 12 --devices 3 \\
+        --interval 60000 --gap 0.05 --lint --simulate 2
 
 Exit code 0 only if no bit and no cycle differs.
 """

@@ -70,6 +70,21 @@ def digits(family: str = "", fast: bool = False) -> Made:
     return net, frames(64), {"hardware": {"parallelism": lanes, "family": family, "fast_clock": fast}}
 
 
+FAMILIES = ("xcup", "nexus", "gowin", "ice40", "asic")
+"""Those with a cost model besides Xilinx 7 and ECP5; a device of iCE40 has eight multipliers."""
+
+
+def of_family(family: str) -> Made:
+    """The digits MLP for a family."""
+    net, data, config = digits(family)
+    if family == "ice40":
+        config["hardware"]["parallelism"] = {
+            f"_{at}": {"data_in_0": inputs, "data_out_0": outputs}
+            for at, inputs, outputs in ((0, 2, 2), (2, 2, 1), (4, 1, 1))
+        }
+    return net, data, config
+
+
 class Residual(nn.Module):
     """A convolution, and what two more make of its result added to it."""
 
@@ -215,6 +230,7 @@ DESIGNS: Mapping[str, Callable[[], Made]] = {
     "digits_mlp": digits,
     "digits_mlp_ecp5": lambda: digits("ecp5"),
     "digits_mlp_fast_ecp5": lambda: digits("ecp5", fast=True),
+    **{f"digits_mlp_{family}": partial(of_family, family) for family in FAMILIES},
     **{f"digits_mlp_{place}": partial(elsewhere, place, "xc7") for place in PLACES},
     **{f"digits_mlp_{place}_ecp5": partial(elsewhere, place, "ecp5") for place in PLACES},
     **{kind: partial(images, kind, "xc7") for kind in IMAGES},
@@ -243,7 +259,7 @@ OFF = {"lut": 5.0, "ff": 1.0, "dsp": 0.0, "bram": 0.0}
 
 def target_of(name: str) -> str:
     """What a design is mapped to."""
-    return "ecp5" if name.endswith("_ecp5") else "xc7"
+    return next((family for family in ("ecp5", *FAMILIES) if name.endswith(f"_{family}")), "xc7")
 
 
 def emit(name: str, out: Path) -> mase_hw.Design:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,13 @@ def test_a_cut_is_named_by_any_module() -> None:
     assert firsts == [
         "encoder_layers_0_norm1", "encoder_layers_1_norm1", "encoder_layers_1_linear1", "relu", "fc"
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_vision_transformer_over_three() -> None:
+    """DeiT-tiny with three blocks, its weights outside: exit code 0 if every bit and cycle is right."""
+    sizes = "--image 64 --depth 3 --narrower 4 --smaller 12 --devices 3 --interval 60000 --gap 0.05"
+    command = [sys.executable, "-m", "benchmarks.devices", "deit_tiny", *sizes.split(), "--lint", "--simulate", "2"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "beyond what devices have, less what was kept: nothing" in done.stdout
