@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mase_hw.ops.unrolled._graph import Graph, Term
 
-_MANY = 128
-"""Terms of a sum for which pairs are looked for, at most; more are added in a balanced tree."""
+_TERMS = range(6, 129)
+"""Terms of a sum for which pairs are looked for: of fewer there is little to choose, of more there are too many."""
 
 Signed = tuple[Term, int]
 """A term and its sign."""
@@ -69,7 +69,7 @@ def added(graph: Graph, row: Sequence[Signed], latest: int | None = None) -> Sig
         row: Its terms.
         latest: The level that the sum may have, in favour of adder bits; None for a balanced tree.
     """
-    if latest is None or not 2 < len(row) <= _MANY:
+    if latest is None or len(row) not in _TERMS:
         return _balanced(graph, row)
     return _skewed(graph, row, latest)
 
