@@ -43,6 +43,8 @@ class Terms:
 
         How many gates look-up tables, what is in front of flip-flops, and multiplier blocks are is not.
         """
+        if self.fabric.resets:
+            self.logic("held", ff)
         if self.fabric.gates:
             self.logic("counted", lut)
             self.logic("held", ff)
@@ -69,7 +71,7 @@ class Terms:
         """Add flip-flops of a kind, usually bits."""
         if amount:
             self.ff[name] += amount
-            self.logic("held", amount if self.fabric.gates else 0)
+            self.logic("held", amount if self.fabric.gates or self.fabric.resets else 0)
 
     def both(self, name: str, amount: float) -> None:
         """Add logic and registers of a kind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, gcd, prod
 
 from mase_hw.cost.casts import SOFT, Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import blocks_of, counted_down, fifo, level, multiplied, ram, replay
+from mase_hw.cost.primitives import blocks_of, counted_down, fifo, level, multiplied, ram, replay, soft
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:
@@ -198,7 +198,8 @@ def binary(t: Terms, p: Parameters) -> None:
         kept = exact - (min(max(drop - int(way[0] == 1), 0), exact) if way[0] in (1, 2) else 0)
         kept -= max(exact - drop - given[0], 0) if way[1] else 0
         t.count(ff=1 + (0 if t.takes(blocks) else lanes * kept), dsp=lanes * blocks)
-        t.logic("product" if blocks else "soft.bits", lanes * (1 if blocks else bits[0] * bits[1]))
+        t.logic("product", lanes if blocks else 0)
+        soft(t, "soft.bits", 0 if blocks else lanes, (bits[0], bits[1]), bits[0] * bits[1])
     elif operation < 3:
         apart = abs(fracs[0] - fracs[1])
         added = max(exact - apart - int(apart > 0 and t.xilinx), 1)
@@ -229,4 +230,5 @@ def _scaled(t: Terms, p: Parameters, lanes: int) -> None:
         # Blocks of Xilinx have the register of their product, but not that of the parts below the last.
         t.count(ff=lanes * (17 * (blocks - 1) if t.adders and blocks else width if plain else wide))
         t.logic("scaled.parts", lanes * max(blocks - 1, 0) * wide)
-        t.logic("scaled.soft", 0 if blocks or plain else lanes * width * factor.bit_length())
+        size = factor.bit_length()
+        soft(t, "scaled.soft", 0 if blocks or plain else lanes, (width, size + 1), width * size)

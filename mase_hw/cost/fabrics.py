@@ -24,6 +24,7 @@ class Multiplier:
         narrowest: Bits of the narrower operand of the smallest product that a block is taken for.
         twice: Bits of both operands from which two blocks of each side make one of twice as many bits; 0 if none do.
         enabled: Whether it takes the register of a product that has an enable or a reset as well.
+        columns: Whether there is no block, and products are columns of look-up tables: :func:`product_luts`.
     """
 
     wide: int
@@ -36,6 +37,7 @@ class Multiplier:
     narrowest: int = 2
     twice: int = 0
     enabled: bool = False
+    columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Fabric:
         gates: NAND gates of two inputs that a look-up table of the family that it is like is expected to become; 0
             where look-up tables are counted.
         rom_register: Registers that stay beside a block RAM with a ROM that has two behind it.
+        resets: Whether the reset of a register is logic in front of it, of which it is not known how many have one.
     """
 
     like: str
@@ -141,6 +144,7 @@ class Fabric:
     rom_logic: float = 1 / 16
     read_first: bool = False
     rom_register: int = 1
+    resets: bool = False
     joined: bool = False
     lane: int = 9
     whole: int = 0
@@ -150,6 +154,17 @@ class Fabric:
     def xilinx(self) -> bool:
         """Whether look-up tables have six inputs, and stand in front of the carries."""
         return self.like == "xc7"
+
+
+def product_luts(first: int, second: int) -> int:
+    """Look-up tables of GateMate that nextpnr makes a product of, halves of its CPEs: columns of 2 by 2 bits.
+
+    Args:
+        first: Bits of the wider operand, with a sign.
+        second: Bits of the other one.
+    """
+    rows, columns = ((width + 1) // 2 + 1 for width in (first, second))
+    return 2 * (1 + rows + columns * (rows + 5))
 
 
 _NONE = Multiplier(1, 1, 1, 1 << 30, registers=False)

@@ -6,6 +6,7 @@ from itertools import product
 from math import ceil
 
 from mase_hw.cost.casts import SOFT, Parameters, Terms, adder, bits_of
+from mase_hw.cost.fabrics import product_luts
 from mase_hw.hardware.memories import FAMILIES
 
 EMULATED = 8
@@ -193,6 +194,22 @@ def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
     return sum(2 if of.half and max(pair) > of.half else 1 for pair in whole)
 
 
+def soft(t: Terms, name: str, number: int, operands: tuple[int, int], bits: int) -> None:
+    """Products without a multiplier block.
+
+    Args:
+        t: Where they are added.
+        name: Of a term by bits of one operand for each of the other.
+        number: How many.
+        operands: Widths, with a sign.
+        bits: Of the term, of each product.
+    """
+    if t.fabric.multiplier.columns:
+        t.count(lut=number * product_luts(max(operands), min(operands)))
+    else:
+        t.logic(name, number * bits)
+
+
 def block_product(t: Terms, first: int, second: int, block: int) -> None:
     """A ``fixed_block_product``: blocks as Yosys cuts a product, or one of them and adders beside it.
 
@@ -205,6 +222,7 @@ def block_product(t: Terms, first: int, second: int, block: int) -> None:
     low = [max(width - block, 0) if block else 0 for width in (first, second)]
     one, other, rows = first - low[0], second - low[1], sum(low)
     t.count(dsp=blocks_of(t, one, other, one + other))
+    soft(t, "product", 1, (one, other), 0)
     if rows:
         # The first row is selected, each of the others added, and their sum is added to the block's.
         t.count(lut=(rows - 1) * (max(first, second) + rows) + one + other)
