@@ -69,6 +69,7 @@ class Luts:
         counter: Those of a counter that begins again after any number, by its bits; those of more bits follow.
         feed_in: Those in front of every chain of carries, which are part of it.
         carries: Bits of a cell of such a chain.
+        trees: Whether they are trees of small functions: a table is multiplexers whose parts the bits of a word share.
     """
 
     inputs: int
@@ -77,6 +78,7 @@ class Luts:
     counter: tuple[int, ...]
     feed_in: int = 0
     carries: int = 2
+    trees: bool = False
 
     def chain(self, bits: int) -> int:
         """Those of a chain of carries over so many bits, all of which are in its cells."""
@@ -210,6 +212,15 @@ FABRICS: Mapping[str, Fabric] = {
         Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
         _LATTICE,
         price=128,
+    ),
+    "gatemate": Fabric(
+        "ecp5",
+        Luts(3, 3, (0, 1, 2), (0, 1, 4, 8, 12, 13, 15, 18, 37, 24, 46, 44, 42), carries=1, trees=True),
+        Multiplier(1, 1, 1, 1 << 30, registers=False, columns=True),
+        None,
+        joined=True,
+        lane=1,
+        resets=True,
     ),
     "asic": Fabric(
         "ecp5",

@@ -384,10 +384,10 @@ def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[in
             t.count(ff=0 if t.adders or not t.fabric.multiplier.registers else operands)
             t.both("tree.gated", operands)
         if not t.fabric.multiplier.registers:
-            t.count(ff=total * (b + bits) + operands)
+            t.data(total * (b + bits) + operands)
     else:
         _soft(t, p, total)
-        t.count(ff=total * (b + bits) + operands)
+        t.data(total * (b + bits) + operands)
     if blocks == 1 and t.adders:
         # The adder behind each other multiplier takes the first level, with its register.
         pairs, odd = divmod(of.products, 2)
@@ -435,7 +435,10 @@ def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> No
     a, b, packed = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"], p["PACKED"]
     lanes, chains, links = of.lanes, sums.chains, sums.links
     groups = ceil(lanes / packed)
-    t.count(dsp=of.products * groups)
+    if t.fabric.multiplier.columns:
+        soft(t, "chain.product", of.products * groups, (a, b + (packed - 1) * p["SPACING"]), 0)
+    else:
+        t.count(dsp=of.products * groups)
     t.logic("chain.groups", groups)
     # The blocks have two registers before each operand; what waits longer does so beside them.
     each = chains * (1 if of.shared else groups)

@@ -206,7 +206,11 @@ def test_products_of_look_up_tables(tiny: mase_hw.Design) -> None:
     router = ROUTERS["gatemate"]
     if find(router.program).problem:
         pytest.skip(f"{router.program} is not installed: mase-hw[families]")
-    arguments = [*router.parts["ccgm1a1"].options, *router.options, "--json", "netlist.json", "--pack-only"]
+    netlist = json.loads((work / "netlist.json").read_text())
+    assert router.pads is not None
+    router.pads.add(netlist, tiny.record.top)
+    (work / "padded.json").write_text(json.dumps(netlist))
+    arguments = [*router.parts["ccgm1a1"].options, *router.options, "--json", "padded.json", "--pack-only"]
     log = run_nextpnr(router.program, arguments, work, "pack.log", lambda _: None)
     made = sum(int(number) for number in re.findall(r"Created (\d+) CPEs", log or ""))
     assert 2 * made == sum(kinds.get(PRODUCT_LUTS, 0) for kinds in cells)
