@@ -43,6 +43,8 @@ class Terms:
 
         How many gates look-up tables, what is in front of flip-flops, and multiplier blocks are is not.
         """
+        if self.fabric.resets:
+            self.logic("held", ff)
         if self.fabric.gates:
             self.logic("counted", lut)
             self.logic("held", ff)
@@ -50,6 +52,12 @@ class Terms:
             lut = dsp = 0
         for name, number in (("lut", lut), ("ff", ff), ("dsp", dsp), ("bram", bram)):
             self.known[name] += number
+
+    def data(self, ff: float) -> None:
+        """Add flip-flops that no reset clears."""
+        if self.fabric.gates:
+            self.logic("held", ff)
+        self.known["ff"] += ff
 
     def logic(self, name: str, amount: float) -> None:
         """Add look-up tables of a kind, usually bits."""
@@ -290,6 +298,8 @@ def parameters_of(words: Sequence[int], bits: int, family: str) -> dict[str, int
     different, luts = _different(words, bits), FABRICS[family].luts
     found = {"DISTINCT": len(different)}
     if len(words) <= MOST:
+        if luts.trees:
+            return found | {"TABLE_LUTS": min(_tree_luts(different, first) for first in (1, 2))}
         found["TABLE_LUTS"] = _luts_of(different, luts)
         held = sum(min(_luts_of([c], luts), _luts_of([_without_reset(c)], luts)) for c in different)
         found |= {"TABLE_HELD": held} if held != found["TABLE_LUTS"] else {}
@@ -313,6 +323,24 @@ def _different(words: Sequence[int], bits: int) -> list[Bits]:
 
 def _luts_of(columns: Sequence[Bits], luts: Luts) -> int:
     return sum(_luts(column, len(column).bit_length() - 1, luts) for column in columns)
+
+
+def _tree_luts(columns: Sequence[Bits], first: int) -> int:
+    """Multiplexers of two or four, down to functions of at most three bits of the address; words' bits share parts.
+
+    Args:
+        columns: The bits of all words, each a row.
+        first: Bits of the address, 1 or 2, that the first multiplexers take; the others take two.
+    """
+    found, parts, taken = 0, {column.tobytes(): column for column in columns}, first
+    while parts and len(next(iter(parts.values()))) > 8:
+        below: dict[bytes, Bits] = {}
+        for part in parts.values():
+            found += sum(bool((h[:, 0] != h[:, 1]).any()) for h in (part.reshape(1 << n, 2, -1) for n in range(taken)))
+            pieces = part.reshape(1 << taken, -1)
+            below |= {piece.tobytes(): piece for piece in pieces if piece.min() != piece.max()}
+        parts, taken = below, 2
+    return found + sum(_support(part, len(part).bit_length() - 1) > 1 for part in parts.values())
 
 
 def _columns(words: Sequence[int], bits: int) -> Bits:

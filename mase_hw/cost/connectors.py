@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, gcd, prod
 
 from mase_hw.cost.casts import SOFT, Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import blocks_of, counted_down, fifo, level, multiplied, ram, replay
+from mase_hw.cost.primitives import blocks_of, counted_down, fifo, level, multiplied, ram, replay, soft
 
 
 def stream_fifo(t: Terms, p: Parameters) -> None:
@@ -73,7 +73,8 @@ def stream_repack(t: Terms, p: Parameters) -> None:
             t.logic(f"{name}_ragged.any", 1)
     t.logic("padded", (outs - out_tail) * bits if out_beats > 1 else 0)
     if kind == "beat":
-        t.count(ff=(ins + 1) * bits + 1, lut=bits * t.luts.found(ins))
+        t.count(ff=1, lut=bits * t.luts.found(ins))
+        t.data((ins + 1) * bits)
         _at(t, kind, ins)
     elif kind == "split":
         t.count(ff=4)
@@ -81,7 +82,8 @@ def stream_repack(t: Terms, p: Parameters) -> None:
         t.logic("split.found", t.luts.chosen(in_pieces) * piece_bits)
         _at(t, kind, in_pieces)
     elif kind == "fill":
-        t.count(ff=2 * outs * bits, lut=bits)
+        t.count(lut=bits)
+        t.data(2 * outs * bits)
         _at(t, kind, outs)
         t.logic("fill.filled", outs)
     elif kind == "join":
@@ -120,7 +122,7 @@ def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> No
     """Units of the input go behind those that are there, units of the output leave from below."""
     ins, outs, tail = units
     capacity = ins + ready
-    t.count(ff=capacity * bits)
+    t.data(capacity * bits)
     for slot in range(capacity):
         lanes = min(slot, ins - 1) - max(slot - ready, 0) + 1
         places = 1 + int(slot + outs < capacity) + int(tail != outs and slot + tail < capacity)
@@ -188,7 +190,8 @@ def binary(t: Terms, p: Parameters) -> None:
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
     way = (p["ROUNDING"], p["OVERFLOW"])
     t.logic("any", 1)
-    t.count(ff=2 + 2 * lanes * cast_bits(taken, given, *way))
+    t.count(ff=2)
+    t.data(2 * lanes * cast_bits(taken, given, *way))
     if product:
         blocks = multiplied(
             t, *((p[f"{port}_PRECISION_0"], p[f"{port}_SIGNED"]) for port in ("DATA_IN_0", "DATA_IN_1"))
@@ -197,8 +200,10 @@ def binary(t: Terms, p: Parameters) -> None:
         drop = max(taken[1] - given[1], 0)
         kept = exact - (min(max(drop - int(way[0] == 1), 0), exact) if way[0] in (1, 2) else 0)
         kept -= max(exact - drop - given[0], 0) if way[1] else 0
-        t.count(ff=1 + (0 if t.takes(blocks) else lanes * kept), dsp=lanes * blocks)
-        t.logic("product" if blocks else "soft.bits", lanes * (1 if blocks else bits[0] * bits[1]))
+        t.count(ff=1, dsp=lanes * blocks)
+        t.data(0 if t.takes(blocks) else lanes * kept)
+        t.logic("product", lanes if blocks else 0)
+        soft(t, "soft.bits", 0 if blocks else lanes, (bits[0], bits[1]), bits[0] * bits[1])
     elif operation < 3:
         apart = abs(fracs[0] - fracs[1])
         added = max(exact - apart - int(apart > 0 and t.xilinx), 1)
@@ -229,4 +234,5 @@ def _scaled(t: Terms, p: Parameters, lanes: int) -> None:
         # Blocks of Xilinx have the register of their product, but not that of the parts below the last.
         t.count(ff=lanes * (17 * (blocks - 1) if t.adders and blocks else width if plain else wide))
         t.logic("scaled.parts", lanes * max(blocks - 1, 0) * wide)
-        t.logic("scaled.soft", 0 if blocks or plain else lanes * width * factor.bit_length())
+        size = factor.bit_length()
+        soft(t, "scaled.soft", 0 if blocks or plain else lanes, (width, size + 1), width * size)

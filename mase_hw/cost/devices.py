@@ -72,6 +72,7 @@ DSP_KINDS: Mapping[str, str] = {
     "nexus": "MULT9X9",
     "ice40": "SB_MAC16",
     "gowin": "MULT9X9",
+    "gatemate": "none",
     "asic": "none",
 }
 """The multiplier block of each family, which is what ``dsp`` counts; a MULT18X18 of Nexus or Gowin counts as two."""
@@ -87,7 +88,8 @@ class Device:
         lut: Look-up tables.
         ff: Flip-flops.
         dsp: Multiplier blocks; :data:`DSP_KINDS` says of which kind.
-        bram: Block RAMs of the family: 18 Kbit, 4 Kbit on iCE40. A block of 36 Kbit counts as two.
+        bram: Block RAMs of the family: 18 Kbit, 4 Kbit on iCE40, 20 Kbit on GateMate. A block of twice as many bits
+            counts as two.
         source: Where the figures are from.
     """
 
@@ -138,6 +140,7 @@ DEVICES: Mapping[str, Device] = {
         Device("lifcl-40", "nexus", 32_256, 32_256, 112, 84, NEXTPNR),
         Device("gw2a-18", "gowin", 20_736, 15_552, 96, 46, NEXTPNR),
         Device("ice40up5k", "ice40", 5_280, 5_280, 8, 30, NEXTPNR),
+        Device("ccgm1a1", "gatemate", 40_960, 40_960, 0, 64, NEXTPNR),
     )
 }
 """Devices by name, in lower case."""

@@ -24,6 +24,7 @@ class Multiplier:
         narrowest: Bits of the narrower operand of the smallest product that a block is taken for.
         twice: Bits of both operands from which two blocks of each side make one of twice as many bits; 0 if none do.
         enabled: Whether it takes the register of a product that has an enable or a reset as well.
+        columns: Whether there is no block, and products are columns of look-up tables: :func:`product_luts`.
     """
 
     wide: int
@@ -36,6 +37,7 @@ class Multiplier:
     narrowest: int = 2
     twice: int = 0
     enabled: bool = False
+    columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Luts:
         counter: Those of a counter that begins again after any number, by its bits; those of more bits follow.
         feed_in: Those in front of every chain of carries, which are part of it.
         carries: Bits of a cell of such a chain.
+        trees: Whether they are trees of small functions: a table is multiplexers whose parts the bits of a word share.
     """
 
     inputs: int
@@ -75,6 +78,7 @@ class Luts:
     counter: tuple[int, ...]
     feed_in: int = 0
     carries: int = 2
+    trees: bool = False
 
     def chain(self, bits: int) -> int:
         """Those of a chain of carries over so many bits, all of which are in its cells."""
@@ -131,6 +135,7 @@ class Fabric:
         gates: NAND gates of two inputs that a look-up table of the family that it is like is expected to become; 0
             where look-up tables are counted.
         rom_register: Registers that stay beside a block RAM with a ROM that has two behind it.
+        resets: Whether the reset of a register is logic in front of it, of which it is not known how many have one.
     """
 
     like: str
@@ -141,6 +146,7 @@ class Fabric:
     rom_logic: float = 1 / 16
     read_first: bool = False
     rom_register: int = 1
+    resets: bool = False
     joined: bool = False
     lane: int = 9
     whole: int = 0
@@ -150,6 +156,17 @@ class Fabric:
     def xilinx(self) -> bool:
         """Whether look-up tables have six inputs, and stand in front of the carries."""
         return self.like == "xc7"
+
+
+def product_luts(first: int, second: int) -> int:
+    """Look-up tables of GateMate that nextpnr makes a product of, halves of its CPEs: columns of 2 by 2 bits.
+
+    Args:
+        first: Bits of the wider operand, with a sign.
+        second: Bits of the other one.
+    """
+    rows, columns = ((width + 1) // 2 + 1 for width in (first, second))
+    return 2 * (1 + rows + columns * (rows + 5))
 
 
 _NONE = Multiplier(1, 1, 1, 1 << 30, registers=False)
@@ -195,6 +212,15 @@ FABRICS: Mapping[str, Fabric] = {
         Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
         _LATTICE,
         price=128,
+    ),
+    "gatemate": Fabric(
+        "ecp5",
+        Luts(3, 3, (0, 1, 2), (0, 1, 4, 8, 12, 13, 15, 18, 37, 24, 46, 44, 42), carries=1, trees=True),
+        Multiplier(1, 1, 1, 1 << 30, registers=False, columns=True),
+        None,
+        joined=True,
+        lane=1,
+        resets=True,
     ),
     "asic": Fabric(
         "ecp5",

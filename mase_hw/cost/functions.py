@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
-from mase_hw.cost.primitives import block_product, blocks_of, counter, random_luts, rom, rom_in_block
+from mase_hw.cost.primitives import block_product, blocks_of, counter, random_luts, rom, rom_in_block, soft
 from mase_hw.hardware.memories import FAMILIES
 
 
@@ -24,7 +24,7 @@ def constant_product(t: Terms, name: str, width: int, constant: int, lanes: int)
     bits = constant.bit_length() + 1
     blocks = blocks_of(t, width, bits, width + bits)
     if not blocks:
-        t.logic(f"{name}.soft", lanes * width * bits)
+        soft(t, f"{name}.soft", lanes, (width, bits), width * bits)
     t.count(dsp=lanes * blocks)
     return blocks
 
@@ -158,7 +158,7 @@ def pieces(t: Terms, p: Parameters) -> None:
     t.logic("compare", lanes * width * sum(limit != 0 for limit in limits))
     t.logic("chosen", lanes * len(limits))
     t.logic("sum", lanes * kept if max(offsets) else 0)
-    t.logic("soft", 0 if blocks or plain else lanes * width * slope)
+    soft(t, "soft", 0 if blocks or plain else lanes, (width, slope), width * slope)
     t.logic("padded", ragged * kept)
     t.logic("lanes", lanes)
     given = (p["DATA_OUT_0_PRECISION_0"], p["DATA_OUT_0_PRECISION_1"], p["DATA_OUT_0_SIGNED"])
@@ -222,7 +222,8 @@ def divide(
             remains = 0
         t.count(dsp=lanes * (blocks + remains))
         t.logic("divide.left", lanes * div)
-        t.logic("divide.soft", lanes * ((0 if blocks else short * bits) + (0 if remains else div * (div - low))))
+        soft(t, "divide.soft", 0 if blocks else lanes, (short + 1, bits + 1), short * bits)
+        soft(t, "divide.soft", 0 if remains else lanes, (div + 1, div - low + 1), div * (div - low))
         t.logic("divide.compare", lanes * (div + drop))
     if kinds > 1:
         t.both("divide.kinds", lanes * (2 * div + inverse.bit_length()))
@@ -260,7 +261,7 @@ def requantize(t: Terms, p: Parameters) -> None:
     else:
         t.registers("product", lanes * product)
     t.logic("parts", lanes * max(blocks - 1, 0) * product)
-    t.logic("soft", 0 if blocks else lanes * width * factor)
+    soft(t, "soft", 0 if blocks else lanes, (width, factor + 1), width * factor)
     if inside:
         t.count(ff=lanes * aligned)
     else:

@@ -6,6 +6,7 @@ from itertools import product
 from math import ceil
 
 from mase_hw.cost.casts import SOFT, Parameters, Terms, adder, bits_of
+from mase_hw.cost.fabrics import product_luts
 from mase_hw.hardware.memories import FAMILIES
 
 EMULATED = 8
@@ -91,8 +92,9 @@ def ram(
     if not registered and not cheaper:
         t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
     if words * bits <= lutram + EMULATED and (of or not cheaper):
-        t.logic(f"{name}.logic", banks * words * bits)
-        t.count(ff=banks * (words * bits + (bits if registered else 0)))
+        # With enables a word is written without logic, and what is read is chosen among the others.
+        t.logic(f"{name}.logic", banks * bits * (words - 1 if t.luts.trees else words))
+        t.data(banks * (words * bits + (bits if registered else 0)))
         return False
     if cheaper:
         t.count(bram=banks * block)
@@ -100,7 +102,8 @@ def ram(
         # Where a word is written as it is read, logic beside the block sees to what is read.
         t.logic(f"{name}.block", banks * bits)
         if not t.xilinx and forwarded and not t.fabric.read_first:
-            t.count(ff=2 * bits + address + 2 * banks if registered else bits + 1)
+            t.count(ff=address + 2 * banks if registered else 1)
+            t.data(2 * bits if registered else bits)
         return True
     luts = of.luts if of else 0
     t.count(lut=banks * ceil(bits / wide) * rows * luts, ff=banks * bits if registered else 0)
@@ -139,7 +142,8 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
         t.logic(f"{name}.past", bits)
         t.logic(f"{name}.ahead", bits_of(depth))
         # What is kept beside a block of ECP5 is one of the words that wait here already.
-        t.count(ff=1 if blocks and not (t.xilinx or t.fabric.read_first) else bits + 1)
+        t.count(ff=1)
+        t.data(0 if blocks and not (t.xilinx or t.fabric.read_first) else bits)
 
 
 def replay(t: Terms, name: str, bits: int, depth: int, repeats: int) -> None:
@@ -193,6 +197,22 @@ def blocks_of(t: Terms, first: int, second: int, out: int) -> int:
     return sum(2 if of.half and max(pair) > of.half else 1 for pair in whole)
 
 
+def soft(t: Terms, name: str, number: int, operands: tuple[int, int], bits: int) -> None:
+    """Products without a multiplier block.
+
+    Args:
+        t: Where they are added.
+        name: Of a term by bits of one operand for each of the other.
+        number: How many.
+        operands: Widths, with a sign.
+        bits: Of the term, of each product.
+    """
+    if t.fabric.multiplier.columns:
+        t.count(lut=number * product_luts(max(operands), min(operands)))
+    else:
+        t.logic(name, number * bits)
+
+
 def block_product(t: Terms, first: int, second: int, block: int) -> None:
     """A ``fixed_block_product``: blocks as Yosys cuts a product, or one of them and adders beside it.
 
@@ -205,6 +225,7 @@ def block_product(t: Terms, first: int, second: int, block: int) -> None:
     low = [max(width - block, 0) if block else 0 for width in (first, second)]
     one, other, rows = first - low[0], second - low[1], sum(low)
     t.count(dsp=blocks_of(t, one, other, one + other))
+    soft(t, "product", 1, (one, other), 0)
     if rows:
         # The first row is selected, each of the others added, and their sum is added to the block's.
         t.count(lut=(rows - 1) * (max(first, second) + rows) + one + other)
@@ -218,7 +239,7 @@ def tree(t: Terms, name: str, lanes: int, terms: int, bits: int, read: int) -> N
         above = min(width + 1, read)
         t.logic(name, lanes * pairs * above)
         t.chains(lanes * pairs, above)
-        t.count(ff=lanes * (pairs * above + odd * min(width, read)))
+        t.data(lanes * (pairs * above + odd * min(width, read)))
         count, width = pairs + odd, above
 
 
@@ -233,7 +254,12 @@ def rom_source(t: Terms, p: Parameters) -> None:
     if words == 1 or not different:
         t.count(lut=1, ff=1 + int(registers > 1))
         return
-    t.count(ff=1 + address)
+    if t.fabric.resets:
+        t.data(1 + address)
+        # What counts to the end has its reset in it; what comes round by itself is a sum with gates behind it.
+        t.count(lut=0 if words & (words - 1) else address + 3)
+    else:
+        t.count(ff=1 + address)
     t.logic("any", 1)
     if (repeats := p.get("REPEATS", 1)) > 1:
         counters = counted_down(words // p["SETS"]) + counted_down(repeats)
@@ -252,12 +278,14 @@ def rom_source(t: Terms, p: Parameters) -> None:
         t.count(bram=family.block.count(words, bits))
         joined(t, words, bits, different)
         if registers > 1:
-            t.count(ff=1 + different * t.fabric.rom_register)
+            t.count(ff=1)
+            t.data(different * t.fabric.rom_register)
         return
     tables = p.get("TABLE_HELD", p.get("TABLE_LUTS")) if registers else p.get("TABLE_LUTS")
     t.logic("table", different * random_luts(t, words) if tables is None else tables)
     if registers:
-        t.count(ff=registers - 1 + different * registers)
+        t.count(ff=registers - 1)
+        t.data(different * registers)
 
 
 def random_luts(t: Terms, words: int) -> float:
@@ -265,6 +293,8 @@ def random_luts(t: Terms, words: int) -> float:
     address, most = bits_of(words), t.luts.widest
     if words <= 4:
         return 1 / 2
+    if t.luts.trees:
+        return words / FAMILIES[t.family].rom_words
     if address <= most:
         return min(t.luts.of(address), ceil(words / FAMILIES[t.family].rom_words))
     parts = ceil(words / (1 << most))

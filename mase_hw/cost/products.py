@@ -10,7 +10,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast
 from mase_hw.cost.logic_products import SHORTEST_SHIFT, logic_products, rows_of
-from mase_hw.cost.primitives import blocks_of, counter, fifo, level, multiplied, ram, replay, ring, tree
+from mase_hw.cost.primitives import blocks_of, counter, fifo, level, multiplied, ram, replay, ring, soft, tree
 from mase_hw.cost.windows import parallel_window, sliding_window
 
 
@@ -384,12 +384,10 @@ def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[in
             t.count(ff=0 if t.adders or not t.fabric.multiplier.registers else operands)
             t.both("tree.gated", operands)
         if not t.fabric.multiplier.registers:
-            t.count(ff=total * (b + bits) + operands)
+            t.data(total * (b + bits) + operands)
     else:
-        t.logic("soft.bits", total * a * b)
-        t.logic("soft.rows", total * (a + b))
-        t.logic("soft.any", total)
-        t.count(ff=total * (b + bits) + operands)
+        _soft(t, p, total)
+        t.data(total * (b + bits) + operands)
     if blocks == 1 and t.adders:
         # The adder behind each other multiplier takes the first level, with its register.
         pairs, odd = divmod(of.products, 2)
@@ -399,6 +397,15 @@ def _trees(t: Terms, p: Parameters, of: _Operands, blocks: int, widths: tuple[in
             tree(t, "tree.add", lanes, pairs + odd, min(bits + 1, read), read)
         return
     tree(t, "tree.add" if blocks else "soft.add", lanes, of.products, bits, read)
+
+
+def _soft(t: Terms, p: Parameters, total: int) -> None:
+    """So many products without a block."""
+    a, b = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"]
+    soft(t, "soft.bits", total, (a + 1 - p["DATA_IN_0_SIGNED"], b + 1 - p["WEIGHT_SIGNED"]), a * b)
+    if not t.fabric.multiplier.columns:
+        t.logic("soft.rows", total * (a + b))
+        t.logic("soft.any", total)
 
 
 def _signs(t: Terms, p: Parameters, of: _Operands, read: int) -> None:
@@ -428,7 +435,10 @@ def _chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) -> No
     a, b, packed = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"], p["PACKED"]
     lanes, chains, links = of.lanes, sums.chains, sums.links
     groups = ceil(lanes / packed)
-    t.count(dsp=of.products * groups)
+    if t.fabric.multiplier.columns:
+        soft(t, "chain.product", of.products * groups, (a, b + (packed - 1) * p["SPACING"]), 0)
+    else:
+        t.count(dsp=of.products * groups)
     t.logic("chain.groups", groups)
     # The blocks have two registers before each operand; what waits longer does so beside them.
     each = chains * (1 if of.shared else groups)
@@ -516,9 +526,7 @@ def _soft_chains(t: Terms, p: Parameters, of: _Operands, sums: Sums, read: int) 
     """The same of products that are too narrow for a block."""
     a, b = p["DATA_IN_0_PRECISION_0"], p["WEIGHT_PRECISION_0"]
     total = of.lanes * of.products
-    t.logic("soft.bits", total * a * b)
-    t.logic("soft.rows", total * (a + b))
-    t.logic("soft.any", total)
+    _soft(t, p, total)
     t.count(ff=total * b + of.activations(of.lanes) * a)
     # Operands wait for their turn, on Xilinx in look-up tables that shift.
     first, longest = of.lanes * sums.chains, max(sums.links - 2, 0)

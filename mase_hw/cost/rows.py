@@ -6,7 +6,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import constant_product, piecewise, pipeline, row_end
-from mase_hw.cost.primitives import block_product, blocks_of, counter, fifo, level, ram, ring, rom, tree
+from mase_hw.cost.primitives import block_product, blocks_of, counter, fifo, level, ram, ring, rom, soft, tree
 
 
 def moments(
@@ -33,7 +33,8 @@ def moments(
     if squares:
         blocks = blocks_of(t, width, width, 2 * width)
         t.count(dsp=lanes * blocks)
-        t.both("moments.soft", 0 if blocks else lanes * width * width)
+        soft(t, "moments.soft", 0 if blocks else lanes, (width, width), width * width)
+        t.registers("moments.soft", 0 if blocks else lanes * width * width)
     t.registers("moments.squares", lanes * (2 * width - 1))
     tree(t, "moments.tree", 1, lanes, 2 * width, 64)
     kept = [sums[1]]
@@ -103,6 +104,7 @@ def _scale(t: Terms, p: Parameters, sums: tuple[int, int, int], root: tuple[int,
     constant_product(t, "scale.times", squares, size, 1)
     if bits:
         t.count(dsp=blocks_of(t, bits, bits, 2 * bits))
+        soft(t, "scale.moment", 1, (bits, bits), 0)
         t.logic("scale.moment", moment)
         t.both("scale.sums", bits * (1 if t.xilinx else 12))
     t.registers("scale.moment", moment)
@@ -149,6 +151,7 @@ def _rescale(t: Terms, p: Parameters, width: int, sums: tuple[int, ...], root: t
     if p["HAS_WEIGHT"]:
         weight = p["WEIGHT_PRECISION_0"] + 1
         t.count(dsp=lanes * blocks_of(t, scaled, weight, scaled + weight))
+        soft(t, "rescale.weight", lanes, (scaled, weight), 0)
         scaled += weight
         frac += p["WEIGHT_PRECISION_1"]
         t.registers("rescale.weight", lanes * p["WEIGHT_PRECISION_0"])
@@ -199,6 +202,7 @@ def softmax(t: Terms, p: Parameters) -> None:
     factor = bits_of(p.get("DIVISOR_FACTOR", 1))
     if factor:
         t.count(dsp=rows * blocks_of(t, sums + 1, factor + 1, sums + factor), ff=1)
+        soft(t, "share.divisor", rows, (sums + 1, factor + 1), 0)
         t.registers("share.divisor", rows * (sums + factor))
         sums += factor
     waits = tiles + 2 + levels + (8 if log else bool(factor))
@@ -308,4 +312,4 @@ def _exponent(t: Terms, p: Parameters, width: int, lanes: int) -> None:
     t.count(dsp=lanes * blocks)
     t.registers("exponent.product", lanes * exp)
     t.logic("exponent.rounds", lanes * exp)
-    t.logic("exponent.soft", 0 if blocks else lanes * factor * factor)
+    soft(t, "exponent.soft", 0 if blocks else lanes, (factor + 1, factor + 1), factor * factor)

@@ -12,7 +12,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import divide, pipeline
-from mase_hw.cost.primitives import counted, counter, fifo, level, multiplied, ram, ring
+from mase_hw.cost.primitives import counted, counter, fifo, level, multiplied, ram, ring, soft
 
 CONTROL = 6
 """Look-up tables of the handshakes of a stream with a skid buffer or two register slices."""
@@ -58,7 +58,7 @@ def prelu(t: Terms, p: Parameters) -> None:
     taken = (exact, p["DATA_IN_0_PRECISION_1"] + up, 1)
     blocks = multiplied(t, a, b)
     t.count(dsp=lanes * blocks, ff=2 + lanes * (exact + cast_bits(taken, given, *way)), lut=CONTROL + lanes * exact)
-    t.logic("soft.bits", 0 if blocks else lanes * a[0] * b[0])
+    soft(t, "soft.bits", 0 if blocks else lanes, (widths[0], widths[1]), a[0] * b[0])
     t.logic("any", 1)
     cast(t, "cast", lanes, Cast(taken, given, way))
 

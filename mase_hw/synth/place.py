@@ -47,7 +47,7 @@ class Router:
         result: Option of nextpnr for the file that it writes, and the suffix of that.
         packer: What makes a bitstream of that file, with its arguments in front of the two names.
         options: Further options of nextpnr.
-        pads: How it is told of pads, where it wants to be.
+        pads: The pads that it does not make, and how it is told where they are, if it does not choose.
     """
 
     program: str
@@ -95,9 +95,19 @@ ROUTERS: Mapping[str, Router] = {
         ("--asc", "asc"),
         ("yowasp-icepack",),
     ),
+    "gatemate": Router(
+        "yowasp-nextpnr-himbaechel-gatemate",
+        {"ccgm1a1": Part(("--device", "CCGM1A1"), "FBGA324", 162)},
+        ("--vopt=out", "txt"),
+        ("yowasp-gmpack",),
+        ("--vopt", "allow-unconstrained"),
+        pads=Pads((Pad("CC_IBUF", "I", "Y"), Pad("CC_OBUF", "O", "A")), clock=Pad("CC_BUFG", "I", "O")),
+    ),
 }
 """By the name of the target."""
-_MAPPED = re.compile(r"_(?:DI_|(?:SB_)?LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX|SB_DFF|SB_CARRY)")
+_MAPPED = re.compile(
+    r"_(?:DI_|(?:SB_)?LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX|SB_DFF|SB_CARRY|CC_(?:DFF|ADDF|MX[24]|L2T[45]|LUT[12]|MULT))"
+)
 AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
 MHZ = 100.0
@@ -172,7 +182,7 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
     folder, stem = netlist.parent, netlist.stem
     tell(f"placing and routing for {device.name} at {mhz:g} MHz (minutes)")
     option, suffix = router.result
-    arguments = [*part.options, *router.options, option, f"{stem}.{suffix}"]
+    arguments = [*part.options, *router.options, f"{option}={stem}.{suffix}"]
     arguments += ["--json", *_with_pads(netlist, manifest.top, router.pads, part)]
     arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
     run_nextpnr(router.program, [*arguments, "--timing-allow-fail"], folder, "nextpnr.log", tell)
@@ -195,11 +205,12 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
 
 def _with_pads(netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:
     """The netlist with its pads, and the arguments that say where they are."""
-    if pads is None or isinstance(part.pins, int):
+    if pads is None:
         return [netlist.name]
     found = json.loads(netlist.read_text(encoding="utf-8"))
     constraints, padded = f"{netlist.stem}.{pads.suffix}", f"{netlist.stem}.pads.json"
-    (netlist.parent / constraints).write_text(pads.constraints(found, top, part.pins), encoding="utf-8")
+    if not isinstance(part.pins, int):
+        (netlist.parent / constraints).write_text(pads.constraints(found, top, part.pins), encoding="utf-8")
     pads.add(found, top)
     (netlist.parent / padded).write_text(json.dumps(found), encoding="utf-8")
     return [padded, *(word.format(file=constraints) for word in pads.arguments)]

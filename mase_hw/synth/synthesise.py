@@ -32,7 +32,7 @@ from mase_hw.synth.checks import check_capacity, check_elaborated, check_family,
 from mase_hw.synth.place import MHZ, ROUTERS, Placement, place, router_of
 from mase_hw.synth.replay import model_files, replay, without_model
 from mase_hw.synth.report import Report, read_memories, read_statistics, total
-from mase_hw.synth.targets import Elaborated, Target, find_device, find_target, read_elaborated
+from mase_hw.synth.targets import Elaborated, Target, count_products, find_device, find_target, read_elaborated
 from mase_hw.synth.tools import Tell, content_hash, run_yosys, versions
 
 ESTIMATE_MARGIN = 1.5
@@ -188,6 +188,8 @@ class Run:
             self.tell(f"mapping to {self.target.title}")
             if not self.target.packs:
                 run_yosys([*commands, *written], self.work, "map.log", self.tell)
+                if self.target.products:
+                    count_products(self.work / "statistics.json", self.work / "netlist.json")
                 return
             run_yosys(commands, self.work, "map.log", self.tell)
             path = self.work / "netlist.json"

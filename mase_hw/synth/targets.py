@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.cost.devices import Device, device_of
+from mase_hw.cost.fabrics import product_luts
 from mase_hw.emit.yosys import MAPPERS, Mapper
 from mase_hw.errors import ConfigError, ToolError, suggest
 from mase_hw.hardware.memories import FAMILIES, REGISTERED, UNNAMED
@@ -41,6 +42,7 @@ class Target:
             with ``ours/``. Cells may be missing; then a netlist with them is not simulated.
         packs: Whether registers are moved into blocks behind Yosys, by :mod:`mase_hw.emit.pack_ecp5`.
         whole: Words above which a memory is not mapped, and counted by its bits; 0 where all are mapped.
+        products: Whether products are cells that are made of look-up tables, which are counted by their widths.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Target:
     models: tuple[str, ...] = ()
     packs: bool = False
     whole: int = 0
+    products: bool = False
 
     @property
     def title(self) -> str:
@@ -89,7 +92,28 @@ def cells_of(statistics: Json) -> dict[str, int]:
     return {**found, MEMORY_BITS: bits} if bits else found
 
 
-LATCHES = re.compile(r"\$_?DLATCH.*|\$_?SR_.*|LD[CP]E(_1)?|SB_DL.*|TRELLIS_.*LATCH|DL[NCPE]*")
+PRODUCT_LUTS = "$product_luts"
+"""What the look-up tables of products are counted as among the cells; Yosys has no cell of that name."""
+
+
+def count_products(statistics: Path, netlist: Path) -> None:
+    """Add the look-up tables that products are made of to what ``stat -json`` wrote.
+
+    Args:
+        statistics: The file; written again.
+        netlist: The same design in Yosys's JSON.
+    """
+    modules: Json = json.loads(netlist.read_text(encoding="utf-8"))["modules"]
+    found: Json = json.loads(statistics.read_text(encoding="utf-8"))
+    for name, module in modules.items():
+        sizes = [cell["parameters"] for cell in module["cells"].values() if cell["type"] == "CC_MULT"]
+        luts = sum(product_luts(_number(size["A_WIDTH"]), _number(size["B_WIDTH"])) for size in sizes)
+        if luts:
+            found["modules"][f"\\{name}"]["num_cells_by_type"][PRODUCT_LUTS] = luts
+    statistics.write_text(json.dumps(found), encoding="utf-8")
+
+
+LATCHES = re.compile(r"\$_?DLATCH.*|\$_?SR_.*|LD[CP]E(_1)?|SB_DL.*|TRELLIS_.*LATCH|DL[NCPE]*|CC_DLT")
 """Types of cells that are latches, before and after mapping."""
 
 _NOTHING: Mapping[str, float] = {}
@@ -153,7 +177,19 @@ _GOWIN = (
     (r"RAM16SDP[124]", {"lut": 4, "lutram": 4}),
     (r"MUX2\w*|GND|VCC|IBUF|OBUF", _NOTHING),
 )
+_GATEMATE_MODELS = ("gatemate/cells_sim.v",)
 _GOWIN_MODELS = ("gowin/cells_sim.v", "ours/gowin_mult.v", "ours/block_ram.v", "ours/gowin_ram.v")
+_GATEMATE = (
+    (r"CC_L2T4|CC_LUT[12]|CC_MX2", {"lut": 1}),
+    (r"CC_L2T5|CC_MX4", {"lut": 2}),
+    (r"CC_DFF", {"ff": 1}),
+    (r"CC_ADDF", {"lut": 1, "carry": 1}),
+    (re.escape(PRODUCT_LUTS), {"lut": 1}),
+    (r"CC_BRAM_20K", {"bram": 1}),
+    (r"CC_BRAM_40K", {"bram": 2}),
+    (r"CC_MULT|CC_[IO]BUF|CC_BUFG", _NOTHING),
+)
+"""In halves of a CPE, as nextpnr packs them."""
 _ASIC = (
     (r"\$_N(AND|OR)_", {"lut": 1}),
     (r"\$_(X|XN)OR_", {"lut": 3}),
@@ -182,6 +218,15 @@ TARGETS: Mapping[str, Target] = {
         Target("nexus", MAPPERS["nexus"], _NEXUS, FAMILIES["nexus"].block.bits, (9, 9), ("lattice/cells_sim_nexus.v",)),
         Target("ice40", MAPPERS["ice40"], _ICE40, FAMILIES["ice40"].block.bits, (16, 16), ("ice40/cells_sim.v",)),
         Target("gowin", MAPPERS["gowin"], _GOWIN, FAMILIES["gowin"].block.bits, (9, 9), _GOWIN_MODELS),
+        Target(
+            "gatemate",
+            MAPPERS["gatemate"],
+            _GATEMATE,
+            FAMILIES["gatemate"].block.bits,
+            (),
+            _GATEMATE_MODELS,
+            products=True,
+        ),
         Target("asic", MAPPERS["asic"], _ASIC, 0, (), whole=REGISTERED),
         Target("generic", Mapper("4-input LUTs, no vendor", ("synth -lut 4 -flatten -top {top}",)), _GENERIC, 0, ()),
     )

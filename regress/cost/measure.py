@@ -21,7 +21,7 @@ from mase_hw.emit.render import render_generated
 from mase_hw.hardware.library import source
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT, Generated
-from mase_hw.synth.targets import cells_of, find_target
+from mase_hw.synth.targets import cells_of, count_products, find_target
 from mase_hw.synth.tools import run_yosys
 
 COLUMNS = ("lut", "ff", "dsp", "bram")
@@ -128,7 +128,9 @@ def measure(items: Sequence[Item], family: str, folder: Path) -> list[dict[str, 
         (folder / "netlist.json").write_text(json.dumps(netlist), encoding="utf-8")
         run_yosys(["read_json netlist.json", statistics], folder, "pack.log", _quiet)
     else:
-        run_yosys([*commands, statistics], folder, "map.log", _quiet)
+        run_yosys([*commands, "write_json netlist.json", statistics], folder, "map.log", _quiet)
+        if target.products:
+            count_products(folder / "statistics.json", folder / "netlist.json")
     modules = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))["modules"]
     found: dict[int, dict[str, int]] = {}
     for name, entry in modules.items():

@@ -127,6 +127,7 @@ FLIP_FLOPS = {
     "ecp5": "TRELLIS_FF",
     "nexus": "FD1P3",
     "gowin": "DFF",
+    "gatemate": "CC_DFF",
     "asic": "$_DFF",
 }
 FEWEST = 100

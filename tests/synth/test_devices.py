@@ -22,8 +22,9 @@ COLUMNS = {
     "ecp5": ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD"),
     "nexus": ("OXIDE_COMB", "OXIDE_FF", "MULT9_CORE", "OXIDE_EBR"),
     "ice40": ("ICESTORM_LC", "ICESTORM_LC", "ICESTORM_DSP", "ICESTORM_RAM"),
+    "gatemate": ("CPE_LT", "CPE_FF", "", "RAM_HALF"),
 }
-"""What nextpnr calls look-up tables, flip-flops, multiplier blocks and block RAMs."""
+"""What nextpnr calls look-up tables, flip-flops, multiplier blocks, if there are any, and block RAMs."""
 PLACED = [(target, part) for target in COLUMNS for part in ROUTERS[target].parts]
 
 
@@ -41,7 +42,8 @@ def printed(target: str, part: str, folder: Path) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "part"), PLACED)
 def test_lattice_devices_have_what_nextpnr_counts(target: str, part: str, tmp_path: Path) -> None:
-    has = printed(target, part, tmp_path)
+    """And the one of Cologne Chip."""
+    has = {**printed(target, part, tmp_path), "": 0}
     capacity = dict(zip(("lut", "ff", "dsp", "bram"), (has[kind] for kind in COLUMNS[target]), strict=True))
     assert capacity == DEVICES[part].capacity()
 
@@ -50,7 +52,8 @@ def test_every_device_is_complete_and_says_where_it_is_from() -> None:
     for name, device in DEVICES.items():
         assert name == device.name == name.lower() and device.source
         assert device.target in FAMILIES and device.target in DSP_KINDS
-        assert min(device.capacity().values()) > 0
+        assert min(number for name, number in device.capacity().items() if name != "dsp") > 0
+        assert (device.dsp > 0) == (DSP_KINDS[device.target] != "none")
         # Two flip-flops for each look-up table of AMD, one for each of Lattice, three for four of Gowin.
         each = {"xc7": 2, "xcup": 2, "gowin": 3 / 4}
         assert device.ff == device.lut * each.get(device.target, 1)

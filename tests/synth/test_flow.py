@@ -19,8 +19,8 @@ from mase_hw.synth.place import ROUTERS, Placement
 from mase_hw.synth.replay import model_files, replay
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
-from mase_hw.synth.targets import TARGETS
-from mase_hw.synth.tools import _check_cache, run_yosys
+from mase_hw.synth.targets import PRODUCT_LUTS, TARGETS
+from mase_hw.synth.tools import _check_cache, run_nextpnr, run_yosys
 
 from .conftest import compiled, work_of
 
@@ -195,6 +195,28 @@ def test_products_of_one_activation(tiny: mase_hw.Design, family: str) -> None:
 
 
 @pytest.mark.slow
+def test_products_of_look_up_tables(tiny: mase_hw.Design) -> None:
+    """A multiplier of GateMate counts as the CPEs that nextpnr says it makes of it, two look-up tables each."""
+    report = synthesise(tiny, "gatemate")
+    assert report.replay is not None and report.replay["mismatches"] == 0
+    assert report.total["dsp"] == 0 and not any(row.others for row in report.rows)
+    work = work_of(tiny, "gatemate")
+    cells = [m["num_cells_by_type"] for m in json.loads((work / "statistics.json").read_text())["modules"].values()]
+    assert sum(kinds.get("CC_MULT", 0) for kinds in cells) == 4
+    router = ROUTERS["gatemate"]
+    if find(router.program).problem:
+        pytest.skip(f"{router.program} is not installed: mase-hw[families]")
+    netlist = json.loads((work / "netlist.json").read_text())
+    assert router.pads is not None
+    router.pads.add(netlist, tiny.record.top)
+    (work / "padded.json").write_text(json.dumps(netlist))
+    arguments = [*router.parts["ccgm1a1"].options, *router.options, "--json", "padded.json", "--pack-only"]
+    log = run_nextpnr(router.program, arguments, work, "pack.log", lambda _: None)
+    made = sum(int(number) for number in re.findall(r"Created (\d+) CPEs", log or ""))
+    assert 2 * made == sum(kinds.get(PRODUCT_LUTS, 0) for kinds in cells)
+
+
+@pytest.mark.slow
 def test_gates_of_an_asic(tiny: mase_hw.Design) -> None:
     """A gate counts as many quarters of a NAND as Yosys says that it has transistors, a flip-flop has 16 of them."""
     report = synthesise(tiny, "asic")
@@ -207,7 +229,7 @@ def test_gates_of_an_asic(tiny: mase_hw.Design) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "device"), [("nexus", "lifcl-40"), ("ice40", "ice40up5k")])
+@pytest.mark.parametrize(("family", "device"), [("nexus", "lifcl-40"), ("ice40", "ice40up5k"), ("gatemate", "ccgm1a1")])
 def test_place_and_route_of_further_families(tiny: mase_hw.Design, family: str, device: str) -> None:
     """Where nextpnr wants it, every bit of a port has a pad and a pin; the bitstream is of what was routed."""
     router = ROUTERS[family]
@@ -217,6 +239,6 @@ def test_place_and_route_of_further_families(tiny: mase_hw.Design, family: str, 
     assert report.place is not None and report.reached and report.place["device"] == device
     work = work_of(tiny, family)
     assert (work / report.place["bitstream"]).stat().st_size > 10_000
-    if router.pads is not None:
+    if router.pads is not None and router.pads.line:
         bits = 2 + sum(entry.bits + 2 for entry in tiny.record.ports)
         assert len((work / f"netlist.{router.pads.suffix}").read_text().splitlines()) == bits

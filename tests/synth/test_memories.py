@@ -41,6 +41,7 @@ BLOCKS = {
     "nexus": {"DP16K", "PDP16K"},
     "ice40": {"SB_RAM40_4K"},
     "gowin": {"DPB", "SP", "SPX9", "SDPB", "SDPX9B", "DPX9B", "pROM", "pROMX9"},
+    "gatemate": {"CC_BRAM_20K", "CC_BRAM_40K"},
 }
 
 
@@ -86,7 +87,10 @@ def mapped(family: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "family",
-    ["gowin", "ecp5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xc7", "xcup", "nexus", "ice40"))],
+    [
+        *("gowin", "ecp5"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("xc7", "xcup", "nexus", "ice40", "gatemate")),
+    ],
 )
 def test_large_memories_become_block_ram(family: str, tmp_path: Path) -> None:
     assert set(BLOCKS) | {"asic"} == set(MAPPERS)
@@ -114,5 +118,6 @@ def test_filled_blocks() -> None:
 
 
 def test_our_models_are_complete() -> None:
-    for family, cells in (("xc7", BLOCKS["xc7"]), ("ecp5", {"DP16KD", "MULT18X18D"}), ("ice40", BLOCKS["ice40"])):
+    own = {family: BLOCKS[family] for family in ("xc7", "ice40", "gatemate")}
+    for family, cells in {**own, "ecp5": {"DP16KD", "MULT18X18D"}}.items():
         assert without_model(model_files(TARGETS[family]), cells) == []

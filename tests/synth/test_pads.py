@@ -74,8 +74,22 @@ def test_a_nextpnr_that_makes_pads_is_left_to_it() -> None:
     assert design == netlist()
 
 
+def test_the_clock_has_a_buffer_behind_its_pad() -> None:
+    pads = ROUTERS["gatemate"].pads
+    assert pads is not None
+    design = netlist()
+    pads.add(design, "top")
+    top = design["modules"]["top"]
+    pad, buffer = (top["cells"][f"{name}_clk"]["connections"] for name in ("pad", "buffer"))
+    assert (pad["I"], pad["Y"], buffer["O"]) == (top["ports"]["clk"]["bits"], buffer["I"], [2])
+    nets = {net for cell in top["cells"].values() for nets in cell["connections"].values() for net in nets}
+    assert len(nets - {"0"}) == 8 + 7 - 1, "those of the design but one, of seven pads, and of the buffer"
+    assert [name for name in top["cells"] if name.startswith("buffer")] == ["buffer_clk"]
+    assert top["cells"]["pad_y[3]"]["type"] == "CC_OBUF" and top["cells"]["pad_a[0]"]["type"] == "CC_IBUF"
+
+
 def test_pins_of_packages_are_different_ones() -> None:
     for router in ROUTERS.values():
         for part in router.parts.values():
-            assert isinstance(part.pins, int) == (router.pads is None)
+            assert isinstance(part.pins, int) == (router.pads is None or not router.pads.line)
             assert part.room == (part.pins if isinstance(part.pins, int) else len(set(part.pins)))

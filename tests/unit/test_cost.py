@@ -10,9 +10,9 @@ import pytest
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of, unsupported
 from mase_hw.cost.casts import Terms, adder, parameters_of
-from mase_hw.cost.fabrics import FABRICS, Fabric
+from mase_hw.cost.fabrics import FABRICS, Fabric, product_luts
 from mase_hw.cost.model import STRUCTURES, constants
-from mase_hw.cost.primitives import blocks_of
+from mase_hw.cost.primitives import blocks_of, soft
 from mase_hw.errors import ConfigError
 from mase_hw.opdef import Arithmetic, Request, verilog_params
 from mase_hw.ops import linear, requantize
@@ -154,6 +154,7 @@ def test_a_family_without_a_model_is_refused_with_the_reason(monkeypatch: pytest
         ("gowin", 18, 10, 28, 2),
         ("gowin", 25, 18, 43, 4),  # of 18 and of 7 bits by 18, both in blocks of 18
         ("gowin", 22, 22, 44, 8),  # one of 36 by 36 bits
+        ("gatemate", 16, 16, 32, 0),
         ("asic", 16, 16, 32, 0),
     ],
 )
@@ -196,11 +197,23 @@ def test_products_of_a_requantisation_are_counted(family: str, bits: int, blocks
         ([n == 127 for n in range(128)], 1, "xc7", (1, 2)),
         ([n == 255 for n in range(256)], 1, "ecp5", (1, 9)),  # a half that is zero, the other of seven inputs, a choice
         ([n & 1 for n in range(256)], 1, "ecp5", (1, 0)),
+        ([n & 1 for n in range(16)], 1, "gatemate", (1, 0)),
+        ([n == 3 for n in range(16)], 1, "gatemate", (1, 2)),  # a multiplexer of two in front of a function of three
+        ([n.bit_count() & 1 for n in range(16)], 1, "gatemate", (1, 3)),  # and of two functions
+        (  # two bits that choose among the same two functions
+            [((n & 7 == 7) << (n > 7)) | (((n & 7).bit_count() & 1) << (n < 8)) for n in range(16)],
+            2,
+            "gatemate",
+            (2, 4),
+        ),
         ([0, 1, 1], 1, "xc7", (1, 1)),  # what is above the last word is anything: 0, 1, 1, 1 is an or
     ],
 )
 def test_what_is_known_of_a_table(words: list[int], bits: int, family: str, expected: tuple[int, int]) -> None:
-    """By hand: look-up tables have six inputs on Xilinx, four on ECP5, and multiplexers beside them up to 8 and 7."""
+    """By hand: look-up tables have six inputs on Xilinx, four on ECP5, and multiplexers beside them up to 8 and 7.
+
+    Those of GateMate are trees, with functions of three bits of the address at the leaves, which are there once.
+    """
     found = parameters_of([int(word) for word in words], bits, family)
     assert (found["DISTINCT"], found["TABLE_LUTS"]) == expected
 
@@ -224,6 +237,27 @@ def test_what_the_reset_of_a_register_says_of_a_table(words: list[int], family: 
     costs = [cost_of("rom_source", {**rom, **found, "REGISTERS": registers}, family).lut for registers in (0, 1)]
     plain = [cost_of("rom_source", {**rom, "TABLE_LUTS": n, "REGISTERS": 1}, family).lut for n in expected]
     assert costs == plain
+
+
+@pytest.mark.parametrize(("first", "second", "cpes"), [(8, 4, 36), (12, 8, 68), (17, 17, 161), (8, 8, 56)])
+def test_look_up_tables_of_a_product(first: int, second: int, cpes: int) -> None:
+    """As many CPEs as nextpnr 0.11.1 prints that it made, of two look-up tables; what is known has no fitted term."""
+    assert product_luts(first, second) == 2 * cpes
+    found = Terms("gatemate")
+    soft(found, "soft", 3, (second, first), first * second)
+    assert found.known["lut"] == 6 * cpes and not found.lut
+    other = Terms("ice40")
+    soft(other, "soft", 3, (second, first), first * second)
+    assert other.lut == {"soft": 3 * first * second} and not other.known["lut"]
+
+
+def test_flip_flops_of_data_have_no_reset() -> None:
+    """On GateMate others may have one, as a gate in front of them; where gates are counted all have an enable."""
+    for family, held in (("gatemate", 3), ("asic", 10), ("ecp5", 0)):
+        terms = Terms(family)
+        terms.count(ff=3)
+        terms.data(7)
+        assert (terms.known["ff"], terms.lut.get("held", 0)) == (10, held)
 
 
 def test_carries_of_nexus_are_fed_in() -> None:
@@ -256,6 +290,8 @@ def test_a_memory_that_is_loaded_costs_more_than_a_rom(family: str) -> None:
         assert (kept.bram, loaded.bram, two.bram, deep.bram) == (2**15, 2**15, 2**16, 2**19)
     elif family == "ice40":  # of 16 bits, each written alone
         assert (kept.bram, loaded.bram, two.bram, deep.bram) == (32, 32, 32, 128)
+    elif family == "gatemate":  # of 40 bits, or of 20 with twice the words, each written alone
+        assert (kept.bram, loaded.bram, two.bram, deep.bram) == (13, 13, 13, 26)
     else:
         # Sixteen words of 32 bits, which have a block each to be written alone; 14.2 would hold the bits.
         assert (kept.bram, loaded.bram, two.bram, deep.bram) == (15, 16, 16, 32)

@@ -21,6 +21,7 @@ SOURCES = {
     "nexus": ("lattice/brams_nexus.txt", r"\$__NX_PDP16K_", "{"),
     "ice40": ("ice40/brams.txt", r"\$__ICE40_RAM4K_", "{"),
     "gowin": ("gowin/brams.txt", r"\$__GOWIN_SDP_", "{"),
+    "gatemate": ("gatemate/brams.txt", r"\$__CC_BRAM_SDP_", 'option "MODE" "20K" {'),
 }
 LARGE = {
     "xcup": ("xilinx/urams.txt", (r"\$__XILINX_URAM_", r"\$__XILINX_URAM_SP_")),

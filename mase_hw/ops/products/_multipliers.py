@@ -66,6 +66,7 @@ FAMILIES: Mapping[str, Block | None] = {
     "nexus": None,
     "ice40": None,
     "gowin": None,
+    "gatemate": None,
     "asic": None,
 }
 """The blocks of the families by the names of ``mase-hw synth``, xc7 where none is named; None where products are not

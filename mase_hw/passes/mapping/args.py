@@ -79,7 +79,7 @@ class HardwareArgs(BaseModel):
         examples=[4096],
         description="most bits that these FIFOs have together; where they need more, what it costs is said",
     )
-    family: Literal["", "xc7", "xcup", "ecp5", "nexus", "ice40", "gowin", "asic"] = Field(
+    family: Literal["", "xc7", "xcup", "ecp5", "nexus", "ice40", "gowin", "gatemate", "asic"] = Field(
         default="",
         examples=["xc7"],
         description="family of FPGAs for which implementations are chosen, named as for ``mase-hw synth``; without one "
