@@ -70,7 +70,7 @@ def digits(family: str = "", fast: bool = False) -> Made:
     return net, frames(64), {"hardware": {"parallelism": lanes, "family": family, "fast_clock": fast}}
 
 
-FAMILIES = ("nexus", "ice40")
+FAMILIES = ("xcup", "nexus", "ice40")
 """Others than Xilinx 7 and ECP5 for which the digits MLP is mapped; a device of iCE40 has eight multipliers."""
 
 
