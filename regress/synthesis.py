@@ -70,8 +70,8 @@ def digits(family: str = "", fast: bool = False) -> Made:
     return net, frames(64), {"hardware": {"parallelism": lanes, "family": family, "fast_clock": fast}}
 
 
-FAMILIES = ("xcup", "nexus", "gowin", "ice40", "asic")
-"""Those with a cost model besides Xilinx 7 and ECP5; a device of iCE40 has eight multipliers."""
+FAMILIES = ("xcup", "nexus", "ice40")
+"""Others than Xilinx 7 and ECP5 for which the digits MLP is mapped; a device of iCE40 has eight multipliers."""
 
 
 def of_family(family: str) -> Made:
