@@ -63,6 +63,8 @@ CASES = pytest.StashKey[dict[str, int]]()
 """How many cases of each of them there are that nothing else makes long."""
 SLOW = pytest.StashKey[list[str]]()
 """Those of them that are marked for longer runs as well."""
+OFTEN = pytest.StashKey[list[str]]()
+"""Every test that CI runs."""
 COLLECTED = pytest.StashKey[set[str]]()
 """Every test that this run found, chosen or not."""
 
@@ -109,6 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.slow)
     named = [item for item in items if item.nodeid in CI]
     config.stash[SLOW] = [item.nodeid for item in named if item.get_closest_marker("slow")]
+    config.stash[OFTEN] = [item.nodeid for item in items if item.get_closest_marker("slow") is None]
     for item in named:
         item.add_marker(pytest.mark.ci)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CASES, CI, COLLECTED, KEPT, LONG_RUNS, ROOT, SAMPLED, SLOW
+from tests.conftest import CASES, CI, COLLECTED, KEPT, LONG_RUNS, OFTEN, ROOT, SAMPLED, SLOW
 
 
 def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
@@ -36,14 +36,12 @@ def test_what_ci_runs_is_not_left_to_longer_runs(pytestconfig: pytest.Config) ->
     assert CI and not pytestconfig.stash[SLOW]
 
 
-def test_cases_that_are_sampled(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> None:
+def test_cases_that_are_sampled(pytestconfig: pytest.Config) -> None:
     """As many of what nothing else makes long as the file says, rounded up, run every time."""
-    often = [item for item in request.session.items if item.get_closest_marker("slow") is None]
-    stayed = [item.nodeid.partition("[")[0] for item in often]
+    stayed = [name.partition("[")[0] for name in pytestconfig.stash[OFTEN]]
     for function, every in SAMPLED.items():
         assert every >= 2
-        if not pytestconfig.option.keyword and not pytestconfig.option.deselect:
-            assert stayed.count(function) == -(-pytestconfig.stash[CASES][function] // every), function
+        assert stayed.count(function) == -(-pytestconfig.stash[CASES][function] // every), function
 
 
 @pytest.mark.parametrize("moved", LONG_RUNS, ids=lambda moved: Path(moved["tests"][0].partition("::")[0]).stem)
