@@ -58,11 +58,9 @@ KEPT: dict[str, list[str]] = _LONG["kept"]
 SAMPLED: dict[str, int] = _LONG["sampled"]
 """Tests of which one of every so many cases belongs to every run, and the others to ``make test-long``."""
 CI = frozenset(_LONG["ci"]["tests"])
-"""Tests of ``make test-ci``."""
+"""Tests of ``make test-ci``, but for those that are marked for longer runs."""
 CASES = pytest.StashKey[dict[str, int]]()
 """How many cases of each of them there are that nothing else makes long."""
-SLOW = pytest.StashKey[list[str]]()
-"""Those of them that are marked for longer runs as well."""
 OFTEN = pytest.StashKey[list[str]]()
 """Every test that CI runs."""
 COLLECTED = pytest.StashKey[set[str]]()
@@ -109,11 +107,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             stays = zlib.crc32(row[0].nodeid.encode()) % len(row)
             for item in (*row[:stays], *row[stays + 1 :]):
                 item.add_marker(pytest.mark.slow)
-    named = [item for item in items if item.nodeid in CI]
-    config.stash[SLOW] = [item.nodeid for item in named if item.get_closest_marker("slow")]
+    for item in items:
+        if item.nodeid in CI:
+            item.add_marker(pytest.mark.ci)
     config.stash[OFTEN] = [item.nodeid for item in items if item.get_closest_marker("slow") is None]
-    for item in named:
-        item.add_marker(pytest.mark.ci)
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 

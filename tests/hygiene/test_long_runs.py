@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CASES, CI, COLLECTED, KEPT, LONG_RUNS, OFTEN, ROOT, SAMPLED, SLOW
+from tests.conftest import CASES, CI, COLLECTED, KEPT, LONG_RUNS, OFTEN, ROOT, SAMPLED
 
 
 def test_every_one_is_collected(pytestconfig: pytest.Config) -> None:
@@ -30,10 +30,6 @@ def test_none_is_listed_twice() -> None:
     elsewhere = {function for function in (*names, *KEPT) if "[" not in function}
     assert not elsewhere & SAMPLED.keys() and not KEPT.keys() & {name.partition("[")[0] for name in names}
     assert not elsewhere & {name.partition("[")[0] for name in names if "[" in name}
-
-
-def test_what_ci_runs_is_not_left_to_longer_runs(pytestconfig: pytest.Config) -> None:
-    assert CI and not pytestconfig.stash[SLOW]
 
 
 def test_cases_that_are_sampled(pytestconfig: pytest.Config) -> None:
