@@ -1,4 +1,4 @@
-"""What the two ends of a link between devices take: structure alone, counted on Xilinx 7 (``tests/devices``)."""
+"""What the two ends of a link between devices take: structure alone, compared with what Yosys maps on Xilinx 7."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sending(width: int, word: int, pace: int, credits: int) -> Resources:
     words = ceil(width / word)
     left, held, pause = bits_of(words + 1), bits_of(credits + 1), max(bits_of(pace), 1)
     shifted = max(width - word, 0)
-    return Resources(shifted + 3 * held // 2 + left + pause + 4, width + min(width, word) + left + held + pause + 1)
+    return Resources(shifted + 5 * held // 2 + 2 * left + pause + 2, width + min(width, word) + left + held + pause + 1)
 
 
 def receiving(width: int, word: int, credits: int, family: str) -> Resources:
@@ -37,4 +37,5 @@ def receiving(width: int, word: int, credits: int, family: str) -> Resources:
     words = ceil(width / word)
     counter = counted_down(words)
     more = Resources(1, 1) if words == 1 else Resources(3 + counter, 1 + (words - 1) * word + counter)
-    return cost_of("stream_fifo", {"WIDTH": word, "DEPTH": credits}, family) + more
+    # Of a word that holds more than the beat the other bits are not read.
+    return cost_of("stream_fifo", {"WIDTH": min(word, width), "DEPTH": credits}, family) + more

@@ -199,8 +199,7 @@ def _delay(tensors: Sequence[Tensor], memory: ExternalMemory) -> int:
 
     Sources that ask at the same time have their turns one after the other, and as requests come closer together by
     that, and by the cycle to which the pace is rounded, more words may wait. Four registers are passed. Where several
-    requests of a source wait, one waited for 1.75 turns of all at most, and its words for as many cycles more as there
-    are tensors, in 1,954 sets of tensors, paces and phases that were drawn by chance.
+    requests of a source wait, that is enough for all tensors, paces and phases that were drawn; it is not proven.
     """
     return memory.latency + sum(tensor.words for tensor in tensors) + 5 * len(tensors) + 4
 

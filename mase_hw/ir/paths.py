@@ -47,4 +47,5 @@ def called(model: nn.Module, node: fx.Node, known: Callable[[fx.Node], Any]) -> 
         return module_at(model, str(node.target))(*args, **kwargs)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    return node.target(*args, **kwargs)  # type: ignore[operator]
+    assert callable(node.target)  # a function
+    return node.target(*args, **kwargs)

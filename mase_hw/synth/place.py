@@ -106,7 +106,8 @@ ROUTERS: Mapping[str, Router] = {
 }
 """By the name of the target."""
 _MAPPED = re.compile(
-    r"_(?:DI_|(?:SB_)?LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX|SB_DFF|SB_CARRY|CC_(?:DFF|ADDF|MX[24]|L2T[45]|LUT[12]|MULT))"
+    r"_(?:DI_|(?:SB_)?LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX|SB_DFF|SB_CARRY|"
+    r"CC_(?:DFF|ADDF|MX[24]|L2T[45]|LUT[12]|MULT))"
 )
 AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""

@@ -179,8 +179,9 @@ def test_a_device_is_given_by_any_module(tmp_path: Path) -> None:
     config = {"hardware": {"device": {"1": 1}}}
     design = compile_devices(nn.Sequential(Block(), Block()), torch.rand(1, 8), config, out=tmp_path / "made")
     assert [device.nodes for device in design.record.devices] == [
-        ("relu", "_0_fc", "tanh", "add"), ("relu_1", "_1_fc", "tanh_1", "add_1")
-    ]  # fmt: skip
+        ("relu", "_0_fc", "tanh", "add"),
+        ("relu_1", "_1_fc", "tanh_1", "add_1"),
+    ]
 
 
 def test_an_input_of_two_devices(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,9 @@ from mase_hw.cost.links import receiving, sending
 from mase_hw.devices import beyond, compile_devices, fit_devices, taken
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
+from mase_hw.synth.targets import TARGETS, cells_of
+from mase_hw.synth.tools import run_yosys
+from tests.rtl import LIBRARY
 
 from .test_devices import exact, residual
 
@@ -87,7 +91,7 @@ def test_what_is_built_takes_more(tmp_path: Path) -> None:
         assert beyond(dataclasses.replace(found, runs=runs), design) == {number: {"lut": use[number].lut - alone}}
 
 
-COUNTED = {(8, 64, 1, 44): (15, 25, 186, 148), (64, 16, 1, 44): (66, 91, 76, 103), (24, 8, 2, 14): (30, 39, 34, 35)}
+COUNTED = {(8, 64, 1, 44): (20, 25, 59, 36), (64, 16, 1, 44): (72, 91, 85, 103), (24, 8, 2, 14): (32, 39, 37, 35)}
 """Of bits of a beat and of a word, cycles per word and credits: LUTs and flip-flops of both ends, by Yosys for xc7."""
 
 
@@ -99,6 +103,26 @@ def test_ends_of_links(sizes: tuple[int, int, int, int]) -> None:
     sends, receives = sending(width, word, pace, credits), receiving(width, word, credits, "xc7")
     assert abs(sends.lut - lut) <= 1 and abs(sends.ff - ff) <= 1
     assert abs(receives.lut - more_lut) <= 2 + more_lut / 5 and abs(receives.ff - more_ff) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", COUNTED)
+def test_ends_of_links_as_they_are_mapped(sizes: tuple[int, int, int, int], tmp_path: Path) -> None:
+    """The counts above are what Yosys makes of either module by itself."""
+    width, word, pace, credits = sizes
+    values = {"WIDTH": width, "WORD": word, "CREDITS": credits}
+    found: list[int] = []
+    for top, more in (("link_send", {"PACE": pace}), ("link_receive", {})):
+        given = " ".join(f"-G{name}={value}" for name, value in {**values, **more}.items())
+        files = " ".join(str(path) for path in sorted((LIBRARY / "lib").glob("*.sv")))
+        read = f"read_slang -j 1 --ignore-assertions --top {top} {given} {files}"
+        target = TARGETS["xc7"]
+        script = [read, *target.mapper.script(top, pads=False), "tee -q -o statistics.json stat -json"]
+        run_yosys(script, tmp_path, "map.log", lambda _: None)
+        (module,) = json.loads((tmp_path / "statistics.json").read_text())["modules"].values()
+        counts, _ = target.count(cells_of(module))
+        found += [counts["lut"], counts["ff"]]
+    assert tuple(found) == COUNTED[sizes]
 
 
 def test_beats_are_whole_words(tmp_path: Path) -> None:
@@ -217,9 +241,7 @@ def test_a_cut_is_named_by_any_module() -> None:
     cuts = ["encoder.layers.0", "encoder.layers.1", "encoder.layers.1.linear1", "gate", "flat", "fc"]
     search = _Search(graph, settings, [goal({**ROOM, "interval": 4096}, "xc7")], 4096, cuts=cuts)
     firsts = [search.order[place] for place in search.places[:-1]]
-    assert firsts == [
-        "encoder_layers_0_norm1", "encoder_layers_1_norm1", "encoder_layers_1_linear1", "relu", "fc"
-    ]  # fmt: skip
+    assert firsts == ["encoder_layers_0_norm1", "encoder_layers_1_norm1", "encoder_layers_1_linear1", "relu", "fc"]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 import re
 import shutil
 import subprocess
@@ -341,6 +342,46 @@ def test_all_tensors_together_ask_for_a_word_a_cycle(burst: int) -> None:
         # What is on its way, and what leaves, has room.
         assert each["ROOM"] * each["PACE"] > each["DELAY"]
     assert rate == 1
+
+
+def waited(sources: list[dict[str, int]], latency: int, begins: list[int], cycles: int) -> tuple[int, int]:
+    """Requests of a source that wait at most, and cycles from asking for a block to its last word.
+
+    Sources ask at their paces; one request is taken in a cycle, of each source in turn, and a word comes in a cycle.
+    """
+    words = [Tensor.of({"SETS": 1, "REPEATS": 1, "BUFFERED": 0, **each}).words for each in sources]
+    due, parts, last, free, most, longest = list(begins), [0] * len(words), -1, 0, 0, 0
+    queues: list[list[int]] = [[] for _ in words]
+    for now in range(cycles):
+        if asking := [n for n, queue in enumerate(queues) if queue]:
+            last = min((n for n in asking if n > last), default=asking[0])
+            free = max(free, now + latency) + words[last]
+            longest = max(longest, free - queues[last].pop(0))
+        for n, each in enumerate(sources):
+            if now == due[n]:
+                queues[n].append(now)
+                parts[n] += each["EXTRA"]
+                due[n] += each["PACE"] + parts[n] // each["OF"]
+                parts[n] %= each["OF"]
+        most = max(most, *map(len, queues))
+    return most, longest
+
+
+def test_words_come_in_time_where_requests_wait() -> None:
+    """Of tensors of all sizes, which all ask at once or in any phase: within the delay, but for its four registers."""
+    draw, together = random.Random(0), 0
+    for _ in range(60):
+        count, latency = draw.choice((2, 3, 5, 8, 20)), draw.choice((1, 40))
+        sizes = [(draw.choice((64, 128)), min(int(draw.paretovariate(0.6)) + 1, 300)) for _ in range(count)]
+        given = [{"WIDTH": w, "DEPTH": d, "SETS": 1, "REPEATS": 1, "BUFFERED": 0} for w, d in sizes]
+        found = arranged(given, [1] * count, ExternalMemory(64, latency, draw.choice((1, 1, 4))))
+        sources = [{**size, **each} for size, each in zip(given, found, strict=True)]
+        begins = [draw.randrange(each["PACE"]) if draw.random() < 0.5 else 0 for each in sources]
+        most, longest = waited(sources, latency, begins, 1500)
+        assert longest <= sources[0]["DELAY"] - 4
+        assert most <= max(each["ASKS"] for each in sources)
+        together = max(together, most)
+    assert together > 2
 
 
 # ---- From a bundle to other people's tools.

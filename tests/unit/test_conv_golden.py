@@ -141,7 +141,9 @@ def test_blocks_of_weights_have_powers_of_two() -> None:
     formats = {**S8, "weight": BlockFormat(8, 7, True, 5, 2), "weight_shift": FixedFormat(2, 0, signed=False)}
     shapes = {"data_in_0": (1, 3, 3, 3), "weight": (2, 3, 2, 2), "bias": (2,), "weight_shift": (2, 3)}
     tensors = {name: random(rng, formats[name], shape) for name, shape in shapes.items()}
-    got = conv(2).golden(Arithmetic(formats), tensors)["data_out_0"]  # type: ignore[misc]
+    golden = conv(2).golden
+    assert golden is not None
+    got = golden(Arithmetic(formats), tensors)["data_out_0"]
     x, w, b, shift = (value.to(torch.int64).tolist() for value in tensors.values())
     for o, c, i, j in np.ndindex(2, 3, 2, 2):
         w[o][c][i][j] <<= shift[o][((i * 2 + j) * 3 + c) // 5]

@@ -104,14 +104,18 @@ class Shown:
     def saw(self, *_: Any) -> bool:
         return True
 
-    def rounded(self, value: torch.Tensor, floor: torch.Tensor, tie: torch.Tensor, _: Rounding) -> torch.Tensor:
+    def rounded(self, value: torch.Tensor, floor: torch.Tensor, tie: torch.Tensor, rounding: Rounding) -> torch.Tensor:
+        assert rounding is Rounding.HALF_EVEN
         self.quotients = list(zip(value.tolist(), floor.tolist(), tie.tolist(), strict=True))
         return value + 1
+
+    def fitted(self, result: torch.Tensor, *_: Any) -> torch.Tensor:
+        return result
 
 
 def test_quotients_are_shown() -> None:
     numerators, observer = list(range(-9, 10)), Shown()
-    with observing(observer):  # type: ignore[arg-type]
+    with observing(observer):
         got = divide_cast(torch.tensor(numerators), torch.tensor(4), (9, 4), 0, FixedFormat(8, 0))
     assert observer.quotients == [(round(Fraction(n, 4)), n // 4, n % 4 == 2) for n in numerators]
     assert got.tolist() == [round(Fraction(n, 4)) + 1 for n in numerators]

@@ -78,8 +78,10 @@ def test_sums_of_an_lstm_of_integers_may_need_the_wider_carrier() -> None:
     before = torch.stack([torch.full((1, units), 255.0), integers(1, units, below=9000, seed=2)])
     sums = weight.to(torch.int64).sum(1) * 255
     assert int(sums.min()) > 1 << 24
-    found = [golden(a, {"data_in_0": x, "weight": w, BEFORE: before})[AFTER].tolist()
-             for w, x in ((weight, gates - sums), (weight * 0, gates))]  # fmt: skip
+    found = [
+        golden(a, {"data_in_0": x, "weight": w, BEFORE: before})[AFTER].tolist()
+        for w, x in ((weight, gates - sums), (weight * 0, gates))
+    ]
     assert found[0] == found[1]
 
 
@@ -117,8 +119,12 @@ def test_one_window_is_a_pool(name: str) -> None:
 
 def test_a_pool_without_an_output_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="adaptive pooling cannot enlarge"):
-        result("adaptive_avg_pool2d", {"data_in_0": S8, "data_out_0": S8}, {"data_in_0": torch.zeros(1, 1, 3, 3)},
-               output_size=(0, 2))  # fmt: skip
+        result(
+            "adaptive_avg_pool2d",
+            {"data_in_0": S8, "data_out_0": S8},
+            {"data_in_0": torch.zeros(1, 1, 3, 3)},
+            output_size=(0, 2),
+        )
 
 
 def test_defaults_of_attributes() -> None:

@@ -179,7 +179,9 @@ class _Mapper:
         follows = [max(1, n // arriving) if channels else n for n in before] if hardware.follows_input else None
         each = 1 if channels else max(layout.beside for layout in layouts.values()) if "data_in_0" in layouts else 1
         if hardware.abreast and layouts["data_in_0"].beside > 1:
-            each, hardware = 1, self.graph.catalogue[hardware.abreast].hardware or hardware
+            each, several = 1, self.graph.catalogue[hardware.abreast].hardware
+            assert several is not None  # an op names only one in hardware
+            hardware = several
         parallelism = chosen_lanes(node.name, chosen, sizes, most * each, follows)
         self._check_positions(node, layouts)
         module = self.graph.meta_of(node).module

@@ -265,9 +265,10 @@ def _of_many(function: Callable[..., Tensor], count: int, tensors: Mapping[str, 
     return fx.GraphModule(made, graph)
 
 
-def as_tensor(value: Operand) -> Tensor:
+def tensor_of(value: Operand) -> Tensor:
     """An operand that is no node, as a tensor."""
-    return value if isinstance(value, Tensor) else torch.tensor(float(value))  # type: ignore[arg-type]
+    assert not isinstance(value, fx.Node)
+    return value if isinstance(value, Tensor) else torch.tensor(float(value))
 
 
 def number_of(value: Operand) -> float | None:

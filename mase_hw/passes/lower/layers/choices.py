@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from mase_hw.ops.arithmetic.where import choose, select
 from mase_hw.ops.pieces import eq_number
-from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, as_tensor, formula, number_of
+from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, formula, number_of, tensor_of
 
 
 def _where(e: Expression) -> Body | None:
@@ -38,9 +38,9 @@ def _chosen(e: Expression, condition: Operand | None, yes: Operand | None, no: O
     if isinstance(yes, fx.Node) and isinstance(no, fx.Node):
         return formula(lambda s, c, x, y: select(c, x, y), condition, yes, no)
     if isinstance(yes, fx.Node):
-        return formula(lambda s, c, x: choose(c, x, s.constant), condition, yes, constant=as_tensor(no))
+        return formula(lambda s, c, x: choose(c, x, s.constant), condition, yes, constant=tensor_of(no))
     if isinstance(no, fx.Node):
-        return formula(lambda s, c, x: choose(c, x, s.constant, reversed=True), condition, no, constant=as_tensor(yes))
+        return formula(lambda s, c, x: choose(c, x, s.constant, reversed=True), condition, no, constant=tensor_of(yes))
     return _of_numbers(condition, number_of(yes), number_of(no))
 
 
@@ -60,7 +60,7 @@ def _by_stored(condition: Tensor, yes: Operand, no: Operand) -> Body | None:
     if isinstance(yes, fx.Node) and isinstance(no, fx.Node):
         return formula(lambda s, x, y: torch.mul(x, s.mask) + torch.mul(y, s.rest), yes, no, mask=mask, rest=1 - mask)
     data, mask, other = (yes, mask, no) if isinstance(yes, fx.Node) else (no, 1 - mask, yes)
-    constant = as_tensor(other)
+    constant = tensor_of(other)
     if not isinstance(data, fx.Node) or not all(math.isfinite(v) for v in constant.detach().flatten().tolist()):
         return None
     rest = constant * (1 - mask)

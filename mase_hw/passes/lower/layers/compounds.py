@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from mase_hw.ops._functions import exponential
 from mase_hw.ops.arithmetic.whole_quotient import floor_quotient, trunc_quotient
 from mase_hw.passes.lower.layers import comparisons
-from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, as_tensor, formula, number_of
+from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, formula, number_of, tensor_of
 from mase_hw.passes.lower.layers.products import simplified
 
 _WHOLE = {"floor": floor_quotient, "trunc": trunc_quotient}
@@ -245,7 +245,7 @@ def _limited(e: Expression) -> Body | None:
     sides = [(v, f) for v, f in ((low, torch.maximum), (high, torch.minimum)) if v is not None]
     if len(sides) == 2 and all(isinstance(v, fx.Node) for v, _ in sides):
         return None
-    stored = {f"limit_{i}": as_tensor(v) for i, (v, _) in enumerate(sides) if not isinstance(v, fx.Node)}
+    stored = {f"limit_{i}": tensor_of(v) for i, (v, _) in enumerate(sides) if not isinstance(v, fx.Node)}
     data: list[Operand] = [x, *(v for v, _ in sides if isinstance(v, fx.Node))]
 
     def run(s: torch.nn.Module, a: Tensor, *more: Tensor) -> Tensor:
