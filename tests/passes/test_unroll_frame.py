@@ -78,6 +78,20 @@ class Elementwise(nn.Module):
         return nn.functional.adaptive_avg_pool2d(self.offset[:2] - self.leave(x), 2)
 
 
+class Coarse(nn.Module):
+    """Weights and biases that are multiples of two LSBs, so that the lowest bits of every sum are 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(24, 4), nn.Linear(4, 3)
+        with torch.no_grad():
+            for each in self.parameters():
+                each.copy_(torch.randint(-3, 4, each.shape) / 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.other(torch.relu(self.one(x)))
+
+
 CLOCK = {"unroll_mhz": 60.0, "family": "ecp5"}
 
 
@@ -88,9 +102,10 @@ CLOCK = {"unroll_mhz": 60.0, "family": "ecp5"}
         (Interactions, (4, 2), {"unroll_levels": 2}),
         (Interactions, (4, 2), CLOCK),
         (Residual, (1, 5, 5), CLOCK | {"unroll_mhz": 100.0, "unroll_carry_save": True}),
+        (Coarse, (24,), CLOCK | {"unroll_mhz": 100.0, "unroll_carry_save": True}),
         (Elementwise, (1, 4, 4), {"unroll_levels": 2}),
     ],
-    ids=["residual", "interactions", "clock", "carry_save", "elementwise"],
+    ids=["residual", "interactions", "clock", "carry_save", "multiples", "elementwise"],
 )
 def test_a_frame_in_every_cycle(
     kind: type[nn.Module], shape: tuple[int, ...], how: dict[str, Any], tmp_path: Path

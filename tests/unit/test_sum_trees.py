@@ -91,3 +91,12 @@ def test_a_plan_with_late_sums_has_fewer_adder_bits() -> None:
     for _ in range(4):
         x = [draw.randint(0, 63) for _ in range(12)]
         assert late.graph.evaluate(x) == [sum(w * v for w, v in zip(row, x, strict=True)) for row in matrix]
+
+
+def test_one_operand_is_at_the_lowest_place() -> None:
+    """RTL passes the lowest bits of the first operand by, which must not be shifted then."""
+    graph = Graph([(0, 7), (0, 7)])
+    assert graph.add((0, 2, 0), (1, 0, 0), False) == 2
+    for minus in (False, True):
+        with pytest.raises(ValueError, match="both operands of a sum are shifted, by . and . places"):
+            graph.add((0, 2, 0), (1, 1, 0), minus)

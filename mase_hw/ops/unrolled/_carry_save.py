@@ -84,8 +84,8 @@ class CarrySave:
         found = []
         for pairs in _PAIRS:
             if len(leaves) >> pairs >= _FEWEST - 1:
-                number = self._saved(self._added(leaves, pairs), constant, (low, high))
-                found.append((self.arrival(number), (number, 0)))
+                output = self._saved(self._added(leaves, pairs), constant, (low, high))
+                found.append((self.arrival(output[0]), output))
         return found
 
     def _ends(self, term: Signed, constant: int) -> tuple[int, int]:
@@ -118,8 +118,8 @@ class CarrySave:
             terms = [combine(self.graph, a, s, b, t) for (a, s), (b, t) in pairs] + alone
         return terms
 
-    def _saved(self, terms: Sequence[Signed], constant: int, ends: tuple[int, int]) -> int:
-        """The sum of terms and a constant, from carries that are saved."""
+    def _saved(self, terms: Sequence[Signed], constant: int, ends: tuple[int, int]) -> tuple[int, int]:
+        """The sum of terms and a constant, from carries that are saved, and the places by which it is shifted."""
         graph, width = self.graph, max((-ends[0] - 1).bit_length(), ends[1].bit_length()) + int(ends[0] < 0)
         coefficients: dict[int, int] = {}
         heap: list[tuple[int, int, int, bool]] = []
@@ -143,10 +143,12 @@ class CarrySave:
                 if made is not None:
                     heapq.heappush(heap, (self.arrival(made[0]), *made, False))
         (_, a, a_shift, _), (_, b, b_shift, _) = sorted(heap, key=lambda each: each[2])
-        number = graph.add((a, a_shift, 0), (b, b_shift, 0), False)
-        exact = {i: c for i, c in coefficients.items() if c}
+        # All terms are multiples of the power of two that the lowest is, so the sum is one for all inputs.
+        number = graph.add((a, 0, 0), (b, b_shift - a_shift, 0), False)
+        exact = {i: c >> a_shift for i, c in coefficients.items() if c}
+        low, high = (end >> a_shift for end in ends)
         graph.values[number] = dataclasses.replace(
-            graph.values[number], low=ends[0], high=ends[1], coefficients=exact, constant=constant
+            graph.values[number], low=low, high=high, coefficients=exact, constant=constant >> a_shift
         )
         self.network.wrapped.add(number)
-        return number
+        return number, a_shift

@@ -119,6 +119,8 @@ class Graph:
 
     def _append(self, one: Term, other: Term, minus: bool, more: int) -> int:
         (a, a_shift, a_at), (b, b_shift, b_at) = one, other
+        if min(a_shift, b_shift):
+            raise ValueError(f"both operands of a sum are shifted, by {a_shift} and {b_shift} places; one must not be")
         first, second, sign = self.values[a], self.values[b], -1 if minus else 1
         coefficients = {i + a_at * _POSITION: c << a_shift for i, c in first.coefficients.items()}
         for i, c in second.coefficients.items():
