@@ -262,10 +262,12 @@ def requantize(t: Terms, p: Parameters) -> None:
         t.registers("product", lanes * product)
     t.logic("parts", lanes * max(blocks - 1, 0) * product)
     soft(t, "soft", 0 if blocks else lanes, (width, factor + 1), width * factor)
-    if inside:
-        t.count(ff=lanes * aligned)
-    else:
+    # One block has the register behind its product as well, where nothing stands between the two.
+    between = blocks > 1 or align > 0 or p["FIRST"] > 0
+    if not inside:
         t.registers("aligned", lanes * aligned)
+    elif between:
+        t.count(ff=lanes * aligned)
     t.logic("align", lanes * aligned * align)
     t.registers("align", 2 * lanes * align)
     if p["FIRST"]:

@@ -39,7 +39,7 @@ LEAST_NEAR = {
     "nexus": {"lut": 0.77, "ff": 0.95},
     "ice40": {"lut": 0.72, "ff": 0.95},
     "gowin": {"lut": 0.65, "ff": 0.92},
-    "gatemate": {"lut": 0.83, "ff": 0.97},
+    "gatemate": {"lut": 0.8, "ff": 0.97},
     "asic": {"lut": 0.65, "ff": 0.95},
 }
 """The share of those that is within a tenth."""

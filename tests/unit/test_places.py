@@ -51,3 +51,27 @@ def test_lanes_are_those_of_the_fewest_cycles(again: int, lanes: tuple[int, int]
     have, want = Layout.row_major((1, 32)), Layout.row_major((1, 32 * again))
     plan = _planned(Places.of(np.repeat(np.arange(32), again), 32), (1, 32 * again), have, want, (4, 4))
     assert plan.lanes == lanes and plan.beats == (32 // lanes[0], 32 * again // lanes[1])
+
+
+TILES = {
+    "a channel for all positions": (
+        np.broadcast_to(np.arange(8)[:, None, None], (8, 4, 4)),
+        Layout.channels_last((1, 8, 1, 1)),
+        (2, 8),
+    ),
+    "positions for several channels": (
+        np.repeat(np.arange(16).reshape(2, 2, 4), 4, axis=0),
+        Layout.tiled((1, 2, 2, 4), 4),
+        (4, 16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_tiles_fill_all_lanes(name: str) -> None:
+    """Where an element goes to every position of a tile, or a tile to several channels, all lanes carry something."""
+    wanted, have, most = TILES[name]
+    want = Layout.tiled((1, *wanted.shape), 4)
+    elements = int(wanted.max()) + 1
+    plan = _planned(Places.of(wanted.reshape(-1), elements), (1, *wanted.shape), have, want, most)
+    assert plan.lanes == most and plan.beats == (elements // most[0], wanted.size // most[1])
