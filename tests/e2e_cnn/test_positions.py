@@ -102,6 +102,20 @@ class Rows(nn.Module):
         return torch.softmax(self.leave(self.scale(x).permute(0, 3, 1, 2)), 1)
 
 
+class Spread(nn.Module):
+    """How far the channels of every position lie apart, and how long they are together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.seen = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An image to another one."""
+        x = torch.relu(self.enter(x))
+        length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        return self.seen(torch.cat((x.var(1, keepdim=True), x.std(1, keepdim=True), length), 1))
+
+
 class Groups(nn.Module):
     """Norms of groups of channels, and of each channel, over a whole image."""
 
@@ -220,6 +234,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     "across": (Across, (2, 8, 8)),
     "parts": (Parts, (2, 8, 12)),
     "rows": (Rows, (2, 4, 8)),
+    "spread": (Spread, (2, 4, 8)),
     "groups": (Groups, (2, 4, 8)),
     "tokens": (Tokens, (2, 4, 16)),
     "gates": (Gates, (2, 4, 8)),
@@ -258,6 +273,7 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         ("across", 2),
         ("parts", 4),
         ("rows", 2),
+        ("spread", 2),
         ("groups", 4),
         ("tokens", 2),
         ("shuffled", 2),
@@ -267,6 +283,7 @@ def compiled(make: Callable[[], nn.Module], shape: Shape, out: Path, **hardware:
         pytest.param("gates", 4, marks=pytest.mark.slow),
         pytest.param("parts", 2, marks=pytest.mark.slow),
         pytest.param("rows", 4, marks=pytest.mark.slow),
+        pytest.param("spread", 4, marks=pytest.mark.slow),
         pytest.param("tokens", 4, marks=pytest.mark.slow),
         pytest.param("groups", 2, marks=pytest.mark.slow),
         pytest.param("across", 4, marks=pytest.mark.slow),
@@ -290,7 +307,7 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
     if name == "shuffled" and positions > 1:
         # Four times the positions that came leave; one element at a time would take 256 cycles.
         assert design.timing["interval"] == 4 * 4 * 8 // positions
-    if name in ("stem", "joined", "across", "parts", "rows", "groups", "tokens", "gates"):
+    if name in ("stem", "joined", "across", "parts", "rows", "spread", "groups", "tokens", "gates"):
         modules = {i["module"] for i in design.manifest["instances"]}
         assert not modules & {"beat_turn", "stream_reorder"}
 

@@ -26,10 +26,9 @@ from mase_hw.numerics.wide import WIDE, Wide
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
-from mase_hw.ops._elementwise import ElementwiseParams
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within
+from mase_hw.ops.rows._rows import RowParams, abreast, row_shape
 from mase_hw.ops.rows._rows import relayout as in_rows
-from mase_hw.ops.rows._rows import row_shape
 from mase_hw.steps import Steps
 
 VAR, STD, NORM = range(3)
@@ -71,7 +70,7 @@ class RowNorm(RowVar):
         return length
 
 
-class StatisticParams(ElementwiseParams, frozen=True):
+class StatisticParams(RowParams, frozen=True):
     """Parameters of ``fixed_row_statistic``."""
 
     function: int
@@ -191,7 +190,8 @@ def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> La
     last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
     if not last:
         return Layout(tuple(shape), layout.factors, layout.order)
-    return Layout(tuple(shape), layout.factors[:-1], layout.order[:-1])
+    order = tuple(i for i in layout.order if i != last[0])
+    return Layout(tuple(shape), layout.factors[:-1], order, layout.beside if layout.beside > 1 else 0)
 
 
 def _build(function: int) -> Callable[[Request], StatisticParams]:
@@ -207,10 +207,10 @@ def _build(function: int) -> Callable[[Request], StatisticParams]:
                 remedy="name other dimensions; compile lowers them to the last one",
             )
         lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
-        lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (rows, 1))
+        lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (rows, abreast(r)))
         return StatisticParams(
-            data_in_0=port((rows, size), a.formats["data_in_0"], lanes),
-            data_out_0=port((rows, 1), a.formats["data_out_0"], 1),
+            data_in_0=port((rows, size), a.formats["data_in_0"], lanes, abreast(r)),
+            data_out_0=port((rows, 1), a.formats["data_out_0"], 1, abreast(r)),
             cast=a.modes,
             function=function,
             correction=correction,
@@ -223,7 +223,7 @@ def _build(function: int) -> Callable[[Request], StatisticParams]:
 def _latency(p: StatisticParams) -> Latency:
     """A step takes a beat; the last one of a row waits until its result has a place."""
     tiles = p.data_in_0.tiles[0]
-    rows = p.data_in_0.size[1] * p.data_in_0.size[2]
+    rows = p.data_in_0.beats // tiles
     _, bits = root_bits(Arithmetic.of(p), p.moment_width)
     levels = (p.data_in_0.lanes[0] - 1).bit_length()
     # Moments, their difference, division, root and cast, FIFO.
@@ -237,9 +237,17 @@ def _latency(p: StatisticParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, correction: int = 1) -> Case:
+def _case(
+    function: int,
+    name: str,
+    shape: tuple[int, ...],
+    lanes: int,
+    formats: str,
+    correction: int = 1,
+    **more: Any,
+) -> Case:
     offered = {"data_in_0": lanes, "data_out_0": 1}
-    return case(_build(function), name, shape, offered, formats, size=shape[-1], correction=correction)
+    return case(_build(function), name, shape, offered, formats, size=shape[-1], correction=correction, **more)
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
@@ -251,6 +259,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
         return [
             case("one_lane", (3, 7), 1, "s8.4 u12.5"),
             case("fold", (2, 3, 10), 4, "u8.3 s12.2 floor", correction=0),
+            case("two_rows", (2, 2, 7), 3, "s8.4 u12.5", beside=2),
             case("beyond_int64", (3, 6), 4, "s36.28 s40.26 half_away wrap"),
         ]
 
@@ -258,12 +267,14 @@ def _cases(function: int) -> Callable[[], list[Case]]:
         return [
             case("uneven_fold", (2, 3, 7), 3, "s8.4 u10.6"),
             case("one_beat", (9, 4), 4, "u8.3 s8.1 half_up", correction=0),
+            case("three_rows", (6, 5), 2, "s8.4 u8.4", beside=3),
             case("beyond_int64", (3, 5), 2, "s34.28 u34.28"),
         ]
 
     def norm() -> list[Case]:
         return [
             case("fold", (3, 6), 2, "s8.4 u10.4", correction=0),
+            case("two_rows", (4, 6), 4, "s8.4 u10.4", correction=0, beside=2),
             case("one_element", (5, 1), 1, "s8.4 s9.5 trunc", correction=0),
             case("beyond_int64", (3, 6), 4, "s36.30 s40.30", correction=0),
         ]
@@ -299,6 +310,7 @@ def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> Op
             latency=_latency,
             cases=_cases(function),
             layout="rows",
+            positions=as_they_come,
         ),
         **targets,
     )
