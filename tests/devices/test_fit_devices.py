@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.cost.links import receiving, sending
-from mase_hw.devices import beyond, compile_devices, fit_devices, taken
+from mase_hw.devices import beyond, compile_devices, fit_built, fit_devices, taken
 from mase_hw.emit.estimate import estimate
 from mase_hw.errors import ConfigError
 from mase_hw.synth.targets import TARGETS, cells_of
@@ -89,6 +89,28 @@ def test_what_is_built_takes_more(tmp_path: Path) -> None:
         less = dataclasses.replace(run.goal, budgets={**run.goal.budgets, "lut": alone})
         runs = [*found.runs[:number], dataclasses.replace(run, goal=less), *found.runs[number + 1 :]]
         assert beyond(dataclasses.replace(found, runs=runs), design) == {number: {"lut": use[number].lut - alone}}
+
+
+def test_what_fits_as_it_is_built(tmp_path: Path) -> None:
+    """Look-up tables are short: the best choice fits by the estimates alone, and the one that is built fits whole."""
+    devices, links = [{**ROOM, "lut": 1150}] * 3, {"links": {"bits": 16, "latency": 4}}
+    first, told = fit_devices(residual(), IMAGE, devices, links, interval=2304), list[str]()
+    found, built = fit_built(
+        residual(), IMAGE, devices, links, interval=2304, out=tmp_path / "made", progress=told.append
+    )
+    assert any("built, it takes too much: {1: {'lut': " in line for line in told)
+    assert all(each.lut <= 1150 for each in taken(built, "xc7").values()) and not beyond(found, built)
+    assert built.timing["interval"] <= 2304 and [run.goal for run in found.runs] == [run.goal for run in first.runs]
+    # What nothing is kept back for is what no choice is better than, whether it fits or not.
+    assert found.bound == first.bound < found.value and not found.proven
+
+
+def test_what_does_not_fit_as_it_is_built(tmp_path: Path) -> None:
+    """There is a choice by the estimates, and none with what stands between its layers: how much is missing is said."""
+    devices, links = [{**ROOM, "lut": 1330}] * 2, {"links": {"bits": 16, "latency": 4}}
+    with pytest.raises(ConfigError, match="no choice was found that fits with its FIFOs") as error:
+        fit_built(residual(), IMAGE, devices, links, interval=2304, out=tmp_path / "made")
+    assert "lut too many" in str(error.value)
 
 
 COUNTED = {(8, 64, 1, 44): (20, 25, 59, 36), (64, 16, 1, 44): (72, 91, 85, 103), (24, 8, 2, 14): (32, 39, 37, 35)}
