@@ -98,5 +98,5 @@ def test_one_operand_is_at_the_lowest_place() -> None:
     graph = Graph([(0, 7), (0, 7)])
     assert graph.add((0, 2, 0), (1, 0, 0), False) == 2
     for minus in (False, True):
-        with pytest.raises(ValueError, match="both operands of a sum are shifted, by . and . places"):
+        with pytest.raises(ValueError, match=r"both operands of a sum are shifted, by . and . places"):
             graph.add((0, 2, 0), (1, 1, 0), minus)
