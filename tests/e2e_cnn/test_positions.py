@@ -312,6 +312,21 @@ def test_bits_and_cycles(name: str, positions: int, tmp_path: Path) -> None:
         assert not modules & {"beat_turn", "stream_reorder"}
 
 
+@pytest.mark.parametrize("first", [nn.Linear(6, 6), nn.LayerNorm(6), nn.ReLU()], ids=["linear", "norm", "function"])
+def test_tokens_of_the_input(first: nn.Module, tmp_path: Path) -> None:
+    """Whole rows side by side enter, as the first module that looks at rows takes them."""
+    lanes = {"max_parallelism": 12, "positions": 2}
+    design, x = compiled(lambda: nn.Sequential(first, nn.Linear(6, 5)), (8, 6), tmp_path / "b", **lanes)
+    modules = {i["module"] for i in design.manifest["instances"]}
+    assert not modules & {"beat_turn", "stream_reorder", "stream_repack"}
+    assert design.timing["exact"] and design.timing["interval"] == 8 // 2
+    for stalls in (None, 0.4):
+        found = design.simulate(x, engine="batch", stalls=stalls)
+        assert found.passed
+        if stalls is None:
+            assert (found.interval, found.fill) == (design.timing["interval"], design.timing["fill"])
+
+
 @pytest.mark.parametrize("positions", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_reductions_of_tiles(positions: int, tmp_path: Path) -> None:
     """Also where a tile is the whole width. Beats are as wide as those of the convolution, which is no bottleneck."""

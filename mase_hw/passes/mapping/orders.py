@@ -44,8 +44,11 @@ class Orders:
             shape = tuple(self.graph.tensor(node, "data_out_0").shape)
             choices = [Layout.row_major(shape), Layout.channels_last(shape)]
             suits = [layout for layout in choices if self._suits(node, layout)]
-            if (wished := self._wished(node)) > 1 and len(shape) > 2 and self._takes_several(node):
-                suits = [Layout.tiled(shape, math.gcd(wished, shape[-1]))]
+            if (wished := self._wished(node)) > 1 and len(shape) > 2 and (reader := self._reader(node)) is not None:
+                if reader.abreast or reader.layout == "rows":
+                    suits = [Layout.abreast(shape, math.gcd(wished, shape[-2])) or choices[0]]
+                elif reader.positions is not None:
+                    suits = [Layout.tiled(shape, math.gcd(wished, shape[-1]))]
             self.found[node.name, "data_out_0"] = (suits or choices)[0]
 
     def _wished(self, node: fx.Node) -> int:
@@ -58,17 +61,17 @@ class Orders:
         name = node.all_input_nodes[0].name if enters else node.name
         return 0 if isinstance(self.positions, int) else self.positions.get(name, 0)
 
-    def _takes_several(self, node: fx.Node) -> bool:
-        """Whether the first module behind a node that looks at positions takes several of them in a beat."""
+    def _reader(self, node: fx.Node) -> Hardware | None:
+        """The first module behind a node that looks at positions or at rows; None if that is not known."""
         for user in node.users:
             op, common = self.graph.op_of(user), self.graph.meta_of(user).common
             if op is None or not common.results.tensors:
                 continue
             if op.hardware is not None and op.hardware.layout != "any":
-                return op.hardware.positions is not None or bool(op.hardware.abreast)
+                return op.hardware
             same = tuple(common.results["data_out_0"].shape) == tuple(self.graph.tensor(node, "data_out_0").shape)
-            return same and op.arranged is None and self._takes_several(user)
-        return False
+            return self._reader(user) if same and op.arranged is None else None
+        return None
 
     def implicit(self, node: fx.Node, arriving: Layout) -> dict[str, Layout]:
         """The orders of a node without a module, which only names the elements anew.
