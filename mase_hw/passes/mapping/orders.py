@@ -45,9 +45,10 @@ class Orders:
             choices = [Layout.row_major(shape), Layout.channels_last(shape)]
             suits = [layout for layout in choices if self._suits(node, layout)]
             if (wished := self._wished(node)) > 1 and len(shape) > 2 and (reader := self._reader(node)) is not None:
-                if reader.abreast or reader.layout == "rows":
-                    suits = [Layout.abreast(shape, math.gcd(wished, shape[-2])) or choices[0]]
-                elif reader.positions is not None:
+                of_rows = Layout.abreast(shape, math.gcd(wished, shape[-2]))
+                if of_rows is not None and (reader.abreast or reader.layout == "rows"):
+                    suits = [of_rows]
+                else:
                     suits = [Layout.tiled(shape, math.gcd(wished, shape[-1]))]
             self.found[node.name, "data_out_0"] = (suits or choices)[0]
 
@@ -62,13 +63,13 @@ class Orders:
         return 0 if isinstance(self.positions, int) else self.positions.get(name, 0)
 
     def _reader(self, node: fx.Node) -> Hardware | None:
-        """The first module behind a node that looks at positions or at rows; None if that is not known."""
+        """The first module behind a node that looks at positions, if it takes several of them in a beat."""
         for user in node.users:
             op, common = self.graph.op_of(user), self.graph.meta_of(user).common
             if op is None or not common.results.tensors:
                 continue
             if op.hardware is not None and op.hardware.layout != "any":
-                return op.hardware
+                return op.hardware if op.hardware.positions is not None or op.hardware.abreast else None
             same = tuple(common.results["data_out_0"].shape) == tuple(self.graph.tensor(node, "data_out_0").shape)
             return self._reader(user) if same and op.arranged is None else None
         return None
