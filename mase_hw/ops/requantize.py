@@ -280,7 +280,7 @@ def _cases() -> list[Case]:
         _case("clamped", (1, 8), 8, (s24, made(8, -100, low=-100, high=20)), (31, 46), Rounding.FLOOR),
         _case("clamped_without_zero", (2, 3), 3, (made(16), made(8, low=1, high=90)), (8, 15), Rounding.TRUNC),
         _case("unsigned_clamped", (1, 6), 2, (s24, made(8, signed=False, high=90)), (31, 46)),
-        _case("unsigned_data", (2, 5), 1, (made(8, 128, signed=False), made(8, -1)), (31, 32), channels=False),
+        _case("unsigned_data", (2, 5), 2, (made(8, 128, signed=False), made(8, -1)), (31, 32), channels=False),
         _case("serial", (1, 3), 1, (made(32), made(16, 77)), (31, 47)),
         _case("twice", (2, 6), 3, (made(32), made(8, 4)), (31, 55), away, first=31),
         _case("twice_ties", (2, 6), 3, (made(6), made(5, 4)), (3, 5), away, channels=False, first=3),

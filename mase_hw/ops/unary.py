@@ -182,11 +182,12 @@ def _whole_cases(operation: int) -> Callable[[], list[Case]]:
     def cases() -> list[Case]:
         more = [
             _case(operation, "whole_already", (2, 3, 5), 3, "s6.-1 s8.0"),
+            _case(operation, "halves", (2, 5), 2, "s6.1 s7.0"),
             _case(operation, "below_one", (1, 7), 2, "s6.8 s4.2"),
             _case(operation, "wide", (2, 9), 1, "s40.20 s24.1 trunc wrap"),
         ]
         first = _case(operation, "every_code", (4, 67), 4, "s8.4 s7.1")
-        return [first, *(more if operation == CEIL else more[1:2] if operation == FLOOR else ())]
+        return [first, *(more if operation == CEIL else more[2:3] if operation == FLOOR else ())]
 
     return cases
 
