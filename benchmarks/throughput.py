@@ -2,9 +2,9 @@
 
 Ours is compiled with ``hardware.unroll = "frame"``, and its steps are written as JSON, which ``traced.py`` traces with
 alkaid in a Python that has it. Yosys with slang writes our SystemVerilog as plain Verilog; then one script of one Yosys
-maps both.
+maps both. Every bit and cycle of ours is simulated before.
 
-    python -m benchmarks.throughput --python OTHER/bin/python --yosys yosys --networks set cnn jets
+    python -m benchmarks.throughput --python OTHER/bin/python --yosys yosys --networks set8 cnn jets
 """
 
 from __future__ import annotations

@@ -237,17 +237,9 @@ def _latency(p: StatisticParams) -> Latency:
     return Latency.from_steps(steps)
 
 
-def _case(
-    function: int,
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: str,
-    correction: int = 1,
-    **more: Any,
-) -> Case:
+def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, **more: Any) -> Case:
     offered = {"data_in_0": lanes, "data_out_0": 1}
-    return case(_build(function), name, shape, offered, formats, size=shape[-1], correction=correction, **more)
+    return case(_build(function), name, shape, offered, formats, size=shape[-1], **{"correction": 1, **more})
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
