@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from mase_hw.cost.casts import Parameters, Terms, bits_of
@@ -36,11 +37,13 @@ def matmul(t: Terms, p: Parameters) -> None:
     beats = ceil(ins / lanes_in)
     words = beats if rows_first else ceil(outs / lanes_out)
     row_tiles = ceil(rows / banks)
-    capacity = p["CAPACITY"]
+    capacity, causal = p["CAPACITY"], bool(p["CAUSAL"])
+    slots = 1 << (p["SLOT_PRECISION_0"] - 1) if p.get("HAS_SLOT") else 0
     held = ceil(capacity / rows)
-    tiles = held * row_tiles - (held * rows - capacity) // banks
-    depth = tiles * groups * words
-    uneven = bool(p["CAUSAL"]) and 4 * words <= row_tiles
+    tiles = row_tiles if slots else held * row_tiles - (held * rows - capacity) // banks
+    depth = max(slots, 1) * tiles * groups * words
+    uneven = causal and 4 * words <= row_tiles
+    held_beats = min(2 * row_tiles, 32) if uneven and rows_first else 2
     vectors = 4 if uneven and not rows_first and row_tiles <= 16 else 2
     width_in = lanes_in * p["DATA_IN_0_PRECISION_0"]
     width_rows = (lanes_in if rows_first else lanes_out) * p["DATA_IN_1_PRECISION_0"]
@@ -53,14 +56,35 @@ def matmul(t: Terms, p: Parameters) -> None:
     for _ in range(2):
         level(t, "vector.level", places + beats)
     ram(t, "vector.ram", places, width_in, True)
+    # ---- What a token sees, and zeros in place of scores of the rest.
+    limit = _Limit(tokens, rows, banks, row_tiles)
+    if slots:
+        limit.of_slots(t, "slots.position", slots)
+    elif causal:
+        limit.of_tokens(t, "limit", bits_of(rows + 1))
+    if causal and rows_first:
+        bits_tile = bits_of(row_tiles)
+        t.count(ff=1 + bits_tile)
+        t.logic("fill.tile", bits_tile)
+        t.logic("fill.data", lanes_out * p["DATA_OUT_0_PRECISION_0"])
+        counter(t, "fill.heads", heads)
+        if slots:
+            fifo(t, "fill.noted", max(bits_tile, 1), held_beats + bits_of(lanes_in) + 8)
+        else:
+            counter(t, "fill.token", tokens)
+            limit.of_tokens(t, "fill.limit", 0)
     # ---- The matrix, where it is not kept by an external_cache.
-    if not p.get("STREAMED"):
+    if slots:
+        _slots(t, limit, slots, capacity, (groups * words, depth))
+        ram(t, "matrix.ram", depth, width_rows, True, banks)
+    elif not p.get("STREAMED"):
         counter(t, "matrix.rows", rows)
         address = bits_of(depth)
         t.count(ff=bits_of(groups * words) + bits_of(banks) + address)
         t.logic("matrix.write", address + bits_of(banks) + bits_of(groups * words))
         level(t, "matrix.have", capacity + rows - 1)
         level(t, "matrix.used", capacity)
+        t.logic("matrix.early", bits_of(capacity + rows) if causal else 0)
         ram(t, "matrix.ram", depth, width_rows, True, banks)
     # ---- Registers of a step.
     t.count(ff=2 + (bits_of(beats + 1) if beats > 1 else 1) + bits_of(banks + 1))
@@ -68,7 +92,58 @@ def matmul(t: Terms, p: Parameters) -> None:
     t.both("keep", banks - padded if padded else 0)
     t.logic("kept", (banks - padded) * width_rows if padded else 0)
     array = {**p, **_NO_BIAS, **{f"WEIGHT_{k}": p[f"DATA_IN_1_{k}"] for k in ("PRECISION_0", "PRECISION_1", "SIGNED")}}
-    mac_array(t, array, Schedule(lanes_in, beats))
+    shortest = (rows - tokens) // banks + 1 if causal and not rows_first else beats
+    mac_array(t, array, Schedule(lanes_in, beats, shortest=shortest, held=held_beats))
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """What the token of a causal product sees: up to which tile of its matrix, and which bank of that.
+
+    Args:
+        tokens: Of a frame.
+        rows: Of a matrix.
+        banks: Rows side by side.
+        tiles: So many rows take.
+    """
+
+    tokens: int
+    rows: int
+    banks: int
+    tiles: int
+
+    @property
+    def bits(self) -> int:
+        """Of a place: the tile and the bank."""
+        return bits_of(self.tiles) + (bits_of(self.banks + 1) if self.banks > 1 else 0)
+
+    def of_tokens(self, t: Terms, name: str, more: int) -> None:
+        """A ``causal_limit`` beside the counter of its tokens, of which so many bits of the rows are read."""
+        t.count(ff=self.bits + more)
+        t.logic(name, self.bits + more)
+
+    def of_slots(self, t: Terms, name: str, slots: int) -> None:
+        """A ``slot_position``: a place for each sequence."""
+        t.count(ff=slots * self.bits)
+        t.logic(name, slots * self.bits)
+        t.logic(f"{name}.next", self.bits)
+
+
+def _slots(t: Terms, limit: _Limit, slots: int, capacity: int, matrix: tuple[int, int]) -> None:
+    """A ``slot_buffer`` but for its memories: slots that wait, and rows by sequence."""
+    words, depth = matrix
+    tags, tag = capacity + 1, bits_of(slots) + 1
+    for name in ("come", "row", "read"):
+        ring(t, f"slots.{name}", tags)
+    for name in ("known", "used", "begun", "have"):
+        level(t, f"slots.{name}", tags)
+    for _ in range(2):  # read for the row that comes, and for the token that is multiplied
+        ram(t, "slots.tags", tags, tag, False)
+    open_rows = slots * bits_of(tags + 1)
+    t.count(ff=open_rows + bits_of(words))
+    t.logic("slots.open", open_rows)
+    t.logic("slots.place", bits_of(depth))
+    limit.of_slots(t, "slots.position", slots)
 
 
 def external_cache(t: Terms, p: Parameters) -> None:

@@ -219,12 +219,16 @@ class Schedule:
         run: Issues of a result.
         sums: Results that are computed in turns.
         columns: Positions of a beat, among which the lanes are divided: each has activations of its own.
+        shortest: Issues of the shortest result, where they differ.
+        held: Results that the FIFO behind it holds at least.
     """
 
     products: int
     run: int
     sums: int = 1
     columns: int = 1
+    shortest: int | None = None
+    held: int = 2
 
 
 def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = True, gated: bool = False) -> None:
@@ -243,9 +247,9 @@ def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = Tru
     b = (p["WEIGHT_PRECISION_0"], p["WEIGHT_SIGNED"])
     of = sums_of(p, products, run)
     delay, total = of.delay, of.total
-    gap = 1 if sums > 1 else run
+    gap = 1 if sums > 1 else schedule.shortest or run
     ahead = p.get("AHEAD", 0)
-    depth = max((delay + 2 + ahead + gap) // gap + 1, 2)
+    depth = max((delay + 2 + ahead + gap) // gap + 1, schedule.held)
     bias_shift = of.frac - p["BIAS_PRECISION_1"]
     start = p["BIAS_PRECISION_0"] + (0 if p["BIAS_SIGNED"] else 1) + bias_shift
     out, rounding, wraps = p["DATA_OUT_0_PRECISION_0"], p["ROUNDING"], p["OVERFLOW"] != 0
