@@ -116,6 +116,18 @@ def test_channels_far_apart_are_limited() -> None:
         quantised(model, inputs(4, 6), config={**CHANNEL, "overrides": {"fc1": rule(weight_frac_width=40)}})
 
 
+def test_by_default_it_is_for_the_layers_that_have_it() -> None:
+    """A normalisation has weights as well, of which each is a channel; it takes one format for all of them."""
+    model = nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.PReLU(4))
+    with torch.no_grad():
+        model[0].weight[1] *= 8
+    graph, _ = quantised(model, inputs(4, 6), config=CHANNEL)
+    named = {node.target: formats(graph, node.name) for node in graph.fx_graph.nodes if node.op == "call_module"}
+    assert [name for name, found in named.items() if "weight_shift" in found] == ["0"]
+    with pytest.raises(UnsupportedError, match="layer_norm has no weights with a format per output channel"):
+        quantised(model, inputs(4, 6), config={**EIGHT, "layer_norm": rule(weight_granularity="channel")})
+
+
 def test_where_it_means_nothing_it_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="relu has no weights with a format per output channel"):
         quantised(seeded(MLP), inputs(4, 6), config={**EIGHT, "relu": rule(weight_granularity="channel")})

@@ -6,6 +6,7 @@ oracle in a test of their own are named with it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -18,7 +19,7 @@ import pytest
 import torch
 
 from mase_hw.catalogue import Arithmetic
-from mase_hw.formats import FixedFormat, GroupFormat
+from mase_hw.formats import FixedFormat, GroupFormat, Overflow
 from mase_hw.numerics import as_carrier, carrier, magnitude
 from tests.catalogue.harness import ITEMS, Item, expected, stimulus
 from tests.unit import test_named_functions as named
@@ -100,13 +101,14 @@ def grouped_matmul(a: Arithmetic, t: Inputs) -> Values:
 
 
 def clamp(a: Arithmetic, t: Inputs) -> Values:
-    """The limits are numbers, brought into the format of the output; they hold after the cast."""
-    codes, fmt = cast(t["data_in_0"], a), a.formats["data_out_0"]
+    """The limits are numbers, brought into the format of the output; values are held between them, and then cast."""
+    values, fmt = t["data_in_0"], a.formats["data_out_0"]
     for name, keep in (("min", max), ("max", min)):
         if (value := a.attributes.get(name)) is not None:
-            limit = by_fraction(Fraction(value), (fmt.width, fmt.frac_width, fmt.signed), "HALF_EVEN", "SATURATE")
-            codes = np.array([keep(code, limit) for code in codes.reshape(-1)], dtype=object)
-    return codes
+            code = by_fraction(Fraction(value), (fmt.width, fmt.frac_width, fmt.signed), "HALF_EVEN", "SATURATE")
+            limit = code / Fraction(2) ** fmt.frac_width
+            values = np.array([keep(each, limit) for each in values.reshape(-1)], dtype=object)
+    return cast(values, dataclasses.replace(a, overflow=Overflow.SATURATE))
 
 
 def cat(a: Arithmetic, t: Inputs) -> Values:

@@ -355,11 +355,10 @@ class Planner:
                 parameters["weight_shift"] = exponents.to(parameters["weight"].device)
             self.decisions.setdefault(node.name, {}).update(found)
             return {name: (each.fmt, each.reason) for name, each in found.items()}
-        asked = "weight_granularity" in specific
-        for_all = config.scaled and "weight_shift" not in op.parameters
-        if config.weight_granularity == "tensor" or (not asked and ("weight" not in parameters or for_all)):
+        has_none = "weight" not in parameters or "weight_shift" not in op.parameters
+        if config.weight_granularity == "tensor" or (has_none and "weight_granularity" not in specific):
             return {}
-        if "weight" not in parameters or "weight_shift" not in op.parameters:
+        if has_none:
             raise UnsupportedError(
                 f"{op.name} has no weights with a format per output channel",
                 node=node.name,
