@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from sources import digest_of
 
 from mase_hw.cost import cost_of
 from mase_hw.cost.fabrics import FABRICS
+from mase_hw.cost.model import STRUCTURES
 from mase_hw.errors import ToolError
 
 FOLDER = Path(__file__).parent
@@ -37,7 +38,8 @@ ENOUGH = 120
 """Rows of a module after which no more are taken, for what every draw has several of."""
 COMMON = ("rom_source", "fixed_relu", "fixed_cast")
 SAMPLE = 6
-"""Rows of a module that ``--confirm`` measures."""
+"""Rows of a module that ``--confirm`` measures: so many that are spread over all, and as many that are least as the
+model says, as a row of a module that has changed probably is."""
 LARGEST = 2500
 """Look-up tables, by estimate, of the largest module that is taken: what is larger has more of the same."""
 Tables = dict[str, dict[str, Any]]
@@ -120,14 +122,30 @@ def wanted(
             yield item, draw
 
 
+def named_of(table: Mapping[str, Any], row: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of a row, by name."""
+    return {n: v for n, v in zip(table["parameters"], row[3], strict=False) if v is not None}
+
+
+def far_off(module: str, table: Mapping[str, Any], row: Sequence[Any], family: str) -> float:
+    """How far the look-up tables and flip-flops of a row are from what is estimated, as a share of them."""
+    if module not in STRUCTURES:
+        return 0.0
+    estimate = cost_of(module, named_of(table, row), family)
+    lut, ff = row[2][:2]
+    return max(abs(estimate.lut - lut) / max(lut, 1), abs(estimate.ff - ff) / max(ff, 1))
+
+
 def confirm(tables: Tables, family: str, work: Path, path: Path) -> None:
     """Measure some rows of each module that has others' sources; all the same, and all of them are as they were."""
     for module, table in tables.items():
         old = [row for row in table["rows"] if row[1] != digest_of(module)]
         sample: list[tuple[Item, Any]] = []
-        for row in old[:: max(1, len(old) // SAMPLE)]:
+        spread = old[:: max(1, len(old) // SAMPLE)]
+        others = sorted((row for row in old if row not in spread), key=lambda row: far_off(module, table, row, family))
+        for row in spread + others[-SAMPLE:]:
             kind, seed = row[0].split()
-            named = {n: v for n, v in zip(table["parameters"], row[3], strict=False) if v is not None}
+            named = named_of(table, row)
             for item in items_of(kind, int(seed), family):
                 found = parameters_of(item, family)
                 if item.instance.module == module and all(found.get(name) == value for name, value in named.items()):
