@@ -224,6 +224,7 @@ def _cases_2d() -> Sequence[Case]:
             positions=2,
         ),
         _case_2d("few_bits", (1, 2, 3, 6), 2, formats="s3.0 s2.-4 floor", kernel_size=(3, 2)),
+        _case_2d("columns_around", (1, 2, 3, 8), 2, "u8.4 u9.5", kernel_size=(1, 4), padding=(0, 1), positions=2),
     ]
 
 

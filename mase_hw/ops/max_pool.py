@@ -140,6 +140,9 @@ def _cases_2d() -> Sequence[Case]:
         _case_2d("columns_cut_off", (1, 2, 4, 10), 2, kernel_size=3, stride=3, ceil_mode=True, positions=2),
         _case_2d("columns_of_three", (1, 2, 3, 12), 2, kernel_size=(1, 3), positions=4),
         _case_2d("coarser", (1, 2, 4, 6), 2, "s8.4 s8.3", kernel_size=2),
+        _case_2d("one_window", (1, 3, 4, 4), 2, kernel_size=3, stride=2),
+        _case_2d("most_at_once", (1, 2, 1, 128), 2, frames=3, kernel_size=(1, 2)),
+        _case_2d("columns_around", (1, 2, 3, 8), 2, kernel_size=(1, 4), padding=(0, 1), positions=2),
     ]
 
 

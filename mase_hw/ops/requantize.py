@@ -295,6 +295,8 @@ def _cases() -> list[Case]:
         _case("odd_ties_of_zero", (1, 4), 2, (made(5), made(6, odd_ties=True)), (1, 2), channels=False),
         _case("wide_multiplier", (1, 4), 2, (made(48), s8), (37, 77)),
         _case("odd_ties_twice", (2, 6), 3, (made(6), made(5, -3, odd_ties=True)), (3, 5), channels=False, first=3),
+        _case("odd_ties_of_few_steps", (2, 5), 2, (made(7), made(4, 7, odd_ties=True, signed=False)), (3, 8)),
+        _case("twice_narrow", (2, 6), 3, (made(6), made(5)), (3, 7), away, first=7),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What judges a mutant that no case kills: the proofs of its module, and designs whose parameters are loaded."""
+"""What judges a mutant that no case kills: parameter checks, proofs, and designs whose parameters are loaded."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from tests.rtl import LIBRARY
 
 from .ledger import Outcome
 from .mutant import Mutant
+from .rtl_guards import judge_checks
 from .rtl_run import mutated, source_of
 
 LINT = "lint"
 """The trial of a module by itself, which only refuses."""
 OUTSIDE = {"parameters": "external", "external_bytes": 8}
+CHECKS = "checks"
+"""The trial of the parameter checks of a module, which may read what a mutant changed."""
 DESIGNS: dict[str, Callable[[Path], tuple[Design, list[Weights]]]] = {
     "wide beats": wide,
     **{name: functools.partial(pair, way) for name, way in WAYS.items()},
@@ -43,20 +46,21 @@ Judge = Callable[[Mutant, Path], Outcome]
 
 
 def other_trials(mutant: Mutant) -> dict[str, Judge]:
-    """By name: the proofs of the module, or else those that have it within; and designs that have such modules."""
+    """By name: its checks, the proofs of the module, or else those that have it within; and designs that have such."""
     module = source_of(mutant).stem
     harnesses = list(dict.fromkeys(proof.harness for proof in PROOFS))
     own = [h for h in harnesses if h.module == module] or [h for h in harnesses if module in h.needs]
     fits = {"wide beats": module in WIDE, **dict.fromkeys(WAYS, module in LOADING), "outside": module in FETCHING}
     proofs: dict[str, Judge] = {f"proof-{h.module}": functools.partial(by_proofs, h) for h in own}
     designs = {called(name): functools.partial(by_design, name) for name in DESIGNS if fits[name]}
-    return designs | proofs if module in LONG_PROOFS else proofs | designs
+    checks: dict[str, Judge] = {CHECKS: lambda mutant, _: judge_checks(mutant)}
+    return checks | (designs | proofs if module in LONG_PROOFS else proofs | designs)
 
 
 def order() -> list[str]:
     """Every name of a trial."""
     proofs = dict.fromkeys(f"proof-{proof.harness.module}" for proof in PROOFS)
-    return [LINT, *proofs, *map(called, DESIGNS)]
+    return [LINT, CHECKS, *proofs, *map(called, DESIGNS)]
 
 
 def called(name: str) -> str:

@@ -128,9 +128,19 @@ def test_mutants_that_no_case_kills(name: str, tmp_path: Path) -> None:
     """The proof of their module decides, and Verilator whether they are a design."""
     old, new, trial, verdict, by = ALONE[name]
     mutant = made(SLICE, old, new)
-    assert list(other_trials(mutant)) == ["proof-register_slice"]
-    (found,) = judge_otherwise(mutant, tmp_path / mutant.id).items()
+    assert list(other_trials(mutant)) == ["checks", "proof-register_slice"]
+    *before, found = judge_otherwise(mutant, tmp_path / mutant.id).items()
+    assert before == ([] if trial == "lint" else [("checks", Outcome("survived", ""))])
     assert found[0] == trial and found[1].verdict == verdict and found[1].by.startswith(by), found
+
+
+def test_checks_judge_what_they_read(tmp_path: Path) -> None:
+    """A constant of no lanes that is no longer replaced, so that the check beside it takes no lanes."""
+    path = LIBRARY / "ops/fixed_max_pool2d.sv"
+    old = "(DATA_IN_0_PARALLELISM_DIM_1 > 0) ? DATA_IN_0_PARALLELISM_DIM_1 : 1"
+    for new, verdict in ((f"({old})", "survived"), (f"{old[:-1]}0", "killed")):
+        found = judge_otherwise(made(path, old, new), tmp_path / verdict)["checks"]
+        assert (found.verdict, found.by[:19]) == (verdict, "g_bad_columns takes" * (verdict == "killed"))
 
 
 def test_every_other_trial_has_its_place() -> None:

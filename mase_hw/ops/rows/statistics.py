@@ -261,6 +261,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
             case("one_beat", (9, 4), 4, "u8.3 s8.1 half_up", correction=0),
             case("three_rows", (6, 5), 2, "s8.4 u8.4", beside=3),
             case("beyond_int64", (3, 5), 2, "s34.28 u34.28"),
+            case("ties", (9, 2), 2, "s4.2 u4.2", correction=0),
         ]
 
     def norm() -> list[Case]:
