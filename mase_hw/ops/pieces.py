@@ -399,10 +399,6 @@ def _check(name: str) -> Callable[[str, Attributes], None]:
     return check
 
 
-def _latency(p: PiecesParams) -> Latency:
-    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
-
-
 ATTRIBUTES: dict[str, Mapping[str, float]] = {
     "hardtanh": {"min_val": -2.3, "max_val": 4.5},
     "leaky_relu": {"negative_slope": 0.01},
@@ -472,7 +468,7 @@ def _op(function: Pieces) -> OpDef:
             module="fixed_pieces",
             params=PiecesParams,
             build=_build(name),
-            latency=_latency,
+            latency=lambda p: Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2)),
             cases=_cases(name),
             follows_input=True,
         ),

@@ -165,14 +165,6 @@ def _dropout(s: Step) -> Ref:
     return s.data()
 
 
-def _negative(s: Step) -> Ref:
-    return s.call(torch.neg, s.data())
-
-
-def _threshold(s: Step) -> Ref:
-    return s.call(F.threshold, s.data(), s.node.get("alpha", 1.0), 0.0)
-
-
 RULES: dict[str, Rule] = {
     **{name: _plain(getattr(torch, name.lower())) for name in (
         "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin",
@@ -183,7 +175,7 @@ RULES: dict[str, Rule] = {
     "Softsign": _plain(F.softsign),
     "HardSwish": _plain(F.hardswish),
     "Mish": _plain(F.mish),
-    "Neg": _negative,
+    "Neg": lambda s: s.call(torch.neg, s.data()),
     "Not": _plain(torch.logical_not),
     "Identity": lambda s: s.any(0),
     "LeakyRelu": lambda s: s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01)),
@@ -192,7 +184,7 @@ RULES: dict[str, Rule] = {
     "Selu": _selu,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "ThresholdedRelu": _threshold,
+    "ThresholdedRelu": lambda s: s.call(F.threshold, s.data(), s.node.get("alpha", 1.0), 0.0),
     "Shrink": _shrink,
     "Clip": _clip,
     "Dropout": _dropout,

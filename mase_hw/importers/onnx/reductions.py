@@ -191,14 +191,6 @@ def _softmax(function: Any) -> Rule:
     return lambda s: _over_axis(s, lambda x, axis: s.call(function, x, axis))
 
 
-def _same(s: Step, x: Ref) -> Ref:
-    return x
-
-
-def _square(s: Step, x: Ref) -> Ref:
-    return s.call(torch.mul, x, x)
-
-
 def _mean(s: Step) -> Ref:
     """``Mean`` of any number of tensors."""
     found = s.data(0)
@@ -216,8 +208,8 @@ RULES: dict[str, Rule] = {
     "ReduceMin": _reduce(torch.amin),
     "ReduceL1": _after(lambda s, x: s.call(torch.abs, x)),
     "ReduceL2": _l2,
-    "ReduceSumSquare": _after(_square),
-    "ReduceLogSum": _after(_same, torch.log),
+    "ReduceSumSquare": _after(lambda s, x: s.call(torch.mul, x, x)),
+    "ReduceLogSum": _after(lambda s, x: x, torch.log),
     "ReduceLogSumExp": _reduce(torch.logsumexp),
     "ReduceProd": _product,
     "ArgMax": _place(torch.argmax),

@@ -51,10 +51,6 @@ def two_values(function: Callable[..., Tensor]) -> Callable[[Step], Ref]:
     return rule
 
 
-def _leaky_relu(s: Step) -> Ref:
-    return s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01))
-
-
 def _softmax(s: Step) -> Ref:
     found: Ref = reductions.RULES["Softmax"](dataclasses.replace(s, opset=s.node.get("opset", 13)))
     return found
@@ -127,7 +123,7 @@ MICROSOFT = {
     "QLinearAdd": two_values(torch.add),
     "QLinearMul": two_values(torch.mul),
     "QGemm": gemm,
-    "QLinearLeakyRelu": one_value(_leaky_relu),
+    "QLinearLeakyRelu": one_value(lambda s: s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01))),
     "QLinearSigmoid": one_value(lambda s: s.call(torch.sigmoid, s.data())),
     "QLinearSoftmax": one_value(_softmax),
     "QLinearGlobalAveragePool": one_value(pools.RULES["GlobalAveragePool"]),

@@ -19,10 +19,6 @@ META: Any = {"device": "meta"}
 """Options of a layer that gets the tensors of a program."""
 
 
-def _linear(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-    return nn.Linear(w.shape[1], w.shape[0], b is not None, **META)
-
-
 def _conv(kind: Any) -> Callable[..., nn.Module]:
     def make(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
         defaults: list[Any] = [1, 0, 1, 1]
@@ -58,7 +54,7 @@ def _layer_norm(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
 
 
 LAYERS: dict[Any, tuple[int, Callable[..., nn.Module]]] = {
-    F.linear: (1, _linear),
+    F.linear: (1, lambda w, b, rest: nn.Linear(w.shape[1], w.shape[0], b is not None, **META)),
     F.conv1d: (1, _conv(nn.Conv1d)),
     F.conv2d: (1, _conv(nn.Conv2d)),
     F.conv3d: (1, _conv(nn.Conv3d)),

@@ -93,7 +93,7 @@ def _multihead(
     average = bool(rest.get("average_attn_weights", True))
     weights_read = any(indexed(user, node) in (1, -1) or indexed(user, node) is None for user in node.users)
     weights_read = weights_read and bool(rest.get("need_weights", True))
-    truth = {name: _is_truth(graph, n) for name, n in tensors.items()}
+    truth = {name: graph.tensor(n, "data_out_0").torch_dtype is torch.bool for name, n in tensors.items()}
     sizes = {name: tuple(graph.tensor(n, "data_out_0").shape) for name, n in tensors.items()}
     tokens, keys = (sizes[name][0 if turned or rank == 2 else 1] for name in ("query", "key"))
     mask_rank = len(sizes.get("attn_mask", ()))
@@ -180,10 +180,6 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     if bias is not None:
         made.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
     return made
-
-
-def _is_truth(graph: MaseGraph, node: fx.Node) -> bool:
-    return graph.tensor(node, "data_out_0").torch_dtype is torch.bool
 
 
 def _layers_of(module: nn.Module) -> dict[str, nn.Module]:
