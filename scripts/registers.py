@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -52,17 +51,6 @@ class Field:
     def range(self) -> str:
         """Of its port."""
         return f"[{self.width - 1}:0]" if self.width > 1 else ""
-
-    @property
-    def bytes(self) -> list[dict[str, Any]]:
-        """The bytes of the word over which it lies."""
-        parts = []
-        for index in range(self.low // 8, self.high // 8 + 1):
-            low, high = max(self.low, 8 * index), min(self.high, 8 * index + 7)
-            span = f"{high}:{low}" if high > low else f"{low}"
-            inner = f"[{high - self.low}:{low - self.low}]" if self.width > 1 else ""
-            parts.append({"index": index, "of_word": span, "of_field": inner})
-        return parts
 
     @property
     def access(self) -> str:
@@ -137,6 +125,9 @@ def registers(source: Path = SOURCE) -> list[Register]:
             )
             for f in sorted(node.fields(), key=lambda f: f.low)
         )
+        odd = [f"{name}.{f.name}" for f in fields if f.kind == "held" and f.width not in (1, 32)]
+        if odd:
+            raise ValueError(f"{source}: a field that holds a value has 1 or 32 bits, but {odd} have others")
         title, text = node.get_property("name"), node.get_property("desc")
         found.append(Register(name, title, text, node.address_offset, fields))
     return found

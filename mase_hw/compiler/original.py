@@ -200,7 +200,7 @@ def _recorded(model: nn.Module, results: dict[str, object]) -> Iterator[None]:
 
     def keep(path: str) -> Any:
         def hook(module: nn.Module, given: Any, result: Any) -> None:
-            results.setdefault(path, _copy(result))
+            results.setdefault(path, result.detach().clone() if isinstance(result, Tensor) else (result,))
 
         return hook
 
@@ -210,10 +210,6 @@ def _recorded(model: nn.Module, results: dict[str, object]) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else (value,)
 
 
 def _parted(got: str, expected: str, node: str | None) -> GraphError:

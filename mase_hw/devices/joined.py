@@ -58,7 +58,7 @@ def join(name: str, parts: Sequence[On], links: Sequence[Link]) -> Netlist:
             starts[link.sink_port] = _linked(whole, link, sent[link.name], want)
         for stream in of.ports:
             if (outer := part.ends.get(stream.name)) is not None:
-                named = _renamed(stream, outer)
+                named = dataclasses.replace(stream, name=outer, valid=f"{outer}_valid", ready=f"{outer}_ready")
                 (whole.inputs if stream.direction == "in" else whole.outputs).append(named)
         whole.drained += [part.ends[port] for port in of.drained]
         whole.instances += [dataclasses.replace(i, name=prefix + i.name) for i in of.instances]
@@ -115,10 +115,6 @@ def _linked(whole: Netlist, link: Link, have: Stream, want: Stream) -> Pin:
     whole.instances.append(Instance(name, "stream_repack", parameters, repack.streams(), link.tensor, "repack"))
     whole.nets.append(Net(f"{link.name}_sent", end, Pin(name, "in_data"), have))
     return Pin(name, "out_data")
-
-
-def _renamed(stream: Stream, name: str) -> Stream:
-    return dataclasses.replace(stream, name=name, valid=f"{name}_valid", ready=f"{name}_ready")
 
 
 def _order(stream: Stream) -> int:

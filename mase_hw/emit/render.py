@@ -151,7 +151,7 @@ def _cached(netlist: Netlist, caches: Caches) -> dict[str, object]:
     """What reads and writes keys and values."""
     found = [Cache.of(i.parameters) for i in netlist.instances if i.op == CACHE]
     told = [turns(cache) for cache in reversed(found)]
-    each = {name: ", ".join(f"32'd{one[name]}" for one in told) for name in told[0]}
+    each = [(name, "{" + ", ".join(f"32'd{one[name]}" for one in told) + "}") for name in told[0]]
     return {**asdict(caches), "count": len(found), "rows": found[0].schedule.rows, "each": each}
 
 

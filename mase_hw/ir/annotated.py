@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -42,12 +43,9 @@ class _ImplicitOps:
         return [op.name for op in (default_catalogue() if graph is None else graph.catalogue) if op.implicit]
 
 
-def _all_have(branch: str, field: str) -> Callable[[AnnotatedGraph], bool]:
-    def found(graph: AnnotatedGraph) -> bool:
-        metas = [node.meta.get("mase") for node in graph.nodes]
-        return all(isinstance(meta, MaseMetadata) and (not branch or field in meta[branch]) for meta in metas)
-
-    return found
+def _all_have(branch: str, field: str, graph: AnnotatedGraph) -> bool:
+    metas = [node.meta.get("mase") for node in graph.nodes]
+    return all(isinstance(meta, MaseMetadata) and (not branch or field in meta[branch]) for meta in metas)
 
 
 def _is_quantised(graph: AnnotatedGraph) -> bool | None:
@@ -55,8 +53,8 @@ def _is_quantised(graph: AnnotatedGraph) -> bool | None:
 
 
 _SEEN: Mapping[str, Callable[[AnnotatedGraph], bool | None]] = {
-    INIT_PASS: _all_have("", ""),
-    "add_common_metadata_analysis_pass": _all_have("common", "mase_op"),
+    INIT_PASS: functools.partial(_all_have, "", ""),
+    "add_common_metadata_analysis_pass": functools.partial(_all_have, "common", "mase_op"),
     "quantize_transform_pass": _is_quantised,
 }
 """Passes whose results show in the graph: whether they are there; None if only a record can tell."""

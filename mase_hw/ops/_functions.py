@@ -136,6 +136,8 @@ def inverse_power(input: Tensor, scale: float = 1.0, offset: float = 1.0, expone
         offset: What is added.
         exponent: Of the reciprocal.
     """
+    if has_torch_function_unary(input):
+        return handle_torch_function(inverse_power, (input,), input, scale, offset, exponent)
     return (offset + scale * input.clamp(min=0)) ** -exponent
 
 

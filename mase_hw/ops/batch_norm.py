@@ -121,10 +121,6 @@ def _build(r: Request) -> AffineParams:
     )
 
 
-def _latency(p: AffineParams) -> Latency:
-    return Latency.from_steps(Steps.registered(p.data_in_0.beats, 1, 2, skid=True))
-
-
 def _case(name: str, shape: tuple[int, ...], lanes: int, formats: str, positions: int = 1) -> Case:
     """Of data ``(N, L, C)``, as it travels."""
     images, length, channels = shape
@@ -160,7 +156,7 @@ def _op(name: str, kind: str, cases: Callable[[], list[Case]], **targets: Any) -
             module="fixed_affine",
             params=AffineParams,
             build=_build,
-            latency=_latency,
+            latency=lambda p: Latency.from_steps(Steps.registered(p.data_in_0.beats, 1, 2, skid=True)),
             cases=cases,
             work=lambda p: math.prod(p.data_in_0.shape),
             multipliers=lambda p: math.prod(p.data_in_0.lanes),

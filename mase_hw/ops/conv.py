@@ -327,7 +327,7 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
         sums = [one(x[:, part], more, None) for part, more in rest]
         return add_parts([one(x[:, first], weight, bias), *sums], last)
 
-    return OnValues(run, last, _all_bits)
+    return OnValues(run, last, lambda: not (reduced_matmul() or reduced_conv()))
 
 
 def _channels(a: Arithmetic, t: Mapping[str, Tensor], numbers: Sequence[int]) -> SomeChannels | None:
@@ -342,10 +342,6 @@ def _channels(a: Arithmetic, t: Mapping[str, Tensor], numbers: Sequence[int]) ->
     data = x[:, [number // outputs * read + place for number in numbers for place in range(read)]]
     apart = dataclasses.replace(a, attributes={**a.attributes, "groups": len(numbers)})
     return apart, {"data_in_0": data, **own}, 1
-
-
-def _all_bits() -> bool:
-    return not (reduced_matmul() or reduced_conv())
 
 
 def _sums(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int, ...]]) -> FixedFormat:

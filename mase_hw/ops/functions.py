@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 import torch
@@ -47,41 +47,33 @@ class FunctionParams(elementwise.ElementwiseParams, frozen=True):
     segments: Segments
 
 
-def golden(name: str) -> Golden:
+def golden(name: str, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The arithmetic of a function: ``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
-
-    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x, target = t["data_in_0"], a.formats["data_out_0"]
-        dtype = carrier(magnitude(target))
-        if symbolic(x):
-            return {"data_out_0": as_carrier(x, dtype)}
-        key = key_of(name, a)
-        mantissas = x.detach()
-        narrow = a.formats["data_in_0"].width <= TABLE_BITS
-        out = as_carrier(look_up(key, mantissas) if narrow else evaluate(key, mantissas), dtype)
-        if x.requires_grad and out.dtype.is_floating_point:
-            smooth = _slopes(key, x) if name == TABLE.name else _surrogate(BY_NAME[name], a, x)
-            out = straight_through(out, smooth)
-        return {"data_out_0": out}
-
-    return compute
+    x, target = t["data_in_0"], a.formats["data_out_0"]
+    dtype = carrier(magnitude(target))
+    if symbolic(x):
+        return {"data_out_0": as_carrier(x, dtype)}
+    key = key_of(name, a)
+    mantissas = x.detach()
+    narrow = a.formats["data_in_0"].width <= TABLE_BITS
+    out = as_carrier(look_up(key, mantissas) if narrow else evaluate(key, mantissas), dtype)
+    if x.requires_grad and out.dtype.is_floating_point:
+        smooth = _slopes(key, x) if name == TABLE.name else _surrogate(BY_NAME[name], a, x)
+        out = straight_through(out, smooth)
+    return {"data_out_0": out}
 
 
-def _reads(name: str) -> Callable[[Arithmetic, str, Memory], Golden | None]:
+def _reads(name: str, a: Arithmetic, memory: str, content: Memory) -> Golden | None:
     """What a function gives with another table, or with other coefficients."""
-
-    def reads(a: Arithmetic, memory: str, content: Memory) -> Golden | None:
-        if memory != "TABLE_FILE":
-            return None  # where the segments lie: with another content, places beyond the coefficients are read
-        key, target = key_of(name, a), a.formats["data_out_0"]
-        if a.formats["data_in_0"].width <= TABLE_BITS:
-            table = entries(key, content)
-            return lambda _, t: {"data_out_0": look_up(key, t["data_in_0"], table)}
-        plan = fit(key).with_coefficients(content)
-        dtype = carrier(magnitude(target))
-        return lambda _, t: {"data_out_0": as_carrier(evaluate(key, t["data_in_0"], plan), dtype)}
-
-    return reads
+    if memory != "TABLE_FILE":
+        return None  # where the segments lie: with another content, places beyond the coefficients are read
+    key, target = key_of(name, a), a.formats["data_out_0"]
+    if a.formats["data_in_0"].width <= TABLE_BITS:
+        table = entries(key, content)
+        return lambda _, t: {"data_out_0": look_up(key, t["data_in_0"], table)}
+    plan = fit(key).with_coefficients(content)
+    dtype = carrier(magnitude(target))
+    return lambda _, t: {"data_out_0": as_carrier(evaluate(key, t["data_in_0"], plan), dtype)}
 
 
 def _surrogate(function: Function, a: Arithmetic, x: Tensor) -> Tensor:
@@ -107,33 +99,29 @@ def _slopes(key: Key, x: Tensor) -> Tensor:
     return slope * (x.double() - at)
 
 
-def _check(name: str) -> Callable[[str, Attributes], None]:
+def _check(name: str, node: str, attributes: Attributes) -> None:
     """Attributes with which the function is a number everywhere."""
-
-    def check(node: str, attributes: Attributes) -> None:
-        function = BY_NAME[name]
-        for attribute, value in function.given(attributes).items():
-            if not isinstance(value, int | float | str) or (not isinstance(value, str) and not math.isfinite(value)):
-                raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
-        if name == "pow" and "exponent" not in attributes:
-            raise UnsupportedError(
-                "a power is a function of one value only if its exponent is a number",
-                node=node,
-                field="exponent",
-                got="a tensor",
-                expected="a number, x ** 3",
-                remedy="write a ** b of positive a as torch.exp(b * torch.log(a)), of a number a with math.log(a)",
-            )
-        try:
-            function.domain(attributes)
-        except (RuntimeError, ZeroDivisionError, TypeError) as error:
-            raise UnsupportedError(f"{name} cannot be computed", node=node, got=str(error)) from error
-        except ValueError as error:
-            raise UnsupportedError(
-                f"{name} with these attributes is {error}", node=node, got=function.given(attributes)
-            ) from error
-
-    return check
+    function = BY_NAME[name]
+    for attribute, value in function.given(attributes).items():
+        if not isinstance(value, int | float | str) or (not isinstance(value, str) and not math.isfinite(value)):
+            raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
+    if name == "pow" and "exponent" not in attributes:
+        raise UnsupportedError(
+            "a power is a function of one value only if its exponent is a number",
+            node=node,
+            field="exponent",
+            got="a tensor",
+            expected="a number, x ** 3",
+            remedy="write a ** b of positive a as torch.exp(b * torch.log(a)), of a number a with math.log(a)",
+        )
+    try:
+        function.domain(attributes)
+    except (RuntimeError, ZeroDivisionError, TypeError) as error:
+        raise UnsupportedError(f"{name} cannot be computed", node=node, got=str(error)) from error
+    except ValueError as error:
+        raise UnsupportedError(
+            f"{name} with these attributes is {error}", node=node, got=function.given(attributes)
+        ) from error
 
 
 def _tabled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
@@ -144,32 +132,26 @@ def _tabled(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str:
     return f"scaled integers of at most {TABLE_BITS} bits; requantise its input" if wide else ""
 
 
-def _build(name: str) -> Callable[[Request], FunctionParams]:
-    def build(r: Request) -> FunctionParams:
-        common = msgspec.structs.asdict(elementwise.build(r))
-        if r.arithmetic.formats["data_in_0"].width <= TABLE_BITS:
-            return FunctionParams(**common, segments=Segments(0))
-        try:
-            plan = fit(key_of(name, r.arithmetic))
-        except FormatError as error:
-            error.node = error.node or r.node
-            raise
-        return FunctionParams(
-            **common,
-            segments=Segments(plan.segments, plan.step, plan.frac, *plan.widths),
-        )
-
-    return build
+def _build(name: str, r: Request) -> FunctionParams:
+    common = msgspec.structs.asdict(elementwise.build(r))
+    if r.arithmetic.formats["data_in_0"].width <= TABLE_BITS:
+        return FunctionParams(**common, segments=Segments(0))
+    try:
+        plan = fit(key_of(name, r.arithmetic))
+    except FormatError as error:
+        error.node = error.node or r.node
+        raise
+    return FunctionParams(
+        **common,
+        segments=Segments(plan.segments, plan.step, plan.frac, *plan.widths),
+    )
 
 
-def _memories(name: str) -> Callable[[Arithmetic], dict[str, Memory]]:
-    def memories(a: Arithmetic) -> dict[str, Memory]:
-        key = key_of(name, a)
-        if a.formats["data_in_0"].width <= TABLE_BITS:
-            return {"TABLE_FILE": memory(key)}
-        return fit(key).memories()
-
-    return memories
+def _memories(name: str, a: Arithmetic) -> dict[str, Memory]:
+    key = key_of(name, a)
+    if a.formats["data_in_0"].width <= TABLE_BITS:
+        return {"TABLE_FILE": memory(key)}
+    return fit(key).memories()
 
 
 def _latency(p: FunctionParams) -> Latency:
@@ -193,25 +175,22 @@ MORE: dict[str, tuple[tuple[str, tuple[int, ...], int, str], ...]] = {
 """More cases than the one that every function has: name, shape, lanes, formats and cast modes."""
 
 
-def _cases(name: str) -> Callable[[], list[Case]]:
-    def cases() -> list[Case]:
-        special: dict[str, Attributes] = {
-            "gelu": {"approximate": "tanh"},
-            "elu": {"alpha": 0.7},
-            "softplus": {"beta": 2.0},
-            "inverse_power": {"scale": 0.5, "offset": 1.5, "exponent": 0.6},
-            "exponential": {"base": 1.7},
-            "polygamma": {"n": 1},
-            "pow": {"exponent": 3},
-            "table": {CODES: tuple((37 * code + 11) % 256 - 128 for code in range(256))},
-        }
-        attributes = special.get(name, {})
-        bounded = max(map(abs, BY_NAME[name].domain(attributes))) <= 1
-        case = functools.partial(elementwise.case, build=_build(name))
-        plain = case("table", (4, 67), 4, "s8.7 s8.4" if bounded else "s8.4 s8.4", attributes=attributes)
-        return [plain, *(case(*more) for more in MORE.get(name, ()))]
-
-    return cases
+def _cases(name: str) -> list[Case]:
+    special: dict[str, Attributes] = {
+        "gelu": {"approximate": "tanh"},
+        "elu": {"alpha": 0.7},
+        "softplus": {"beta": 2.0},
+        "inverse_power": {"scale": 0.5, "offset": 1.5, "exponent": 0.6},
+        "exponential": {"base": 1.7},
+        "polygamma": {"n": 1},
+        "pow": {"exponent": 3},
+        "table": {CODES: tuple((37 * code + 11) % 256 - 128 for code in range(256))},
+    }
+    attributes = special.get(name, {})
+    bounded = max(map(abs, BY_NAME[name].domain(attributes))) <= 1
+    case = functools.partial(elementwise.case, build=functools.partial(_build, name))
+    plain = case("table", (4, 67), 4, "s8.7 s8.4" if bounded else "s8.4 s8.4", attributes=attributes)
+    return [plain, *(case(*more) for more in MORE.get(name, ()))]
 
 
 def _op(function: Function) -> OpDef:
@@ -224,18 +203,18 @@ def _op(function: Function) -> OpDef:
         functions=tuple(t for t, m in zip(targets, is_module, strict=True) if not m and not isinstance(t, str)),
         methods=tuple(t for t in targets if isinstance(t, str)),
         attributes=(*function.attributes, *(["inplace"] if any(is_module) else [])),
-        golden=golden(name),
-        check=_check(name),
+        golden=functools.partial(golden, name),
+        check=functools.partial(_check, name),
         scaled=ScaledUse("function", _tabled),
         hardware=Hardware(
             module="fixed_function",
             params=FunctionParams,
-            build=_build(name),
+            build=functools.partial(_build, name),
             latency=_latency,
-            cases=_cases(name),
+            cases=functools.partial(_cases, name),
             follows_input=True,
-            memories=_memories(name),
-            reads=_reads(name),
+            memories=functools.partial(_memories, name),
+            reads=functools.partial(_reads, name),
         ),
     )
 

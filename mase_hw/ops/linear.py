@@ -137,17 +137,13 @@ def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
         sums = [nn.functional.linear(x[..., part], more) for part, more in rest]
         return add_parts([nn.functional.linear(x[..., first], weight, bias), *sums], last)
 
-    return OnValues(run, last, _all_bits)
+    return OnValues(run, last, lambda: not reduced_matmul())
 
 
 def _channels(a: Arithmetic, t: Mapping[str, Tensor], numbers: Sequence[int]) -> SomeChannels:
     """Some elements of the output vectors."""
     own = {name: value[list(numbers)] for name, value in t.items() if name != "data_in_0"}
     return a, {"data_in_0": t["data_in_0"], **own}, -1
-
-
-def _all_bits() -> bool:
-    return not reduced_matmul()
 
 
 def _build(r: Request) -> LinearParams:
@@ -225,10 +221,6 @@ def _tiled(p: LinearParams) -> tuple[LinearParams, int] | None:
     return resized(p, sized), tiles
 
 
-def _work(p: LinearParams) -> int:
-    return math.prod(p.data_in_0.shape) * p.data_out_0.size[0] if multiplies(p) else 0
-
-
 def _multipliers(p: LinearParams) -> int:
     shared = ceil_div(p.data_out_0.lanes[0], p.multiplication.packed)
     return p.data_in_0.lanes[0] * shared if multiplies(p) else 0
@@ -263,7 +255,7 @@ OPS = (
             cases=lambda: cases(_build),
             takes=_takes,
             tiled=_tiled,
-            work=_work,
+            work=lambda p: math.prod(p.data_in_0.shape) * p.data_out_0.size[0] if multiplies(p) else 0,
             multipliers=_multipliers,
             implementations=IMPLEMENTATIONS,
             fast=True,

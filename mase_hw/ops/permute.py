@@ -35,10 +35,6 @@ def _listed(attributes: Attributes, rank: int) -> Sequence[int]:
     return [operator.index(d) % rank for d in attributes["dims"]]
 
 
-def _reversed(_: Attributes, rank: int) -> Sequence[int]:
-    return list(reversed(range(rank)))
-
-
 def _moved(attributes: Attributes, rank: int) -> Sequence[int]:
     """As NumPy's ``moveaxis``: the named dimensions to their places, the others in order between them."""
 
@@ -105,7 +101,7 @@ OPS = (
     ),
     _permutation("swapaxes", _swap("axis0", "axis1"), functions=(torch.swapaxes,), methods=("swapaxes", "swapaxes_")),
     _permutation("movedim", _moved, functions=(torch.movedim, torch.moveaxis), methods=("movedim", "moveaxis")),
-    _permutation("t", _reversed, functions=(torch.t,), methods=("t", "t_")),
+    _permutation("t", lambda _, rank: list(reversed(range(rank))), functions=(torch.t,), methods=("t", "t_")),
     OpDef(
         name="pixel_shuffle",
         mase_type="implicit_func",

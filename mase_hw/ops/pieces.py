@@ -32,7 +32,7 @@ from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.formats.taken import Ends
 from mase_hw.nn.values import OnValues, cast_to, in_float32
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through
-from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._scaled import clamp, exact_result, thresholds
 from mase_hw.steps import Steps
@@ -301,28 +301,24 @@ class PiecesParams(elementwise.ElementwiseParams, frozen=True):
     offset_frac: int
 
 
-def golden(name: str) -> Golden:
+def golden(name: str, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The arithmetic of a function: ``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
-
-    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x, source, target = t["data_in_0"], a.formats["data_in_0"], a.formats["data_out_0"]
-        c = constants(name, a)
-        frac = max(source.frac_width + c.slope_frac, c.offset_frac)
-        kept = frac - c.out_frac
-        slopes = [s << (frac - source.frac_width - c.slope_frac) for s in c.slopes]
-        offsets = [o << (frac - c.offset_frac) for o in c.offsets]
-        bound = max(magnitude(source) * abs(s) + abs(o) for s, o in zip(slopes, offsets, strict=True))
-        dtype = carrier(max(bound, magnitude(source)), wide=True)
-        m = as_carrier(x, dtype)
-        out = cast(_straight(m, c, slopes, offsets), kept, target, a.rounding, a.overflow)
-        if not dtype.is_floating_point and out.dtype != torch.int64 and x.requires_grad:
-            rough = _straight(x.double(), c, slopes, offsets) * math.ldexp(1.0, target.frac_width - kept)
-            if a.overflow is Overflow.SATURATE:
-                rough = rough.clamp(target.min_mantissa, target.max_mantissa)
-            out = straight_through(out, rough)
-        return {"data_out_0": out}
-
-    return compute
+    x, source, target = t["data_in_0"], a.formats["data_in_0"], a.formats["data_out_0"]
+    c = constants(name, a)
+    frac = max(source.frac_width + c.slope_frac, c.offset_frac)
+    kept = frac - c.out_frac
+    slopes = [s << (frac - source.frac_width - c.slope_frac) for s in c.slopes]
+    offsets = [o << (frac - c.offset_frac) for o in c.offsets]
+    bound = max(magnitude(source) * abs(s) + abs(o) for s, o in zip(slopes, offsets, strict=True))
+    dtype = carrier(max(bound, magnitude(source)), wide=True)
+    m = as_carrier(x, dtype)
+    out = cast(_straight(m, c, slopes, offsets), kept, target, a.rounding, a.overflow)
+    if not dtype.is_floating_point and out.dtype != torch.int64 and x.requires_grad:
+        rough = _straight(x.double(), c, slopes, offsets) * math.ldexp(1.0, target.frac_width - kept)
+        if a.overflow is Overflow.SATURATE:
+            rough = rough.clamp(target.min_mantissa, target.max_mantissa)
+        out = straight_through(out, rough)
+    return {"data_out_0": out}
 
 
 def _straight(m: Tensor, c: Constants, slopes: list[int], offsets: list[int]) -> Tensor:
@@ -331,76 +327,61 @@ def _straight(m: Tensor, c: Constants, slopes: list[int], offsets: list[int]) ->
     return torch.where(m < c.low, first, torch.where(m >= c.high, last, middle))
 
 
-def _on_values(name: str) -> Callable[[Arithmetic, Mapping[str, Tensor]], OnValues | None]:
+def _on_values(name: str, a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
     """As a clamp of values, where the pieces are one for every code of the input."""
-
-    def find(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-        source, last = a.formats["data_in_0"], cast_to(a)
-        try:
-            c = constants(name, a)
-        except FormatError:  # the golden says it better
+    source, last = a.formats["data_in_0"], cast_to(a)
+    try:
+        c = constants(name, a)
+    except FormatError:  # the golden says it better
+        return None
+    low, high = -math.inf, math.inf
+    ends = []
+    # Pieces that no code of the input lies in do not matter.
+    if c.low > source.min_mantissa:
+        low = math.ldexp(c.offsets[0], -c.offset_frac)
+        ends.append((low, c.low, c.slopes[0]))
+    if c.high <= source.max_mantissa:
+        high = math.ldexp(c.offsets[2], -c.offset_frac)
+        ends.append((high, c.high, c.slopes[2]))
+    kept = c.slopes[1] == 1 << c.slope_frac and c.offsets[1] == 0
+    if not kept or low > high or last is None or not in_float32(source):
+        return None
+    for end, code, slope in ends:
+        # The last code before a threshold is not beyond the limit, and the first after it not short of it.
+        if slope or not code - 1 <= end / source.scale <= code:
             return None
-        low, high = -math.inf, math.inf
-        ends = []
-        # Pieces that no code of the input lies in do not matter.
-        if c.low > source.min_mantissa:
-            low = math.ldexp(c.offsets[0], -c.offset_frac)
-            ends.append((low, c.low, c.slopes[0]))
-        if c.high <= source.max_mantissa:
-            high = math.ldexp(c.offsets[2], -c.offset_frac)
-            ends.append((high, c.high, c.slopes[2]))
-        kept = c.slopes[1] == 1 << c.slope_frac and c.offsets[1] == 0
-        if not kept or low > high or last is None or not in_float32(source):
+        if float(torch.tensor(end, dtype=torch.float32)) != end:
             return None
-        for end, code, slope in ends:
-            # The last code before a threshold is not beyond the limit, and the first after it not short of it.
-            if slope or not code - 1 <= end / source.scale <= code:
-                return None
-            if float(torch.tensor(end, dtype=torch.float32)) != end:
-                return None
-        return OnValues(lambda x: x.clamp(low, high), last, clamp=(low, high))
-
-    return find
+    return OnValues(lambda x: x.clamp(low, high), last, clamp=(low, high))
 
 
-def _build(name: str) -> Callable[[Request], PiecesParams]:
-    def build(r: Request) -> PiecesParams:
-        try:
-            c = constants(name, r.arithmetic)
-        except FormatError as error:
-            error.node = error.node or r.node
-            raise
-        common = elementwise.build(r)
-        out = common.data_out_0.fmt
-        given = dataclasses.replace(out, frac_width=out.frac_width + c.out_frac)
-        return PiecesParams(
-            common.data_in_0,
-            msgspec.structs.replace(common.data_out_0, fmt=given),
-            common.cast,
-            low=c.low,
-            high=c.high,
-            slope=(c.slopes[0], c.slopes[1], c.slopes[2]),
-            slope_frac=c.slope_frac,
-            offset=(c.offsets[0], c.offsets[1], c.offsets[2]),
-            offset_frac=c.offset_frac,
-        )
-
-    return build
+def _build(name: str, r: Request) -> PiecesParams:
+    try:
+        c = constants(name, r.arithmetic)
+    except FormatError as error:
+        error.node = error.node or r.node
+        raise
+    common = elementwise.build(r)
+    out = common.data_out_0.fmt
+    given = dataclasses.replace(out, frac_width=out.frac_width + c.out_frac)
+    return PiecesParams(
+        common.data_in_0,
+        msgspec.structs.replace(common.data_out_0, fmt=given),
+        common.cast,
+        low=c.low,
+        high=c.high,
+        slope=(c.slopes[0], c.slopes[1], c.slopes[2]),
+        slope_frac=c.slope_frac,
+        offset=(c.offsets[0], c.offsets[1], c.offsets[2]),
+        offset_frac=c.offset_frac,
+    )
 
 
-def _check(name: str) -> Callable[[str, Attributes], None]:
+def _check(name: str, node: str, attributes: Attributes) -> None:
     """Attributes must be finite numbers."""
-
-    def check(node: str, attributes: Attributes) -> None:
-        for attribute, value in BY_NAME[name].given(attributes).items():
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
-
-    return check
-
-
-def _latency(p: PiecesParams) -> Latency:
-    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
+    for attribute, value in BY_NAME[name].given(attributes).items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise UnsupportedError("this must be a finite number", node=node, field=attribute, got=value)
 
 
 ATTRIBUTES: dict[str, Mapping[str, float]] = {
@@ -415,7 +396,9 @@ ATTRIBUTES: dict[str, Mapping[str, float]] = {
 
 
 def _cases(name: str) -> Callable[[], list[Case]]:
-    case = functools.partial(elementwise.case, build=_build(name), attributes=attributes_of(ATTRIBUTES.get(name, {})))
+    case = functools.partial(
+        elementwise.case, build=functools.partial(_build, name), attributes=attributes_of(ATTRIBUTES.get(name, {}))
+    )
 
     def cases() -> list[Case]:
         more: dict[str, list[Case]] = {
@@ -463,16 +446,16 @@ def _op(function: Pieces) -> OpDef:
         functions=tuple(t for t, m in zip(targets, is_module, strict=True) if not m and not isinstance(t, str)),
         methods=tuple(t for t in targets if isinstance(t, str)),
         attributes=(*function.attributes, "inplace"),
-        golden=golden(name),
-        on_values=_on_values(name) if name in ("hardtanh", "relu6") else None,
-        check=_check(name),
+        golden=functools.partial(golden, name),
+        on_values=functools.partial(_on_values, name) if name in ("hardtanh", "relu6") else None,
+        check=functools.partial(_check, name),
         scaled=_scaled(name),
         default_out=_always(function.result),
         hardware=Hardware(
             module="fixed_pieces",
             params=PiecesParams,
-            build=_build(name),
-            latency=_latency,
+            build=functools.partial(_build, name),
+            latency=lambda p: Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2)),
             cases=_cases(name),
             follows_input=True,
         ),

@@ -104,10 +104,6 @@ def _build(r: Request) -> PreluParams:
     )
 
 
-def _latency(p: PreluParams) -> Latency:
-    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2))
-
-
 def _case(name: str, shape: tuple[int, ...], weights: int, lanes: int, formats: str, positions: int = 1) -> Case:
     shapes, names = {"data_in_0": shape, "weight": (weights,)}, ("data_in_0", "weight", "data_out_0")
     return case(_build, name, shapes, lanes, formats, names, 6, positions=positions)
@@ -140,7 +136,7 @@ OPS = (
             module="fixed_prelu",
             params=PreluParams,
             build=_build,
-            latency=_latency,
+            latency=lambda p: Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=2)),
             cases=_cases,
             follows_input=True,
             static=("weight",),

@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from mase_hw.nn.values import OnValues, selection
+from mase_hw.nn.values import selection
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
 from mase_hw.ops import _elementwise as elementwise
@@ -21,10 +21,6 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     positive = torch.clamp(t["data_in_0"], min=0)
     frac = a.formats["data_in_0"].frac_width
     return {"data_out_0": cast(positive, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
-
-
-def _on_values(a: Arithmetic, t: Mapping[str, Tensor]) -> OnValues | None:
-    return selection(a, 0, torch.relu, clamp=(0.0, math.inf))
 
 
 def _cases() -> list[Case]:
@@ -48,7 +44,7 @@ OPS = (
         attributes=("inplace",),
         golden=golden,
         oracle=lambda x: max(x, Fraction(0)),
-        on_values=_on_values,
+        on_values=lambda a, t: selection(a, 0, torch.relu, clamp=(0.0, math.inf)),
         default_out=lambda formats: formats["data_in_0"],
         non_negative=True,
         scaled=clamp(lambda _: (0.0, None)),

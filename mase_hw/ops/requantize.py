@@ -239,10 +239,6 @@ def _work(p: RequantizeParams) -> int:
     return math.prod(p.data_in_0.shape) * blocks_of_lane
 
 
-def _latency(p: RequantizeParams) -> Latency:
-    return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=4))
-
-
 def _case(
     name: str,
     shape: tuple[int, ...],
@@ -312,7 +308,7 @@ OPS = (
             module="fixed_requantize",
             params=RequantizeParams,
             build=_build,
-            latency=_latency,
+            latency=lambda p: Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=4)),
             cases=_cases,
             work=_work,
             multipliers=_multipliers,

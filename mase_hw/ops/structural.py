@@ -222,10 +222,6 @@ def round_trip(latency: int, pace: int) -> int:
     return ceil_div(2 * latency + 4, pace)
 
 
-def _linked(p: LinkParams) -> Latency:
-    return Latency.from_steps(*link_steps(p))
-
-
 def repack_latency(p: RepackParams) -> Latency:
     """The counters of ``stream_repack``: a step takes an output beat, as soon as its elements are there."""
     target = p.streams()[1]
@@ -339,7 +335,7 @@ OPS = (
     _structural("fifo", "stream_fifo", FifoParams, _queued, _fifo_cases, tied=lambda _: {"count": ""}),
     _structural("repack", "stream_repack", RepackParams, repack_latency, _repack_cases),
     _structural("replay", "replay_buffer", ReplayParams, _replayed, _replay_cases, _replay),
-    _structural("link", "stream_link", LinkParams, _linked, _link_cases),
+    _structural("link", "stream_link", LinkParams, lambda p: Latency.from_steps(*link_steps(p)), _link_cases),
     _structural("loop_entry", "loop_entry", EntryParams, _entering, _loop_cases(EntryParams), _enter),
     _structural("loop_exit", "loop_exit", ExitParams, _leaving, _loop_cases(ExitParams), _leave),
 )

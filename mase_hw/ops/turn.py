@@ -85,10 +85,6 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"out_data": matrix.transpose(-1, -2).reshape(given.shape)}
 
 
-def _cases() -> list[Case]:
-    return [Case(f"{r}x{c}", TurnParams(w, r, c), 20) for w, r, c in ((5, 3, 2), (8, 2, 5), (3, 1, 4))]
-
-
 OPS = (
     OpDef(
         name="turn",
@@ -100,7 +96,7 @@ OPS = (
             params=TurnParams,
             build=not_requested,
             latency=lambda _: Latency.from_steps(Steps.registered(1)),
-            cases=_cases,
+            cases=lambda: [Case(f"{r}x{c}", TurnParams(w, r, c), 20) for w, r, c in ((5, 3, 2), (8, 2, 5), (3, 1, 4))],
         ),
     ),
 )

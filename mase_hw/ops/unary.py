@@ -8,6 +8,7 @@ more. So this equals a clamp before the cast, because a cast that saturates keep
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -63,25 +64,21 @@ def limit(a: Arithmetic, name: str) -> int | None:
     return max(fmt.min_mantissa, min(fmt.max_mantissa, round(math.ldexp(float(value), fmt.frac_width))))
 
 
-def golden(operation: int) -> Callable[[Arithmetic, Mapping[str, Tensor]], dict[str, Tensor]]:
+def golden(operation: int, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape."""
-
-    def run(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        fmt = a.formats["data_in_0"]
-        x = as_carrier(t["data_in_0"], carrier(magnitude(fmt)))
-        x = -x if operation in (NEG, CEIL) else x.abs() if operation == ABS else x
-        frac = fmt.frac_width
-        if operation in WHOLE and frac > 0:
-            x, frac = cast(x, frac, _wholes(fmt), WHOLE[operation]), 0
-        x = -x if operation == CEIL else x
-        lowest, highest = limit(a, "min"), limit(a, "max")
-        overflow = a.overflow if lowest is None and highest is None else Overflow.SATURATE
-        out = cast(x, frac, a.formats["data_out_0"], a.rounding, overflow)
-        if lowest is not None or highest is not None:
-            out = out.clamp(lowest, highest)
-        return {"data_out_0": out}
-
-    return run
+    fmt = a.formats["data_in_0"]
+    x = as_carrier(t["data_in_0"], carrier(magnitude(fmt)))
+    x = -x if operation in (NEG, CEIL) else x.abs() if operation == ABS else x
+    frac = fmt.frac_width
+    if operation in WHOLE and frac > 0:
+        x, frac = cast(x, frac, _wholes(fmt), WHOLE[operation]), 0
+    x = -x if operation == CEIL else x
+    lowest, highest = limit(a, "min"), limit(a, "max")
+    overflow = a.overflow if lowest is None and highest is None else Overflow.SATURATE
+    out = cast(x, frac, a.formats["data_out_0"], a.rounding, overflow)
+    if lowest is not None or highest is not None:
+        out = out.clamp(lowest, highest)
+    return {"data_out_0": out}
 
 
 def _wholes(fmt: FixedFormat) -> FixedFormat:
@@ -105,33 +102,30 @@ def _to_wholes(node: str, attributes: Attributes) -> None:
         )  # fmt: skip
 
 
-def _build(operation: int) -> Callable[[Request], UnaryParams]:
-    def run(r: Request) -> UnaryParams:
-        formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
-        if "data_in_1" in r.shapes:
-            raise UnsupportedError(
-                "only numbers are limits in hardware",
-                node=r.node,
-                got="a tensor",
-                remedy="use torch.maximum and torch.minimum for limits that are tensors",
-            )
-        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
-        lowest, highest = (_word(r, name) for name in ("min", "max"))
-        modes = r.arithmetic.modes
-        if lowest is not None or highest is not None:
-            modes = msgspec.structs.replace(modes, overflow=Overflow.SATURATE)
-        return UnaryParams(
-            data_in_0=port(shape, formats["data_in_0"], lanes),
-            data_out_0=port(shape, formats["data_out_0"], lanes),
-            operation=operation,
-            has_lowest=lowest is not None,
-            lowest=lowest or 0,
-            has_highest=highest is not None,
-            highest=highest or 0,
-            cast=modes,
+def _build(operation: int, r: Request) -> UnaryParams:
+    formats, shape = r.arithmetic.formats, r.stream_shapes["data_in_0"]
+    if "data_in_1" in r.shapes:
+        raise UnsupportedError(
+            "only numbers are limits in hardware",
+            node=r.node,
+            got="a tensor",
+            remedy="use torch.maximum and torch.minimum for limits that are tensors",
         )
-
-    return run
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    lowest, highest = (_word(r, name) for name in ("min", "max"))
+    modes = r.arithmetic.modes
+    if lowest is not None or highest is not None:
+        modes = msgspec.structs.replace(modes, overflow=Overflow.SATURATE)
+    return UnaryParams(
+        data_in_0=port(shape, formats["data_in_0"], lanes),
+        data_out_0=port(shape, formats["data_out_0"], lanes),
+        operation=operation,
+        has_lowest=lowest is not None,
+        lowest=lowest or 0,
+        has_highest=highest is not None,
+        highest=highest or 0,
+        cast=modes,
+    )
 
 
 def _word(r: Request, name: str) -> int | None:
@@ -165,36 +159,32 @@ def _negated(formats: Mapping[str, FixedFormat], shapes: Mapping[str, tuple[int,
 
 
 def _case(operation: int, name: str, shape: Sequence[int], lanes: int, formats: str, **attributes: float) -> Case:
-    made = elementwise.case(name, shape, lanes, formats, build=_build(operation), attributes=attributes_of(attributes))
+    made = elementwise.case(
+        name, shape, lanes, formats, build=functools.partial(_build, operation), attributes=attributes_of(attributes)
+    )
     return dataclasses.replace(made, attributes={})
 
 
-def _plain_cases(operation: int) -> Callable[[], list[Case]]:
-    def cases() -> list[Case]:
-        return [
-            _case(operation, "same_format", (4, 64), 8, "s8.4 s8.4"),
-            _case(operation, "uneven", (2, 3, 5), 3, "s8.4 s6.2 half_up wrap"),
-            _case(operation, "from_unsigned", (1, 64), 5, "u6.3 s7.3"),
-            _case(operation, "to_unsigned", (4, 64), 8, "s8.4 u8.4"),
-            _case(operation, "two_bit", (1, 3), 1, "s2.0 s3.0"),
-            _case(operation, "wide", (1, 7), 7, "s16.9 s12.4 trunc"),
-        ]
-
-    return cases
+def _plain_cases(operation: int) -> list[Case]:
+    return [
+        _case(operation, "same_format", (4, 64), 8, "s8.4 s8.4"),
+        _case(operation, "uneven", (2, 3, 5), 3, "s8.4 s6.2 half_up wrap"),
+        _case(operation, "from_unsigned", (1, 64), 5, "u6.3 s7.3"),
+        _case(operation, "to_unsigned", (4, 64), 8, "s8.4 u8.4"),
+        _case(operation, "two_bit", (1, 3), 1, "s2.0 s3.0"),
+        _case(operation, "wide", (1, 7), 7, "s16.9 s12.4 trunc"),
+    ]
 
 
-def _whole_cases(operation: int) -> Callable[[], list[Case]]:
-    def cases() -> list[Case]:
-        more = [
-            _case(operation, "whole_already", (2, 3, 5), 3, "s6.-1 s8.0"),
-            _case(operation, "halves", (2, 5), 2, "s6.1 s7.0"),
-            _case(operation, "below_one", (1, 7), 2, "s6.8 s4.2"),
-            _case(operation, "wide", (2, 9), 1, "s40.20 s24.1 trunc wrap"),
-        ]
-        first = _case(operation, "every_code", (4, 67), 4, "s8.4 s7.1")
-        return [first, *(more if operation == CEIL else more[2:3] if operation == FLOOR else ())]
-
-    return cases
+def _whole_cases(operation: int) -> list[Case]:
+    more = [
+        _case(operation, "whole_already", (2, 3, 5), 3, "s6.-1 s8.0"),
+        _case(operation, "halves", (2, 5), 2, "s6.1 s7.0"),
+        _case(operation, "below_one", (1, 7), 2, "s6.8 s4.2"),
+        _case(operation, "wide", (2, 9), 1, "s40.20 s24.1 trunc wrap"),
+    ]
+    first = _case(operation, "every_code", (4, 67), 4, "s8.4 s7.1")
+    return [first, *(more if operation == CEIL else more[2:3] if operation == FLOOR else ())]
 
 
 def _ends(attributes: Attributes) -> Ends:
@@ -222,11 +212,11 @@ def _op(name: str, operation: int, cases: Callable[[], Sequence[Case]], kind: st
     return OpDef(
         name=name,
         mase_type=kind,
-        golden=golden(operation),
+        golden=functools.partial(golden, operation),
         hardware=Hardware(
             module="fixed_unary",
             params=UnaryParams,
-            build=_build(operation),
+            build=functools.partial(_build, operation),
             latency=elementwise.registered,
             cases=cases,
             follows_input=True,
@@ -239,7 +229,7 @@ OPS = (
     _op(
         "neg",
         NEG,
-        _plain_cases(NEG),
+        functools.partial(_plain_cases, NEG),
         "builtin_func",
         oracle=operator.neg,
         functions=(torch.neg, torch.negative, operator.neg),
@@ -249,7 +239,7 @@ OPS = (
     _op(
         "abs",
         ABS,
-        _plain_cases(ABS),
+        functools.partial(_plain_cases, ABS),
         "implicit_func",
         oracle=operator.abs,
         functions=(torch.abs, torch.absolute, operator.abs),
@@ -273,7 +263,7 @@ OPS = (
         _op(
             name,
             operation,
-            _whole_cases(operation),
+            functools.partial(_whole_cases, operation),
             "builtin_func",
             functions=functions,
             methods=(name, f"{name}_"),

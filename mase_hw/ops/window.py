@@ -93,10 +93,6 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"out_data": out}
 
 
-def _latency(p: WindowParams) -> Latency:
-    return Latency.from_steps(window_stage(p.window, p.steps, p.depth))
-
-
 def _case(
     name: str,
     size: tuple[int, int],
@@ -137,7 +133,7 @@ OPS = (
             file="lib/sliding_window.sv",
             params=WindowParams,
             build=not_requested,
-            latency=_latency,
+            latency=lambda p: Latency.from_steps(window_stage(p.window, p.steps, p.depth)),
             cases=_cases,
             tied=lambda _: {"out_pad": "", "out_last": ""},
         ),

@@ -10,11 +10,13 @@ from mase_hw.passes.analysis.add_software_metadata import add_software_metadata_
 from mase_hw.passes.analysis.count import count_analysis_pass
 from mase_hw.passes.analysis.init_metadata import init_metadata_analysis_pass
 from mase_hw.passes.analysis.profile_statistics import profile_statistics_analysis_pass
-from mase_hw.passes.analysis.report_graph import report_graph_analysis_pass
-from mase_hw.passes.analysis.report_node_hardware_type import report_node_hardware_type_analysis_pass
-from mase_hw.passes.analysis.report_node_meta_param import report_node_meta_param_analysis_pass
-from mase_hw.passes.analysis.report_node_shape import report_node_shape_analysis_pass
-from mase_hw.passes.analysis.report_node_type import report_node_type_analysis_pass
+from mase_hw.passes.analysis.reports import (
+    report_graph_analysis_pass,
+    report_node_hardware_type_analysis_pass,
+    report_node_meta_param_analysis_pass,
+    report_node_shape_analysis_pass,
+    report_node_type_analysis_pass,
+)
 from mase_hw.passes.base import GraphPass, NoArgs, PassArgs, graph_pass
 from mase_hw.passes.lower.attention import lower_attention_transform_pass
 from mase_hw.passes.lower.close_graph import close_graph_transform_pass

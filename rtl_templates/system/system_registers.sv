@@ -114,277 +114,114 @@ module system_registers (
     end
   end
 
-  // CONTROL: Control
+  // Registers that software writes
   logic write_control;
+  logic write_interrupt_enable;
+  logic write_interrupt_status;
+  logic write_errors;
+  logic write_source_low;
+  logic write_source_high;
+  logic write_target_low;
+  logic write_target_high;
+  logic write_frames;
+  logic write_base_low;
+  logic write_base_high;
+  logic write_limit_low;
+  logic write_limit_high;
+  logic write_parameters;
+  logic write_parameter_word;
   assign write_control = write && awaddr[6:2] == 5'd4;
+  assign write_interrupt_enable = write && awaddr[6:2] == 5'd6;
+  assign write_interrupt_status = write && awaddr[6:2] == 5'd7;
+  assign write_errors = write && awaddr[6:2] == 5'd8;
+  assign write_source_low = write && awaddr[6:2] == 5'd9;
+  assign write_source_high = write && awaddr[6:2] == 5'd10;
+  assign write_target_low = write && awaddr[6:2] == 5'd11;
+  assign write_target_high = write && awaddr[6:2] == 5'd12;
+  assign write_frames = write && awaddr[6:2] == 5'd13;
+  assign write_base_low = write && awaddr[6:2] == 5'd24;
+  assign write_base_high = write && awaddr[6:2] == 5'd25;
+  assign write_limit_low = write && awaddr[6:2] == 5'd26;
+  assign write_limit_high = write && awaddr[6:2] == 5'd27;
+  assign write_parameters = write && awaddr[6:2] == 5'd28;
+  assign write_parameter_word = write && awaddr[6:2] == 5'd29;
+
+  // Held fields: a write replaces the bytes whose strobes are set.
   always_ff @(posedge clk) begin
     if (rst) begin
       control_enable <= 1'd1;
+      interrupt_enable_done <= 1'd0;
+      interrupt_enable_error <= 1'd0;
+      source_low_value <= 32'd0;
+      source_high_value <= 32'd0;
+      target_low_value <= 32'd0;
+      target_high_value <= 32'd0;
+      frames_value <= 32'd0;
+      base_low_value <= 32'd0;
+      base_high_value <= 32'd0;
+      limit_low_value <= 32'd4294967295;
+      limit_high_value <= 32'd4294967295;
+      parameter_word_value <= 32'd0;
     end else begin
       if (write_control && wstrb[0]) control_enable <= wdata[1];
+      if (write_interrupt_enable && wstrb[0]) interrupt_enable_done <= wdata[0];
+      if (write_interrupt_enable && wstrb[0]) interrupt_enable_error <= wdata[1];
+      for (int b = 0; b < 4; b++) begin
+        if (wstrb[b]) begin
+          if (write_source_low) source_low_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_source_high) source_high_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_target_low) target_low_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_target_high) target_high_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_frames) frames_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_base_low) base_low_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_base_high) base_high_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_limit_low) limit_low_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_limit_high) limit_high_value[8*b+:8] <= wdata[8*b+:8];
+          if (write_parameter_word) parameter_word_value[8*b+:8] <= wdata[8*b+:8];
+        end
+      end
     end
   end
+
+  // Pulses: high for the cycle after a 1 was written.
   always_ff @(posedge clk) begin
     control_start <= !rst && write_control && wdata[0] && wstrb[0];
-  end
-  always_ff @(posedge clk) begin
     control_soft_reset <= !rst && write_control && wdata[2] && wstrb[0];
-  end
-  always_ff @(posedge clk) begin
     control_clear <= !rst && write_control && wdata[3] && wstrb[0];
-  end
-
-  // INTERRUPT_ENABLE: Interrupt enable
-  logic write_interrupt_enable;
-  assign write_interrupt_enable = write && awaddr[6:2] == 5'd6;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      interrupt_enable_done <= 1'd0;
-    end else begin
-      if (write_interrupt_enable && wstrb[0]) interrupt_enable_done <= wdata[0];
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      interrupt_enable_error <= 1'd0;
-    end else begin
-      if (write_interrupt_enable && wstrb[0]) interrupt_enable_error <= wdata[1];
-    end
-  end
-
-  // INTERRUPT_STATUS: Interrupt status
-  logic write_interrupt_status;
-  assign write_interrupt_status = write && awaddr[6:2] == 5'd7;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      interrupt_status_done <= 1'b0;
-    end else if (set_interrupt_status_done) begin
-      interrupt_status_done <= 1'b1;
-    end else if (write_interrupt_status && wdata[0] && wstrb[0]) begin
-      interrupt_status_done <= 1'b0;
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      interrupt_status_error <= 1'b0;
-    end else if (set_interrupt_status_error) begin
-      interrupt_status_error <= 1'b1;
-    end else if (write_interrupt_status && wdata[1] && wstrb[0]) begin
-      interrupt_status_error <= 1'b0;
-    end
-  end
-
-  // ERRORS: Errors
-  logic write_errors;
-  assign write_errors = write && awaddr[6:2] == 5'd8;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      errors_tlast_early <= 1'b0;
-    end else if (set_errors_tlast_early) begin
-      errors_tlast_early <= 1'b1;
-    end else if (write_errors && wdata[0] && wstrb[0]) begin
-      errors_tlast_early <= 1'b0;
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      errors_tlast_late <= 1'b0;
-    end else if (set_errors_tlast_late) begin
-      errors_tlast_late <= 1'b1;
-    end else if (write_errors && wdata[1] && wstrb[0]) begin
-      errors_tlast_late <= 1'b0;
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      errors_read_bus <= 1'b0;
-    end else if (set_errors_read_bus) begin
-      errors_read_bus <= 1'b1;
-    end else if (write_errors && wdata[2] && wstrb[0]) begin
-      errors_read_bus <= 1'b0;
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      errors_write_bus <= 1'b0;
-    end else if (set_errors_write_bus) begin
-      errors_write_bus <= 1'b1;
-    end else if (write_errors && wdata[3] && wstrb[0]) begin
-      errors_write_bus <= 1'b0;
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      errors_overrun <= 1'b0;
-    end else if (set_errors_overrun) begin
-      errors_overrun <= 1'b1;
-    end else if (write_errors && wdata[4] && wstrb[0]) begin
-      errors_overrun <= 1'b0;
-    end
-  end
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      errors_refused <= 1'b0;
-    end else if (set_errors_refused) begin
-      errors_refused <= 1'b1;
-    end else if (write_errors && wdata[5] && wstrb[0]) begin
-      errors_refused <= 1'b0;
-    end
-  end
-
-  // SOURCE_LOW: Source, low half
-  logic write_source_low;
-  assign write_source_low = write && awaddr[6:2] == 5'd9;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_low_value <= 32'd0;
-    end else begin
-      if (write_source_low && wstrb[0]) source_low_value[7:0] <= wdata[7:0];
-      if (write_source_low && wstrb[1]) source_low_value[15:8] <= wdata[15:8];
-      if (write_source_low && wstrb[2]) source_low_value[23:16] <= wdata[23:16];
-      if (write_source_low && wstrb[3]) source_low_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // SOURCE_HIGH: Source, high half
-  logic write_source_high;
-  assign write_source_high = write && awaddr[6:2] == 5'd10;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      source_high_value <= 32'd0;
-    end else begin
-      if (write_source_high && wstrb[0]) source_high_value[7:0] <= wdata[7:0];
-      if (write_source_high && wstrb[1]) source_high_value[15:8] <= wdata[15:8];
-      if (write_source_high && wstrb[2]) source_high_value[23:16] <= wdata[23:16];
-      if (write_source_high && wstrb[3]) source_high_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // TARGET_LOW: Target, low half
-  logic write_target_low;
-  assign write_target_low = write && awaddr[6:2] == 5'd11;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_low_value <= 32'd0;
-    end else begin
-      if (write_target_low && wstrb[0]) target_low_value[7:0] <= wdata[7:0];
-      if (write_target_low && wstrb[1]) target_low_value[15:8] <= wdata[15:8];
-      if (write_target_low && wstrb[2]) target_low_value[23:16] <= wdata[23:16];
-      if (write_target_low && wstrb[3]) target_low_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // TARGET_HIGH: Target, high half
-  logic write_target_high;
-  assign write_target_high = write && awaddr[6:2] == 5'd12;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      target_high_value <= 32'd0;
-    end else begin
-      if (write_target_high && wstrb[0]) target_high_value[7:0] <= wdata[7:0];
-      if (write_target_high && wstrb[1]) target_high_value[15:8] <= wdata[15:8];
-      if (write_target_high && wstrb[2]) target_high_value[23:16] <= wdata[23:16];
-      if (write_target_high && wstrb[3]) target_high_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // FRAMES: Frames
-  logic write_frames;
-  assign write_frames = write && awaddr[6:2] == 5'd13;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      frames_value <= 32'd0;
-    end else begin
-      if (write_frames && wstrb[0]) frames_value[7:0] <= wdata[7:0];
-      if (write_frames && wstrb[1]) frames_value[15:8] <= wdata[15:8];
-      if (write_frames && wstrb[2]) frames_value[23:16] <= wdata[23:16];
-      if (write_frames && wstrb[3]) frames_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // BASE_LOW: Base, low half
-  logic write_base_low;
-  assign write_base_low = write && awaddr[6:2] == 5'd24;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_low_value <= 32'd0;
-    end else begin
-      if (write_base_low && wstrb[0]) base_low_value[7:0] <= wdata[7:0];
-      if (write_base_low && wstrb[1]) base_low_value[15:8] <= wdata[15:8];
-      if (write_base_low && wstrb[2]) base_low_value[23:16] <= wdata[23:16];
-      if (write_base_low && wstrb[3]) base_low_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // BASE_HIGH: Base, high half
-  logic write_base_high;
-  assign write_base_high = write && awaddr[6:2] == 5'd25;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      base_high_value <= 32'd0;
-    end else begin
-      if (write_base_high && wstrb[0]) base_high_value[7:0] <= wdata[7:0];
-      if (write_base_high && wstrb[1]) base_high_value[15:8] <= wdata[15:8];
-      if (write_base_high && wstrb[2]) base_high_value[23:16] <= wdata[23:16];
-      if (write_base_high && wstrb[3]) base_high_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // LIMIT_LOW: Limit, low half
-  logic write_limit_low;
-  assign write_limit_low = write && awaddr[6:2] == 5'd26;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_low_value <= 32'd4294967295;
-    end else begin
-      if (write_limit_low && wstrb[0]) limit_low_value[7:0] <= wdata[7:0];
-      if (write_limit_low && wstrb[1]) limit_low_value[15:8] <= wdata[15:8];
-      if (write_limit_low && wstrb[2]) limit_low_value[23:16] <= wdata[23:16];
-      if (write_limit_low && wstrb[3]) limit_low_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // LIMIT_HIGH: Limit, high half
-  logic write_limit_high;
-  assign write_limit_high = write && awaddr[6:2] == 5'd27;
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      limit_high_value <= 32'd4294967295;
-    end else begin
-      if (write_limit_high && wstrb[0]) limit_high_value[7:0] <= wdata[7:0];
-      if (write_limit_high && wstrb[1]) limit_high_value[15:8] <= wdata[15:8];
-      if (write_limit_high && wstrb[2]) limit_high_value[23:16] <= wdata[23:16];
-      if (write_limit_high && wstrb[3]) limit_high_value[31:24] <= wdata[31:24];
-    end
-  end
-
-  // PARAMETERS: Parameters
-  logic write_parameters;
-  assign write_parameters = write && awaddr[6:2] == 5'd28;
-  always_ff @(posedge clk) begin
     parameters_give <= !rst && write_parameters && wdata[8] && wstrb[1];
-  end
-  always_ff @(posedge clk) begin
     parameters_give_last <= !rst && write_parameters && wdata[9] && wstrb[1];
-  end
-  always_ff @(posedge clk) begin
     parameters_next <= !rst && write_parameters && wdata[10] && wstrb[1];
-  end
-  always_ff @(posedge clk) begin
     parameters_use <= !rst && write_parameters && wdata[11] && wstrb[1];
   end
 
-  // PARAMETER_WORD: Parameter word
-  logic write_parameter_word;
-  assign write_parameter_word = write && awaddr[6:2] == 5'd29;
+  // Events: set by the hardware, cleared by a written 1.
   always_ff @(posedge clk) begin
     if (rst) begin
-      parameter_word_value <= 32'd0;
+      interrupt_status_done <= 1'b0;
+      interrupt_status_error <= 1'b0;
+      errors_tlast_early <= 1'b0;
+      errors_tlast_late <= 1'b0;
+      errors_read_bus <= 1'b0;
+      errors_write_bus <= 1'b0;
+      errors_overrun <= 1'b0;
+      errors_refused <= 1'b0;
     end else begin
-      if (write_parameter_word && wstrb[0]) parameter_word_value[7:0] <= wdata[7:0];
-      if (write_parameter_word && wstrb[1]) parameter_word_value[15:8] <= wdata[15:8];
-      if (write_parameter_word && wstrb[2]) parameter_word_value[23:16] <= wdata[23:16];
-      if (write_parameter_word && wstrb[3]) parameter_word_value[31:24] <= wdata[31:24];
+      if (set_interrupt_status_done) interrupt_status_done <= 1'b1;
+      else if (write_interrupt_status && wdata[0] && wstrb[0]) interrupt_status_done <= 1'b0;
+      if (set_interrupt_status_error) interrupt_status_error <= 1'b1;
+      else if (write_interrupt_status && wdata[1] && wstrb[0]) interrupt_status_error <= 1'b0;
+      if (set_errors_tlast_early) errors_tlast_early <= 1'b1;
+      else if (write_errors && wdata[0] && wstrb[0]) errors_tlast_early <= 1'b0;
+      if (set_errors_tlast_late) errors_tlast_late <= 1'b1;
+      else if (write_errors && wdata[1] && wstrb[0]) errors_tlast_late <= 1'b0;
+      if (set_errors_read_bus) errors_read_bus <= 1'b1;
+      else if (write_errors && wdata[2] && wstrb[0]) errors_read_bus <= 1'b0;
+      if (set_errors_write_bus) errors_write_bus <= 1'b1;
+      else if (write_errors && wdata[3] && wstrb[0]) errors_write_bus <= 1'b0;
+      if (set_errors_overrun) errors_overrun <= 1'b1;
+      else if (write_errors && wdata[4] && wstrb[0]) errors_overrun <= 1'b0;
+      if (set_errors_refused) errors_refused <= 1'b1;
+      else if (write_errors && wdata[5] && wstrb[0]) errors_refused <= 1'b0;
     end
   end
 

@@ -54,7 +54,7 @@ def worst(
             formats[name] = fmt
             mantissas[name] = torch.randint(fmt.min_mantissa, fmt.max_mantissa + 1, (channels,))
     a = Arithmetic(formats, attributes={"normalized_shape": x.shape[-1:], "num_groups": groups, "eps": eps})
-    out = golden(kind)(a, mantissas)["data_out_0"].double()
+    out = golden(kind, a, mantissas)["data_out_0"].double()
     values = {name: value.double() * formats[name].scale for name, value in mantissas.items()}
     exact = reference(kind, values, eps, groups) * 2.0**target.frac_width
     return float((out - exact.clamp(target.min_mantissa, target.max_mantissa)).abs().max())
@@ -88,7 +88,7 @@ def test_scaled_integers_within_one_lsb(kind: str) -> None:
     mantissas = {"data_in_0": rows(S8, 16), "weight": torch.arange(-64, 64, 8), "bias": torch.arange(-8, 8)}
     if kind == RMS:
         del mantissas["bias"], formats["bias"]
-    out = golden(kind)(Arithmetic(formats, attributes={"normalized_shape": (16,), "eps": 1e-5}), mantissas)
+    out = golden(kind, Arithmetic(formats, attributes={"normalized_shape": (16,), "eps": 1e-5}), mantissas)
     values = {name: (m.double() - formats[name].zero_point) * formats[name].scale for name, m in mantissas.items()}
     exact = reference(kind, values, 1e-5) / step
     assert float((out["data_out_0"].double() - exact).abs().max()) <= 1
@@ -140,7 +140,7 @@ def test_the_gradient_is_that_of_the_float_function() -> None:
     w = torch.randint(20, 60, (12,)).float().requires_grad_()
     a = Arithmetic({"data_in_0": S8, "weight": FixedFormat(8, 6), "data_out_0": S8}, attributes={"eps": 1e-5})
     sums = torch.randn(5, 12)
-    (golden(LAYER)(a, {"data_in_0": x, "weight": w})["data_out_0"] * sums).sum().backward()
+    (golden(LAYER, a, {"data_in_0": x, "weight": w})["data_out_0"] * sums).sum().backward()
     real, scale = ((v.detach().double() / n).requires_grad_() for v, n in ((x, 16), (w, 64)))
     (F.layer_norm(real, (12,), scale) * 16 * sums).sum().backward()
     for got, wanted, n in ((x.grad, real.grad, 16), (w.grad, scale.grad, 64)):

@@ -39,7 +39,7 @@ def test_exactly_rounded(function: int, correction: int, frac: int) -> None:
         for rounding in (Rounding.HALF_EVEN, Rounding.FLOOR):
             a = Arithmetic({"data_in_0": source, "data_out_0": target}, rounding, Overflow.SATURATE)
             a = Arithmetic(a.formats, rounding, Overflow.SATURATE, {"size": size, "correction": correction})
-            out = golden(function)(a, {"data_in_0": x})["data_out_0"]
+            out = golden(function, a, {"data_in_0": x})["data_out_0"]
             for row, got in zip(x.tolist(), out.flatten().tolist(), strict=True):
                 mean = Fraction(0 if function == NORM else sum(row), size)
                 square = sum((v - mean) ** 2 for v in row) / Fraction(256)
@@ -56,7 +56,7 @@ def test_rows_are_those_of_pytorch(dim: int | tuple[int, ...] | None, keep: bool
     x = torch.randint(-128, 128, (3, 4, 5))
     given = {"dim": dim} | ({} if keep is None else {"keepdim": keep})
     a = Arithmetic({"data_in_0": FixedFormat(8, 4), "data_out_0": FixedFormat(16, 6)}, attributes=given)
-    out = golden(STD)(a, {"data_in_0": x})["data_out_0"].double()
+    out = golden(STD, a, {"data_in_0": x})["data_out_0"].double()
     exact = torch.std(x.double() / 16, dim, keepdim=bool(keep)) * 64
     assert out.shape == exact.shape and float((out - exact).abs().max()) <= 0.5 + 1e-9
 
@@ -74,7 +74,7 @@ def test_roots_next_to_squares() -> None:
             wanted.append(math.isqrt(square) // 2)
     formats = {"data_in_0": FixedFormat(29, 1), "data_out_0": FixedFormat(32, 0)}
     a = Arithmetic(formats, Rounding.FLOOR, Overflow.SATURATE, {"size": 12})
-    assert golden(NORM)(a, {"data_in_0": torch.tensor(rows)})["data_out_0"].flatten().tolist() == wanted
+    assert golden(NORM, a, {"data_in_0": torch.tensor(rows)})["data_out_0"].flatten().tolist() == wanted
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
@@ -89,7 +89,7 @@ def test_moments_are_as_wide_as_the_largest(width: int, size: int) -> None:
 def test_the_gradient_is_that_of_the_float_function() -> None:
     x = torch.randint(-60, 60, (4, 9)).float().requires_grad_()
     a = Arithmetic({"data_in_0": FixedFormat(8, 4), "data_out_0": FixedFormat(12, 6)}, attributes={"size": 9})
-    golden(STD)(a, {"data_in_0": x})["data_out_0"].sum().backward()
+    golden(STD, a, {"data_in_0": x})["data_out_0"].sum().backward()
     real = (x.detach().double() / 16).requires_grad_()
     (real.std(-1) * 64).sum().backward()
     assert x.grad is not None and real.grad is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -49,14 +50,11 @@ def _raised(s: Step) -> None:
                 s.inputs[data] = s.call(torch.unsqueeze, s.any(data), 0)
 
 
-def _binary(function: Any) -> Rule:
-    def rule(s: Step) -> Ref:
-        _aligned(s)
-        _raised(s)
-        a, b = _operands(s)
-        return s.call(function, a, b)
-
-    return rule
+def _binary(function: Any, s: Step) -> Ref:
+    _aligned(s)
+    _raised(s)
+    a, b = _operands(s)
+    return s.call(function, a, b)
 
 
 def _add(s: Step) -> Ref:
@@ -70,7 +68,7 @@ def _add(s: Step) -> Ref:
             layer.bias = nn.Parameter(bias.float())
             s.writer.weights[f"{x.target}.bias"] = s.writer.noted(bias)
             return x
-    return _binary(torch.add)(s)
+    return _binary(torch.add, s)
 
 
 def _divide(s: Step) -> Ref:
@@ -84,16 +82,12 @@ def _divide(s: Step) -> Ref:
     return s.call(torch.div, a, b, rounding_mode="trunc")
 
 
-def _several(function: Any) -> Rule:
+def _several(function: Any, s: Step) -> Ref:
     """``Max`` and ``Min`` take any number of tensors."""
-
-    def rule(s: Step) -> Ref:
-        found = s.data(0)
-        for index in range(1, len(s.inputs)):
-            found = s.call(function, found, s.data(index))
-        return found
-
-    return rule
+    found = s.data(0)
+    for index in range(1, len(s.inputs)):
+        found = s.call(function, found, s.data(index))
+    return found
 
 
 def _clip(s: Step) -> Ref:
@@ -165,14 +159,6 @@ def _dropout(s: Step) -> Ref:
     return s.data()
 
 
-def _negative(s: Step) -> Ref:
-    return s.call(torch.neg, s.data())
-
-
-def _threshold(s: Step) -> Ref:
-    return s.call(F.threshold, s.data(), s.node.get("alpha", 1.0), 0.0)
-
-
 RULES: dict[str, Rule] = {
     **{name: _plain(getattr(torch, name.lower())) for name in (
         "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin",
@@ -183,7 +169,7 @@ RULES: dict[str, Rule] = {
     "Softsign": _plain(F.softsign),
     "HardSwish": _plain(F.hardswish),
     "Mish": _plain(F.mish),
-    "Neg": _negative,
+    "Neg": lambda s: s.call(torch.neg, s.data()),
     "Not": _plain(torch.logical_not),
     "Identity": lambda s: s.any(0),
     "LeakyRelu": lambda s: s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01)),
@@ -192,27 +178,27 @@ RULES: dict[str, Rule] = {
     "Selu": _selu,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "ThresholdedRelu": _threshold,
+    "ThresholdedRelu": lambda s: s.call(F.threshold, s.data(), s.node.get("alpha", 1.0), 0.0),
     "Shrink": _shrink,
     "Clip": _clip,
     "Dropout": _dropout,
     "Cast": _cast,
     "Add": _add,
-    "Sub": _binary(torch.sub),
-    "Mul": _binary(torch.mul),
+    "Sub": functools.partial(_binary, torch.sub),
+    "Mul": functools.partial(_binary, torch.mul),
     "Div": _divide,
-    "Pow": _binary(torch.pow),
-    "Equal": _binary(torch.eq),
-    "Less": _binary(torch.lt),
-    "LessOrEqual": _binary(torch.le),
-    "Greater": _binary(torch.gt),
-    "GreaterOrEqual": _binary(torch.ge),
-    "And": _binary(torch.logical_and),
-    "Or": _binary(torch.logical_or),
-    "Xor": _binary(torch.logical_xor),
-    "Max": _several(torch.maximum),
-    "Min": _several(torch.minimum),
-    "Sum": _several(torch.add),
+    "Pow": functools.partial(_binary, torch.pow),
+    "Equal": functools.partial(_binary, torch.eq),
+    "Less": functools.partial(_binary, torch.lt),
+    "LessOrEqual": functools.partial(_binary, torch.le),
+    "Greater": functools.partial(_binary, torch.gt),
+    "GreaterOrEqual": functools.partial(_binary, torch.ge),
+    "And": functools.partial(_binary, torch.logical_and),
+    "Or": functools.partial(_binary, torch.logical_or),
+    "Xor": functools.partial(_binary, torch.logical_xor),
+    "Max": functools.partial(_several, torch.maximum),
+    "Min": functools.partial(_several, torch.minimum),
+    "Sum": functools.partial(_several, torch.add),
     "Where": _where,
 }  # fmt: skip
 """Operation -> what writes it."""

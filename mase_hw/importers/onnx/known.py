@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -18,13 +19,9 @@ from mase_hw.importers.onnx.step import Step
 from mase_hw.ir.export.frames import dimension
 
 
-def _folded(function: Callable[..., Tensor]) -> Any:
+def _folded(function: Callable[..., Tensor], s: Step) -> Tensor:
     """A function of tensors that are all known."""
-
-    def rule(s: Step) -> Tensor:
-        return function(*(s.known(i, "an operand") for i in range(len(s.inputs))))
-
-    return rule
+    return function(*(s.known(i, "an operand") for i in range(len(s.inputs))))
 
 
 def mod(s: Step) -> Ref:
@@ -234,10 +231,10 @@ RULES: dict[str, Any] = {
     "ScatterND": scatter_nd,
     "ScatterElements": scatter_elements,
     "Scatter": scatter_elements,
-    "NonZero": _folded(lambda x: x.nonzero().T.contiguous()),
-    "BitwiseAnd": _folded(torch.bitwise_and),
-    "BitwiseOr": _folded(torch.bitwise_or),
-    "BitwiseXor": _folded(torch.bitwise_xor),
-    "BitwiseNot": _folded(torch.bitwise_not),
+    "NonZero": functools.partial(_folded, lambda x: x.nonzero().T.contiguous()),
+    "BitwiseAnd": functools.partial(_folded, torch.bitwise_and),
+    "BitwiseOr": functools.partial(_folded, torch.bitwise_or),
+    "BitwiseXor": functools.partial(_folded, torch.bitwise_xor),
+    "BitwiseNot": functools.partial(_folded, torch.bitwise_not),
 }
 """Operation -> what writes it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,16 +121,12 @@ def columns_to_image(s: Step) -> Ref:
     return s.call(F.fold, s.data(), tuple(size), tuple(block), tuple(dilation), tuple(pads[:2]), tuple(stride))
 
 
-def global_pool(kinds: dict[int, Any]) -> Any:
+def global_pool(kinds: dict[int, Any], s: Step) -> Ref:
     """``GlobalAveragePool`` and ``GlobalMaxPool``."""
-
-    def rule(s: Step) -> Ref:
-        dims = len(s.shape()) - 2
-        if dims not in kinds:
-            raise Refused(f"a window over data {list(s.shape())}")
-        return s.call(kinds[dims], s.data(), 1)
-
-    return rule
+    dims = len(s.shape()) - 2
+    if dims not in kinds:
+        raise Refused(f"a window over data {list(s.shape())}")
+    return s.call(kinds[dims], s.data(), 1)
 
 
 def pad(s: Step) -> Ref:
@@ -301,11 +299,11 @@ def _theirs(matrix: torch.Tensor, mode: str, corners: bool) -> torch.Tensor:
     return made.t()
 
 
-RULES = {
+RULES: dict[str, Callable[[Step], Ref]] = {
     "MaxPool": max_pool,
     "AveragePool": average_pool,
-    "GlobalAveragePool": global_pool(_ONE_MEAN),
-    "GlobalMaxPool": global_pool(_ONE_MAX),
+    "GlobalAveragePool": functools.partial(global_pool, _ONE_MEAN),
+    "GlobalMaxPool": functools.partial(global_pool, _ONE_MAX),
     "LpPool": power_pool,
     "Col2Im": columns_to_image,
     "Pad": pad,

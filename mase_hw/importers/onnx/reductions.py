@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -42,14 +43,11 @@ def _along(s: Step, function: Any, x: Ref, over: Axes) -> Ref:
     return s.writer.reshape(function(x, axes, keep) if axes else x, sizes)
 
 
-def _reduce(function: Any) -> Rule:
-    def rule(s: Step) -> Ref:
-        over = _over(s)
-        if over is None:
-            return s.data()
-        return _along(s, lambda x, axes, keep: s.call(function, x, axes, keepdim=keep), s.data(), over)
-
-    return rule
+def _reduce(function: Any, s: Step) -> Ref:
+    over = _over(s)
+    if over is None:
+        return s.data()
+    return _along(s, lambda x, axes, keep: s.call(function, x, axes, keepdim=keep), s.data(), over)
 
 
 def _after(first: Any, then: Any = None) -> Rule:
@@ -84,16 +82,13 @@ def _product(s: Step) -> Ref:
     return value
 
 
-def _place(function: Any) -> Rule:
-    def rule(s: Step) -> Ref:
-        axis, keep = s.axis(s.node.get("axis", 0), len(s.shape())), bool(s.node.get("keepdims", 1))
-        s.frame_axis(axis)
-        if not s.node.get("select_last_index", 0):
-            return s.call(function, s.data(), axis, keep)
-        turned = s.call(function, s.call(torch.flip, s.data(), (axis,)), axis, keep)
-        return s.call(torch.rsub, turned, s.shape()[axis] - 1)
-
-    return rule
+def _place(function: Any, s: Step) -> Ref:
+    axis, keep = s.axis(s.node.get("axis", 0), len(s.shape())), bool(s.node.get("keepdims", 1))
+    s.frame_axis(axis)
+    if not s.node.get("select_last_index", 0):
+        return s.call(function, s.data(), axis, keep)
+    turned = s.call(function, s.call(torch.flip, s.data(), (axis,)), axis, keep)
+    return s.call(torch.rsub, turned, s.shape()[axis] - 1)
 
 
 def _hardmax(s: Step) -> Ref:
@@ -191,14 +186,6 @@ def _softmax(function: Any) -> Rule:
     return lambda s: _over_axis(s, lambda x, axis: s.call(function, x, axis))
 
 
-def _same(s: Step, x: Ref) -> Ref:
-    return x
-
-
-def _square(s: Step, x: Ref) -> Ref:
-    return s.call(torch.mul, x, x)
-
-
 def _mean(s: Step) -> Ref:
     """``Mean`` of any number of tensors."""
     found = s.data(0)
@@ -210,18 +197,18 @@ def _mean(s: Step) -> Ref:
 RULES: dict[str, Rule] = {
     "Softmax": _softmax(F.softmax),
     "LogSoftmax": _softmax(F.log_softmax),
-    "ReduceMean": _reduce(torch.mean),
-    "ReduceSum": _reduce(torch.sum),
-    "ReduceMax": _reduce(torch.amax),
-    "ReduceMin": _reduce(torch.amin),
+    "ReduceMean": functools.partial(_reduce, torch.mean),
+    "ReduceSum": functools.partial(_reduce, torch.sum),
+    "ReduceMax": functools.partial(_reduce, torch.amax),
+    "ReduceMin": functools.partial(_reduce, torch.amin),
     "ReduceL1": _after(lambda s, x: s.call(torch.abs, x)),
     "ReduceL2": _l2,
-    "ReduceSumSquare": _after(_square),
-    "ReduceLogSum": _after(_same, torch.log),
-    "ReduceLogSumExp": _reduce(torch.logsumexp),
+    "ReduceSumSquare": _after(lambda s, x: s.call(torch.mul, x, x)),
+    "ReduceLogSum": _after(lambda s, x: x, torch.log),
+    "ReduceLogSumExp": functools.partial(_reduce, torch.logsumexp),
     "ReduceProd": _product,
-    "ArgMax": _place(torch.argmax),
-    "ArgMin": _place(torch.argmin),
+    "ArgMax": functools.partial(_place, torch.argmax),
+    "ArgMin": functools.partial(_place, torch.argmin),
     "Hardmax": _hardmax,
     "TopK": _top,
     "CumSum": _running,

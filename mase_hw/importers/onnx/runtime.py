@@ -7,6 +7,7 @@ Each is defined as a dequantisation of what it reads, the operation on values, a
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import torch
@@ -26,14 +27,10 @@ def _on_values(s: Step, inputs: list[Ref | None]) -> Step:
     return Step(s.node, inputs, s.writer, s.opset, s.readers)
 
 
-def one_value(rule: Callable[[Step], Ref]) -> Callable[[Step], Ref]:
+def one_value(rule: Callable[[Step], Ref], s: Step) -> Ref:
     """An operation on ``(x, scale, zero point, scale of the result, its zero point)``."""
-
-    def made(s: Step) -> Ref:
-        _channels_first(s)
-        return rounded_to(s, rule(_on_values(s, [data_of(s, 0)])), 3)
-
-    return made
+    _channels_first(s)
+    return rounded_to(s, rule(_on_values(s, [data_of(s, 0)])), 3)
 
 
 def _channels_first(s: Step) -> None:
@@ -41,18 +38,10 @@ def _channels_first(s: Step) -> None:
         raise Refused("its images have their channels last", "quantise the model with channels first")
 
 
-def two_values(function: Callable[..., Tensor]) -> Callable[[Step], Ref]:
+def two_values(function: Callable[..., Tensor], s: Step) -> Ref:
     """``QLinearAdd`` and ``QLinearMul``: either operand may be stored."""
-
-    def rule(s: Step) -> Ref:
-        operands = [stored_values(s, x, i) if isinstance(x := s.any(i), Tensor) else data_of(s, i) for i in (0, 3)]
-        return rounded_to(s, s.call(function, *operands), 6)
-
-    return rule
-
-
-def _leaky_relu(s: Step) -> Ref:
-    return s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01))
+    operands = [stored_values(s, x, i) if isinstance(x := s.any(i), Tensor) else data_of(s, i) for i in (0, 3)]
+    return rounded_to(s, s.call(function, *operands), 6)
 
 
 def _softmax(s: Step) -> Ref:
@@ -92,25 +81,21 @@ def gemm(s: Step) -> Ref:
     return rounded_to(s, made, 7)
 
 
-def sums(rule: Callable[[Step], Ref], axis: int) -> Callable[[Step], Ref]:
+def sums(rule: Callable[[Step], Ref], axis: int, s: Step) -> Ref:
     """``ConvInteger`` and ``MatMulInteger``: exact sums of int32, of data less its zero point and stored weights."""
-
-    def made(s: Step) -> Ref:
-        known = s.writer.codes_of(s.any(0))
-        if known is None:
-            raise Refused("it reads integers that nothing has quantised", "put a QuantizeLinear before it")
-        given, zeros = s.maybe_known(2, "the zero point"), s.maybe_known(3, "the zero points of its weights")
-        zero = 0 if given is None else int(given.reshape(-1)[0])
-        if zero != known.zero or (given is not None and given.numel() != 1):
-            raise Refused(f"the zero point {zero} of integers with {known.zero}")
-        weight = s.known(1, "the weight")
-        if weight.dtype not in _INTEGERS:
-            raise Refused(f"weights of the type {weight.dtype}")
-        values = quantisers.values_of_integers(weight, torch.ones(()), zeros, axis, s)
-        x = s.writer.values(s.any(0), known)
-        return s.writer.codes(rule(_on_values(s, [x, values])), Codes(known.step, 0))
-
-    return made
+    known = s.writer.codes_of(s.any(0))
+    if known is None:
+        raise Refused("it reads integers that nothing has quantised", "put a QuantizeLinear before it")
+    given, zeros = s.maybe_known(2, "the zero point"), s.maybe_known(3, "the zero points of its weights")
+    zero = 0 if given is None else int(given.reshape(-1)[0])
+    if zero != known.zero or (given is not None and given.numel() != 1):
+        raise Refused(f"the zero point {zero} of integers with {known.zero}")
+    weight = s.known(1, "the weight")
+    if weight.dtype not in _INTEGERS:
+        raise Refused(f"weights of the type {weight.dtype}")
+    values = quantisers.values_of_integers(weight, torch.ones(()), zeros, axis, s)
+    x = s.writer.values(s.any(0), known)
+    return s.writer.codes(rule(_on_values(s, [x, values])), Codes(known.step, 0))
 
 
 def numbers(s: Step) -> Ref:
@@ -121,18 +106,23 @@ def numbers(s: Step) -> Ref:
     return s.call(torch.mul, s.writer.values(s.any(0), known), 1.0 / float(known.step))
 
 
-RULES = {"ConvInteger": sums(layers.conv, 0), "MatMulInteger": sums(layers.matmul, 1)}
+RULES = {
+    "ConvInteger": functools.partial(sums, layers.conv, 0),
+    "MatMulInteger": functools.partial(sums, layers.matmul, 1),
+}
 """Operation of ONNX -> what writes it."""
 MICROSOFT = {
-    "QLinearAdd": two_values(torch.add),
-    "QLinearMul": two_values(torch.mul),
+    "QLinearAdd": functools.partial(two_values, torch.add),
+    "QLinearMul": functools.partial(two_values, torch.mul),
     "QGemm": gemm,
-    "QLinearLeakyRelu": one_value(_leaky_relu),
-    "QLinearSigmoid": one_value(lambda s: s.call(torch.sigmoid, s.data())),
-    "QLinearSoftmax": one_value(_softmax),
-    "QLinearGlobalAveragePool": one_value(pools.RULES["GlobalAveragePool"]),
-    "QLinearAveragePool": one_value(pools.RULES["AveragePool"]),
-    "QLinearReduceMean": one_value(_mean),
+    "QLinearLeakyRelu": functools.partial(
+        one_value, lambda s: s.call(F.leaky_relu, s.data(), s.node.get("alpha", 0.01))
+    ),
+    "QLinearSigmoid": functools.partial(one_value, lambda s: s.call(torch.sigmoid, s.data())),
+    "QLinearSoftmax": functools.partial(one_value, _softmax),
+    "QLinearGlobalAveragePool": functools.partial(one_value, pools.RULES["GlobalAveragePool"]),
+    "QLinearAveragePool": functools.partial(one_value, pools.RULES["AveragePool"]),
+    "QLinearReduceMean": functools.partial(one_value, _mean),
     "QLinearConcat": concat,
 }
 """Operation of ONNX Runtime's own domain -> what writes it."""

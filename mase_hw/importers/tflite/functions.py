@@ -7,6 +7,7 @@ float32, so that the table does not depend on the mathematical library of a mach
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,32 +65,24 @@ def _table(function: Callable[[Floats], Floats], x: ScaledFormat, y: ScaledForma
     return tuple(max(-128, min(127, round_away(float(v)) + y.zero_point)) for v in results)
 
 
-def nearest(op: str, function: Callable[[Floats], Floats], scale: float, zero: int) -> Callable[[Step], Value]:
+def nearest(op: str, function: Callable[[Floats], Floats], scale: float, zero: int, s: Step) -> Value:
     """A function whose kernel has one scale and one zero point of its results."""
-
-    def rule(s: Step) -> Value:
-        want = format_of(s.out)
-        if (want.scale, want.zero_point) != (scale, zero):
-            raise Refused(f"a result of the scale {want.scale:g} and the zero point {want.zero_point}",
-                          f"quantise it with {scale:g} and {zero}, as the kernel asks for")  # fmt: skip
-        return _tabled(s, op, want, _table(function, s.data().fmt, want))
-
-    return rule
+    want = format_of(s.out)
+    if (want.scale, want.zero_point) != (scale, zero):
+        raise Refused(f"a result of the scale {want.scale:g} and the zero point {want.zero_point}",
+                      f"quantise it with {scale:g} and {zero}, as the kernel asks for")  # fmt: skip
+    return _tabled(s, op, want, _table(function, s.data().fmt, want))
 
 
-def rounded(function: Callable[[Floats], Floats]) -> Callable[[Step], Value]:
+def rounded(function: Callable[[Floats], Floats], s: Step) -> Value:
     """A function whose kernel fills a table, for results of any scale."""
-
-    def rule(s: Step) -> Value:
-        want = format_of(s.out)
-        return _tabled(s, "table", want, _table(function, s.data().fmt, want))
-
-    return rule
+    want = format_of(s.out)
+    return _tabled(s, "table", want, _table(function, s.data().fmt, want))
 
 
 def gelu(s: Step) -> Value:
     """``GELU``, exact or by tanh."""
-    return rounded(_gelu_by_tanh if s.op.option("Approximate") else _gelu)(s)
+    return rounded(_gelu_by_tanh if s.op.option("Approximate") else _gelu, s)
 
 
 def absolute(s: Step) -> Value:
@@ -224,10 +217,10 @@ def _tabled(s: Step, op: str, want: ScaledFormat, table: Sequence[int], x: Value
     return s.result(node, want, first=x.first)
 
 
-RULES = {
-    "LOGISTIC": nearest("sigmoid", _logistic, 1 / 256, -128),
-    "TANH": nearest("tanh", _tanh, 1 / 128, 0),
-    "EXP": rounded(_exp),
+RULES: dict[str, Callable[[Step], Value]] = {
+    "LOGISTIC": functools.partial(nearest, "sigmoid", _logistic, 1 / 256, -128),
+    "TANH": functools.partial(nearest, "tanh", _tanh, 1 / 128, 0),
+    "EXP": functools.partial(rounded, _exp),
     "RSQRT": inverse_square_root,
     "GELU": gelu,
     "ABS": absolute,

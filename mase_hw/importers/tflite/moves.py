@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -51,14 +52,10 @@ def quantize(s: Step) -> Value:
     return _requantised(s, want, s.data().fmt.scale / want.scale)
 
 
-def relu(number: int) -> Callable[[Step], Value]:
+def relu(number: int, s: Step) -> Value:
     """A ReLU that is an operation of its own; its kernel divides the scales in float32."""
-
-    def rule(s: Step) -> Value:
-        want = clamped(format_of(s.out), *ACTIVATIONS[number])
-        return _requantised(s, want, float(np.float32(s.data().fmt.scale) / np.float32(want.scale)))
-
-    return rule
+    want = clamped(format_of(s.out), *ACTIVATIONS[number])
+    return _requantised(s, want, float(np.float32(s.data().fmt.scale) / np.float32(want.scale)))
 
 
 def _requantised(s: Step, want: ScaledFormat, ratio: float) -> Value:
@@ -121,7 +118,7 @@ def mean(s: Step) -> Value:
     return s.result(s.requantised(made, have, want, found, Rounding.HALF_AWAY, bits), want, first=first and keep)
 
 
-RULES = {
+RULES: dict[str, Callable[[Step], Value]] = {
     "PAD": pad,
     "MEAN": mean,
     "RESHAPE": reshape,
@@ -129,8 +126,8 @@ RULES = {
     "EXPAND_DIMS": reshape,
     "TRANSPOSE": transpose,
     "QUANTIZE": quantize,
-    "RELU": relu(1),
-    "RELU_N1_TO_1": relu(2),
-    "RELU6": relu(3),
+    "RELU": functools.partial(relu, 1),
+    "RELU_N1_TO_1": functools.partial(relu, 2),
+    "RELU6": functools.partial(relu, 3),
 }
 """Operation -> what writes it."""

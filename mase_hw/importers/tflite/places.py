@@ -94,10 +94,6 @@ def _split_sizes(s: Step, places: Array) -> list[Array]:
     return np.split(places, np.cumsum(sizes)[:-1], axis)
 
 
-def _unpack(s: Step, places: Array) -> list[Array]:
-    return list(np.moveaxis(places, s.op.option("Axis"), 0))
-
-
 def _gather(s: Step, places: Array) -> Array:
     if s.op.option("BatchDims"):
         raise Refused("places for each frame")
@@ -109,10 +105,6 @@ def _tile(s: Step, places: Array) -> Array:
     if not 0 < np.prod(times, dtype=float) * places.size <= MOST_ELEMENTS:
         raise Refused(f"{times} repetitions")
     return np.tile(places, times)
-
-
-def _broadcast(s: Step, places: Array) -> Array:
-    return np.broadcast_to(places, _list(s, 1, "the shape"))
 
 
 def _reverse(s: Step, places: Array) -> Array:
@@ -167,10 +159,10 @@ RULES = {
     "STRIDED_SLICE": chosen(_strided),
     "SPLIT": chosen(_split, 1),
     "SPLIT_V": chosen(_split_sizes),
-    "UNPACK": chosen(_unpack),
+    "UNPACK": chosen(lambda s, places: list(np.moveaxis(places, s.op.option("Axis"), 0))),
     "GATHER": chosen(_gather),
     "TILE": chosen(_tile),
-    "BROADCAST_TO": chosen(_broadcast),
+    "BROADCAST_TO": chosen(lambda s, places: np.broadcast_to(places, _list(s, 1, "the shape"))),
     "REVERSE_V2": chosen(_reverse),
     "MIRROR_PAD": chosen(_mirrored),
     "SPACE_TO_DEPTH": chosen(_to_depth),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -24,29 +25,25 @@ from mase_hw.ops.requantize import requantization_by
 from mase_hw.passes.quantize.integers.combine import LEFT_SHIFT, RoundedSum, product_of
 
 
-def added(*, subtract: bool) -> Callable[[Step], Value]:
+def added(s: Step, *, subtract: bool) -> Value:
     """``ADD`` and ``SUB``: both operands, shifted to the left, and their sum are rounded twice each."""
-
-    def rule(s: Step) -> Value:
-        x, y, constant, reversed_ = _operands(s)
-        first, nodes = _operands_alike(s, x, constant)
-        want = s.out_format()
-        codes = None if constant is None else _broadcast(constant, first)
-        left = LEFT_SHIFT
-        if x.fmt.width > 8:
-            left = 15
-            if s.op.option("PotScaleInt16"):
-                raise Refused("sums of 16 bits whose scales are taken for powers of two", "convert the model again")
-        made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_, left=left)
-        shape = s.writer.shape(nodes[0])
-        operands = [s.put(made.first, nodes[:1], shape, "first")]
-        if made.second is not None:
-            assert isinstance(made.second, Quantized)  # a requantisation, as the first
-            operands.append(s.put(made.second, nodes[1:], shape, "second"))
-        total = s.put(made.sum, operands, shape, "sums")
-        return s.result(s.put(made.last, [total], shape), want, first=first)
-
-    return rule
+    x, y, constant, reversed_ = _operands(s)
+    first, nodes = _operands_alike(s, x, constant)
+    want = s.out_format()
+    codes = None if constant is None else _broadcast(constant, first)
+    left = LEFT_SHIFT
+    if x.fmt.width > 8:
+        left = 15
+        if s.op.option("PotScaleInt16"):
+            raise Refused("sums of 16 bits whose scales are taken for powers of two", "convert the model again")
+    made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_, left=left)
+    shape = s.writer.shape(nodes[0])
+    operands = [s.put(made.first, nodes[:1], shape, "first")]
+    if made.second is not None:
+        assert isinstance(made.second, Quantized)  # a requantisation, as the first
+        operands.append(s.put(made.second, nodes[1:], shape, "second"))
+    total = s.put(made.sum, operands, shape, "sums")
+    return s.result(s.put(made.last, [total], shape), want, first=first)
 
 
 def multiplied(s: Step) -> Value:
@@ -258,9 +255,9 @@ def _side_by_side(s: Step, nodes: list[fx.Node], where: int, fmts: list[ScaledFo
     return s.put(Quantized(s.catalogue["cat"], Arithmetic(formats, attributes={"dim": where})), nodes, shape, part)
 
 
-RULES = {
-    "ADD": added(subtract=False),
-    "SUB": added(subtract=True),
+RULES: dict[str, Callable[[Step], Value]] = {
+    "ADD": functools.partial(added, subtract=False),
+    "SUB": functools.partial(added, subtract=True),
     "MUL": multiplied,
     "SQUARED_DIFFERENCE": squared_difference,
     "CONCATENATION": concatenation,

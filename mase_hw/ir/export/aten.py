@@ -127,10 +127,6 @@ def _slice(x: Any, dim: int = 0, start: int | None = None, end: int | None = Non
     return _function(operator.getitem, x, (*[slice(None)] * dim, part))
 
 
-def _select(x: Any, dim: int, index: int) -> Call:
-    return _function(operator.getitem, x, (*[slice(None)] * dim, index))
-
-
 def _extreme(function: Any, a: Any, b: Any) -> Call:
     """The larger or the smaller of two; a number is a bound."""
     a, b = (a, b) if isinstance(a, fx.Node) else (b, a)
@@ -188,7 +184,7 @@ RULES: dict[str, Callable[..., Call | None]] = {
     "linear_recurrence": functools.partial(_function, linear_recurrence),
     "_to_copy": _to,
     "slice": _slice,
-    "select": _select,
+    "select": lambda x, dim, index: _function(operator.getitem, x, (*[slice(None)] * dim, index)),
     "t": lambda x: _function(torch.transpose, x, 0, 1),
     "softmax": lambda x, dim, dtype=None: _function(F.softmax, x, dim),
     "_softmax": lambda x, dim, half=False: _function(F.softmax, x, dim),

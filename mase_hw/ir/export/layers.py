@@ -7,6 +7,7 @@ name like the layer that the model had.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,33 +20,23 @@ META: Any = {"device": "meta"}
 """Options of a layer that gets the tensors of a program."""
 
 
-def _linear(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-    return nn.Linear(w.shape[1], w.shape[0], b is not None, **META)
+def _conv(kind: Any, w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
+    defaults: list[Any] = [1, 0, 1, 1]
+    stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
+    sizes: Any = [v if isinstance(v, str) else _sizes(v, w.dim() - 2) for v in (stride, padding, dilation)]
+    channels = w.shape[1] * groups
+    made: nn.Module = kind(channels, w.shape[0], tuple(w.shape[2:]), *sizes, groups, b is not None, **META)
+    return made
 
 
-def _conv(kind: Any) -> Callable[..., nn.Module]:
-    def make(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-        defaults: list[Any] = [1, 0, 1, 1]
-        stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
-        sizes: Any = [v if isinstance(v, str) else _sizes(v, w.dim() - 2) for v in (stride, padding, dilation)]
-        channels = w.shape[1] * groups
-        made: nn.Module = kind(channels, w.shape[0], tuple(w.shape[2:]), *sizes, groups, b is not None, **META)
-        return made
-
-    return make
-
-
-def _transposed(kind: Any) -> Callable[..., nn.Module]:
-    def make(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
-        defaults: list[Any] = [1, 0, 0, 1, 1]
-        stride, padding, more, groups, dilation = [*rest, *defaults[len(rest) :]]
-        dims = w.dim() - 2
-        stride, padding, more, dilation = (_sizes(v, dims) for v in (stride, padding, more, dilation))
-        shape = (w.shape[0], w.shape[1] * groups, tuple(w.shape[2:]))
-        made: nn.Module = kind(*shape, stride, padding, more, groups, b is not None, dilation, **META)
-        return made
-
-    return make
+def _transposed(kind: Any, w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
+    defaults: list[Any] = [1, 0, 0, 1, 1]
+    stride, padding, more, groups, dilation = [*rest, *defaults[len(rest) :]]
+    dims = w.dim() - 2
+    stride, padding, more, dilation = (_sizes(v, dims) for v in (stride, padding, more, dilation))
+    shape = (w.shape[0], w.shape[1] * groups, tuple(w.shape[2:]))
+    made: nn.Module = kind(*shape, stride, padding, more, groups, b is not None, dilation, **META)
+    return made
 
 
 def _sizes(value: Any, dims: int) -> tuple[int, ...]:
@@ -58,13 +49,13 @@ def _layer_norm(w: Tensor, b: Tensor | None, rest: Sequence[Any]) -> nn.Module:
 
 
 LAYERS: dict[Any, tuple[int, Callable[..., nn.Module]]] = {
-    F.linear: (1, _linear),
-    F.conv1d: (1, _conv(nn.Conv1d)),
-    F.conv2d: (1, _conv(nn.Conv2d)),
-    F.conv3d: (1, _conv(nn.Conv3d)),
-    F.conv_transpose1d: (1, _transposed(nn.ConvTranspose1d)),
-    F.conv_transpose2d: (1, _transposed(nn.ConvTranspose2d)),
-    F.conv_transpose3d: (1, _transposed(nn.ConvTranspose3d)),
+    F.linear: (1, lambda w, b, rest: nn.Linear(w.shape[1], w.shape[0], b is not None, **META)),
+    F.conv1d: (1, functools.partial(_conv, nn.Conv1d)),
+    F.conv2d: (1, functools.partial(_conv, nn.Conv2d)),
+    F.conv3d: (1, functools.partial(_conv, nn.Conv3d)),
+    F.conv_transpose1d: (1, functools.partial(_transposed, nn.ConvTranspose1d)),
+    F.conv_transpose2d: (1, functools.partial(_transposed, nn.ConvTranspose2d)),
+    F.conv_transpose3d: (1, functools.partial(_transposed, nn.ConvTranspose3d)),
     F.layer_norm: (2, _layer_norm),
     F.embedding: (1, lambda w, b, rest: nn.Embedding(w.shape[0], w.shape[1], **META)),
     F.prelu: (1, lambda w, b, rest: nn.PReLU(w.numel(), **META)),

@@ -115,7 +115,7 @@ def _refuse(
             if name not in vars(cls) or cls is object:
                 continue
             theirs = cls.__module__.split(".")[0] == "torch"
-            if not theirs and name in classes and not _ours(cls):
+            if not theirs and name in classes and cls.__module__.split(".")[0] != "mase_hw":
                 raise _replaced(where, name, f"{_shown(vars(cls)[name])} of class {cls.__qualname__}")
             if theirs and not untouched(cls, name):
                 raise _replaced(where, name, f"{_shown(vars(cls)[name])} in place of that of {_full(cls)}")
@@ -135,10 +135,6 @@ def untouched(cls: type, name: str) -> bool:
     if cls is nn.Module and name == "forward":
         written = {"_forward_unimplemented"}
     return code.co_qualname in written and code.co_filename.startswith(_HOME)
-
-
-def _ours(cls: type) -> bool:
-    return cls.__module__.split(".")[0] == "mase_hw"
 
 
 def _full(cls: type) -> str:

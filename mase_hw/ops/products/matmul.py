@@ -237,10 +237,6 @@ def _by_token(sums: Tensor, heads: int) -> Tensor:
     return sums.permute(0, 3, 1, 2, 4).flatten(2, 3)
 
 
-def _bound(a: Arithmetic, inner: int) -> int:
-    return inner * magnitude(a.formats["data_in_0"]) * magnitude(a.formats["data_in_1"])
-
-
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` and ``data_in_1`` as :func:`grouped_matmul` takes them -> ``data_out_0``."""
     x, y = t["data_in_0"], t["data_in_1"]
@@ -252,7 +248,7 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     left, right = _by_group(x, y)
     right = right.transpose(-1, -2) if transposed else right
     left = torch.tril(left, seen) if causal and not transposed else left
-    acc = exact_matmul(left, right, _bound(a, x.shape[-1]))
+    acc = exact_matmul(left, right, x.shape[-1] * magnitude(a.formats["data_in_0"]) * magnitude(a.formats["data_in_1"]))
     acc = _by_token(torch.tril(acc, seen) if causal and transposed else acc, x.shape[2])
     out = cast(acc, frac, a.formats["data_out_0"], a.rounding, a.overflow)
     if not acc.dtype.is_floating_point and out.dtype != torch.int64 and any(v.requires_grad for v in t.values()):
@@ -333,10 +329,6 @@ def build(r: Request) -> MatmulParams:
     return made if slots > 1 else msgspec.structs.replace(made, capacity=made.schedule.enough)
 
 
-def _latency(p: MatmulParams) -> Latency:
-    return Latency.from_steps(*_steps(p, ()))
-
-
 def _steps(p: MatmulParams, positions: Sequence[int]) -> tuple[Steps, ...]:
     # Operand register, product register, adder tree, accumulator, output FIFO.
     pipe = 4 + (p.data_in_0.lanes[0] - 1).bit_length()
@@ -363,7 +355,7 @@ OPS = (
             module="fixed_matmul",
             params=MatmulParams,
             build=build,
-            latency=_latency,
+            latency=lambda p: Latency.from_steps(*_steps(p, ())),
             at_positions=_steps,
             static=(SLOT,),
             cases=lambda: cases(build),

@@ -44,7 +44,7 @@ def look(memory: str, a: Arithmetic, x: Tensor) -> Tensor:
     if source.width > TABLE_BITS:
         exact = BY_NAME[TABLES[memory]](x.to(torch.float64) * source.scale, {})
         return quantize(exact, target, a.rounding, a.overflow)
-    return functions.golden(TABLES[memory])(a, {"data_in_0": x})["data_out_0"]
+    return functions.golden(TABLES[memory], a, {"data_in_0": x})["data_out_0"]
 
 
 def state_of(formats: Mapping[str, FixedFormat]) -> str:

@@ -22,7 +22,7 @@ from mase_hw.nn.recurrence import joined
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import carrier, magnitude, symbolic
 from mase_hw.numerics.exact_sums import exact_linear
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Memory, OpDef, Request
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.recurrent._integer_tables import BITS, Split, look_up
 from mase_hw.ops.recurrent.recurrence import idle_steps, state_latency
@@ -177,17 +177,9 @@ def _pipe(p: IntegerLstmParams) -> int:
     return 14 + math.ceil(math.log2(p.weight.lanes[0]))
 
 
-def _idle(p: IntegerLstmParams) -> int:
-    return idle_steps(p.tiles, _pipe(p))
-
-
 def _pauses(p: IntegerLstmParams) -> int:
     """Time steps of a sequence behind which the next one waits for the state."""
     return p.data_out_0.size[1] - 1 + int(p.streaming)
-
-
-def _latency(p: IntegerLstmParams) -> Latency:
-    return state_latency(p.data_out_0, p.tiles, _pipe(p), _pauses(p))
 
 
 def cases() -> list[Case]:
@@ -240,11 +232,11 @@ OPS = (
             module="fixed_integer_lstm",
             params=IntegerLstmParams,
             build=_build,
-            latency=_latency,
+            latency=lambda p: state_latency(p.data_out_0, p.tiles, _pipe(p), _pauses(p)),
             cases=cases,
             work=lambda p: p.rows * p.weight.size[0] * p.weight.size[1],
             multipliers=lambda p: p.weight.lanes[0] * p.weight.lanes[1],
-            idle=lambda p: p.data_out_0.size[2] * _pauses(p) * _idle(p),
+            idle=lambda p: p.data_out_0.size[2] * _pauses(p) * idle_steps(p.tiles, _pipe(p)),
             layout="row_major",
             static=("weight",),
             memories=_memories,

@@ -178,10 +178,6 @@ def _reads(a: Arithmetic, name: str, content: Memory) -> Golden | None:
     return lambda _, t: _results(a, Cell(a, t, replaced).run(t, t.get(BEFORE)))
 
 
-def _memories(a: Arithmetic) -> dict[str, Memory]:
-    return {name: memory(key_of(TABLES[name], at)) for name, at in tables(a).items()}
-
-
 def _build(r: Request) -> RecurrentParams:
     formats, shapes, kind = r.arithmetic.formats, r.shapes, r.arithmetic.attributes["kind"]
     cells = bool(r.arithmetic.attributes.get("cells"))
@@ -238,17 +234,9 @@ def _pipe(p: RecurrentParams) -> int:
     return 4 + math.ceil(math.log2(p.weight.lanes[0])) + cell
 
 
-def _idle(p: RecurrentParams) -> int:
-    return idle_steps(p.tiles, _pipe(p))
-
-
 def idle_steps(tiles: int, pipe: int) -> int:
     """The next time step would read its last tile before it is written, if there are too few tiles."""
     return max(0, pipe - tiles)
-
-
-def _latency(p: RecurrentParams) -> Latency:
-    return state_latency(p.data_out_0, p.tiles, _pipe(p), p.pauses, len(p.begins))
 
 
 def state_latency(out: Tensor3, tiles: int, pipe: int, pauses: int, begins: int = 0) -> Latency:
@@ -330,14 +318,14 @@ OPS = (
             module="fixed_recurrent",
             params=RecurrentParams,
             build=_build,
-            latency=_latency,
+            latency=lambda p: state_latency(p.data_out_0, p.tiles, _pipe(p), p.pauses, len(p.begins)),
             cases=lambda: cases(_build),
             work=lambda p: p.rows * p.weight.size[0] * p.weight.size[1],
             multipliers=lambda p: p.weight.lanes[0] * p.weight.lanes[1],
-            idle=lambda p: p.data_out_0.size[2] * p.pauses * _idle(p),
+            idle=lambda p: p.data_out_0.size[2] * p.pauses * idle_steps(p.tiles, _pipe(p)),
             layout="row_major",
             static=("weight", "bias"),
-            memories=_memories,
+            memories=lambda a: {name: memory(key_of(TABLES[name], at)) for name, at in tables(a).items()},
             reads=_reads,
         ),
     ),

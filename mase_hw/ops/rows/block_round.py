@@ -12,6 +12,7 @@ The most negative number counts as the one above it, so the result always has th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +25,7 @@ from mase_hw.formats import MINIFLOATS, integers
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params, Pixels, Tensor3, port
 from mase_hw.numerics import as_carrier, straight_through
-from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._tensors import lanes_within
 from mase_hw.ops.products._blocks import whole_blocks
@@ -76,31 +77,27 @@ def attributes(block: int, width: int, element: str) -> Attributes:
     return {"block": block, "top": one.top, "digits": one.digits, "most": most}
 
 
-def golden(dim: int) -> Golden:
+def golden(dim: int, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape and format."""
-
-    def run(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x, fmt = t["data_in_0"], a.formats["data_in_0"]
-        given = a.attributes
-        block, top, digits, most = given["block"], given["top"], given["digits"], given["most"]
-        rows = x.detach().movedim(dim, -1) if x.dim() > 1 else x.detach()
-        size = rows.abs().double().clamp(max=fmt.max_mantissa)
-        exponent = _leading(size)
-        if block:
-            count = math.ceil(size.shape[-1] / block)
-            filled = torch.nn.functional.pad(size, (0, count * block - size.shape[-1]))
-            peak = filled.reshape(*size.shape[:-1], count, block).amax(-1)
-            shift = (_leading(peak) - top).clamp(min=0).repeat_interleave(block, -1)[..., : size.shape[-1]]
-        else:
-            shift = torch.zeros_like(exponent)
-        last = torch.maximum(shift, exponent - (digits - 1)) if digits else shift
-        step = torch.ldexp(torch.ones_like(size), last)
-        largest = torch.ldexp(torch.full_like(size, most), shift + (top + 1 - most.bit_length()))
-        rounded = torch.minimum(torch.round(size / step) * step, largest) * torch.sign(rows.double()) + 0.0
-        found = as_carrier(rounded.movedim(-1, dim) if x.dim() > 1 else rounded, x.dtype)
-        return {"data_out_0": straight_through(found, x) if x.requires_grad else found}
-
-    return run
+    x, fmt = t["data_in_0"], a.formats["data_in_0"]
+    given = a.attributes
+    block, top, digits, most = given["block"], given["top"], given["digits"], given["most"]
+    rows = x.detach().movedim(dim, -1) if x.dim() > 1 else x.detach()
+    size = rows.abs().double().clamp(max=fmt.max_mantissa)
+    exponent = _leading(size)
+    if block:
+        count = math.ceil(size.shape[-1] / block)
+        filled = torch.nn.functional.pad(size, (0, count * block - size.shape[-1]))
+        peak = filled.reshape(*size.shape[:-1], count, block).amax(-1)
+        shift = (_leading(peak) - top).clamp(min=0).repeat_interleave(block, -1)[..., : size.shape[-1]]
+    else:
+        shift = torch.zeros_like(exponent)
+    last = torch.maximum(shift, exponent - (digits - 1)) if digits else shift
+    step = torch.ldexp(torch.ones_like(size), last)
+    largest = torch.ldexp(torch.full_like(size, most), shift + (top + 1 - most.bit_length()))
+    rounded = torch.minimum(torch.round(size / step) * step, largest) * torch.sign(rows.double()) + 0.0
+    found = as_carrier(rounded.movedim(-1, dim) if x.dim() > 1 else rounded, x.dtype)
+    return {"data_out_0": straight_through(found, x) if x.requires_grad else found}
 
 
 def _leading(size: Tensor) -> Tensor:
@@ -186,7 +183,7 @@ def _op(name: str) -> OpDef:
         name=name,
         mase_type="builtin_func",
         attributes=KEYS,
-        golden=golden(1 if channels else -1),
+        golden=functools.partial(golden, 1 if channels else -1),
         default_out=lambda formats: formats["data_in_0"],
         hardware=Hardware(
             module="fixed_block_round",

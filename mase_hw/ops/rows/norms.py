@@ -12,6 +12,7 @@ The module of the norms: its parameters, its streams, and when it moves.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ from mase_hw.hardware.params import Cast, Params, Segments, Tensor3, Vector, por
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
 from mase_hw.numerics.wide import WIDE
-from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import LAYER_TENSORS, Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import asked_of, order_of
 from mase_hw.ops._piecewise import fit
 from mase_hw.ops._tensors import as_they_come, lanes_within, positions_of
@@ -233,38 +234,34 @@ def _spread(kind: str, value: Tensor, rank: int) -> Tensor:
     return value.reshape(-1, *[1] * (rank - 2)) if kind == GROUP else value
 
 
-def golden(kind: str) -> Golden:
+def golden(kind: str, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0``, optional ``weight`` and ``bias`` -> ``data_out_0`` of the shape of ``data_in_0``."""
-
-    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        a = _in_steps(a)
-        x, target = t["data_in_0"], a.formats["data_out_0"]
-        given = {name: fmt for name, fmt in a.formats.items() if name in t or name == "data_out_0"}
-        a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
-        dtype = carrier(magnitude(target))
-        if symbolic(x):
-            return {"data_out_0": as_carrier(x, dtype)}
-        rows = rows_of(kind, a, x.detach())
-        plan = plan_of(a, rows.shape[-1], kind != RMS, _integer_epsilon(a))
-        frac, wide = check_fits(a, plan)
-        squares = plan.size * magnitude(a.formats["data_in_0"]) ** 2
-        rows = as_carrier(rows, carrier(min(squares, (1 << 63) - 1)))
-        element, row = normalise(plan, key_of(a), rows, torch.int64 if wide is WIDE else wide)
-        exact, have = as_carrier(element, wide).mul_(as_carrier(row, wide)).reshape(x.shape), plan.frac
-        if "weight" in t:
-            exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
-            have += a.formats["weight"].frac_width
-        if frac > have:
-            exact = exact.mul_(1 << (frac - have))
-        if "bias" in t:
-            bias = as_carrier(t["bias"].detach(), wide) * (1 << (frac - a.formats["bias"].frac_width))
-            exact = exact.add_(_spread(kind, bias, x.ndim))
-        out = as_carrier(cast(exact, frac, target, a.rounding, a.overflow, own=True), dtype)
-        if any(v.requires_grad for v in t.values()) and out.is_floating_point():
-            out = straight_through(out, _surrogate(kind, a, t))
-        return {"data_out_0": out}
-
-    return compute
+    a = _in_steps(a)
+    x, target = t["data_in_0"], a.formats["data_out_0"]
+    given = {name: fmt for name, fmt in a.formats.items() if name in t or name == "data_out_0"}
+    a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
+    dtype = carrier(magnitude(target))
+    if symbolic(x):
+        return {"data_out_0": as_carrier(x, dtype)}
+    rows = rows_of(kind, a, x.detach())
+    plan = plan_of(a, rows.shape[-1], kind != RMS, _integer_epsilon(a))
+    frac, wide = check_fits(a, plan)
+    squares = plan.size * magnitude(a.formats["data_in_0"]) ** 2
+    rows = as_carrier(rows, carrier(min(squares, (1 << 63) - 1)))
+    element, row = normalise(plan, key_of(a), rows, torch.int64 if wide is WIDE else wide)
+    exact, have = as_carrier(element, wide).mul_(as_carrier(row, wide)).reshape(x.shape), plan.frac
+    if "weight" in t:
+        exact = exact.mul_(_spread(kind, as_carrier(t["weight"].detach(), wide), x.ndim))
+        have += a.formats["weight"].frac_width
+    if frac > have:
+        exact = exact.mul_(1 << (frac - have))
+    if "bias" in t:
+        bias = as_carrier(t["bias"].detach(), wide) * (1 << (frac - a.formats["bias"].frac_width))
+        exact = exact.add_(_spread(kind, bias, x.ndim))
+    out = as_carrier(cast(exact, frac, target, a.rounding, a.overflow, own=True), dtype)
+    if any(v.requires_grad for v in t.values()) and out.is_floating_point():
+        out = straight_through(out, _surrogate(kind, a, t))
+    return {"data_out_0": out}
 
 
 def _surrogate(kind: str, a: Arithmetic, t: Mapping[str, Tensor]) -> Tensor:
@@ -306,55 +303,52 @@ def _whole_groups(lanes: int, channels: int, groups: int) -> int:
     return fits[-1]
 
 
-def _build(kind: str) -> Callable[[Request], NormParams]:
-    def build(r: Request) -> NormParams:
-        a, (shape, groups) = _in_steps(r.arithmetic), _sizes(kind, r)
-        has = {name: name in r.shapes for name in ("weight", "bias")}
-        given = {name: fmt for name, fmt in a.formats.items() if has.get(name, True)}
-        a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
-        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
-        lanes = _whole_groups(lanes, shape[-1], groups)
-        beside = (lanes, positions_of(r)[0], 1) if kind == GROUP else (lanes, 1, abreast(r))
-        plan = plan_of(a, shape[1] * shape[2] // groups, kind != RMS, _integer_epsilon(a))
-        check_fits(a, plan)
-        cut = fit(key_of(a))
-        one = FixedFormat(1, 0, signed=False)
-        formats = {name: a.formats[name] if has[name] else one for name in has}
-        way = _implementation(r)
-        block = 0 if way == "parallel" else 18
-        if way == "in_turn" and groups > 1:
-            raise UnsupportedError(
-                "rows of several groups come interleaved, so that they cannot take multipliers in turn",
-                node=r.node,
-                field=f"hardware.implementation.{r.node}",
-                got=f"in_turn, with {groups} groups",
-                expected="one group",
-                remedy="ask for shared",
-            )
-        return (GroupNormParams if kind == GROUP else NormParams)(
-            data_in_0=port(shape, a.formats["data_in_0"], *beside),
-            has_weight=has["weight"],
-            weight=port(shape[-1:], formats["weight"], lanes, dims=1),
-            has_bias=has["bias"],
-            bias=port(shape[-1:], formats["bias"], lanes, dims=1),
-            data_out_0=port(shape, a.formats["data_out_0"], *beside),
-            cast=a.modes,
-            groups=groups,
-            centre=plan.centre,
-            epsilon=plan.epsilon,
-            epsilon_shift=plan.epsilon_shift,
-            radicand_width=plan.radicand,
-            radicand_frac=plan.radicand_frac,
-            scale_frac=plan.scale,
-            drop=plan.drop,
-            segments=Segments(cut.segments, cut.step, cut.frac, *cut.widths),
-            block=block,
-            # Rows whose scales follow each other too fast need both products of the root at once.
-            shared=way == "in_turn" or (block > 0 and shape[-1] // groups >= 3 * lanes),
-            in_turn=(2 if r.fast else 1) if way == "in_turn" else 0,
+def _build(kind: str, r: Request) -> NormParams:
+    a, (shape, groups) = _in_steps(r.arithmetic), _sizes(kind, r)
+    has = {name: name in r.shapes for name in ("weight", "bias")}
+    given = {name: fmt for name, fmt in a.formats.items() if has.get(name, True)}
+    a = Arithmetic(given, a.rounding, a.overflow, a.attributes)
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    lanes = _whole_groups(lanes, shape[-1], groups)
+    beside = (lanes, positions_of(r)[0], 1) if kind == GROUP else (lanes, 1, abreast(r))
+    plan = plan_of(a, shape[1] * shape[2] // groups, kind != RMS, _integer_epsilon(a))
+    check_fits(a, plan)
+    cut = fit(key_of(a))
+    one = FixedFormat(1, 0, signed=False)
+    formats = {name: a.formats[name] if has[name] else one for name in has}
+    way = _implementation(r)
+    block = 0 if way == "parallel" else 18
+    if way == "in_turn" and groups > 1:
+        raise UnsupportedError(
+            "rows of several groups come interleaved, so that they cannot take multipliers in turn",
+            node=r.node,
+            field=f"hardware.implementation.{r.node}",
+            got=f"in_turn, with {groups} groups",
+            expected="one group",
+            remedy="ask for shared",
         )
-
-    return build
+    return (GroupNormParams if kind == GROUP else NormParams)(
+        data_in_0=port(shape, a.formats["data_in_0"], *beside),
+        has_weight=has["weight"],
+        weight=port(shape[-1:], formats["weight"], lanes, dims=1),
+        has_bias=has["bias"],
+        bias=port(shape[-1:], formats["bias"], lanes, dims=1),
+        data_out_0=port(shape, a.formats["data_out_0"], *beside),
+        cast=a.modes,
+        groups=groups,
+        centre=plan.centre,
+        epsilon=plan.epsilon,
+        epsilon_shift=plan.epsilon_shift,
+        radicand_width=plan.radicand,
+        radicand_frac=plan.radicand_frac,
+        scale_frac=plan.scale,
+        drop=plan.drop,
+        segments=Segments(cut.segments, cut.step, cut.frac, *cut.widths),
+        block=block,
+        # Rows whose scales follow each other too fast need both products of the root at once.
+        shared=way == "in_turn" or (block > 0 and shape[-1] // groups >= 3 * lanes),
+        in_turn=(2 if r.fast else 1) if way == "in_turn" else 0,
+    )
 
 
 def _implementation(r: Request) -> str:
@@ -392,7 +386,7 @@ def _case(
     a = Arithmetic.read(formats, LAYER_TENSORS, {**own, **eps})
     shapes = {"data_in_0": shape} | {n: channels for n in ("weight", "bias") if n in a.formats}
     request = Request(name, a, shapes, {"data_in_0": (lanes,)}, layouts, **asked_of(attributes))
-    return Case(name, _build(kind)(request), frames, attributes=eps)
+    return Case(name, _build(kind, request), frames, attributes=eps)
 
 
 def _cases(kind: str) -> Callable[[], list[Case]]:
@@ -464,7 +458,7 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
         mase_type="module_related_func",
         attributes=tuple(attributes.split()),
         parameters=("weight",) if kind == RMS else ("weight", "bias"),
-        golden=golden(kind),
+        golden=functools.partial(golden, kind),
         finest=_finest,
         # A mean takes a zero point of the data off.
         scaled=ScaledUse("around", _scaled_rms if kind == RMS else _scaled, at_zero=lambda _: kind == RMS),
@@ -473,7 +467,7 @@ def _op(kind: str, attributes: str, **targets: Any) -> OpDef:
         hardware=Hardware(
             module="fixed_normalize",
             params=GroupNormParams if kind == GROUP else NormParams,
-            build=_build(kind),
+            build=functools.partial(_build, kind),
             latency=latency,
             cases=_cases(kind),
             follows_input=True,

@@ -27,6 +27,7 @@ the larger one never gets the smaller result (for softmin, the larger one), and 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -41,7 +42,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat, Scale
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import ExponentTables, Segments, port
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic
-from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, Memory, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._functions import Key
@@ -167,20 +168,16 @@ def logarithms(a: Arithmetic, size: int) -> Key:
     return ("log", (), source, FixedFormat(whole + fine, fine, signed=False), Rounding.HALF_EVEN, Overflow.SATURATE)
 
 
-def golden(function: int) -> Golden:
+def golden(function: int, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0`` of the same shape; rows along ``dim``, or the last dimension."""
-
-    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        target, dim = result_format(a), along(a.attributes, t["data_in_0"].ndim)
-        dtype = carrier(magnitude(target))
-        if symbolic(t["data_in_0"]):
-            return {"data_out_0": as_carrier(t["data_in_0"], dtype)}
-        out = _exact(function, a, t["data_in_0"].detach(), dim)
-        if t["data_in_0"].requires_grad and out.is_floating_point():
-            out = straight_through(out, gradient_of(function, a, t["data_in_0"], dim))
-        return {"data_out_0": as_carrier(out, dtype)}
-
-    return compute
+    target, dim = result_format(a), along(a.attributes, t["data_in_0"].ndim)
+    dtype = carrier(magnitude(target))
+    if symbolic(t["data_in_0"]):
+        return {"data_out_0": as_carrier(t["data_in_0"], dtype)}
+    out = _exact(function, a, t["data_in_0"].detach(), dim)
+    if t["data_in_0"].requires_grad and out.is_floating_point():
+        out = straight_through(out, gradient_of(function, a, t["data_in_0"], dim))
+    return {"data_out_0": as_carrier(out, dtype)}
 
 
 def _exact(function: int, a: Arithmetic, x: Tensor, dim: int) -> Tensor:
@@ -236,42 +233,36 @@ def gradient_of(
     return smooth.clamp(target.min_mantissa, target.max_mantissa) if a.overflow is Overflow.SATURATE else smooth
 
 
-def _build(function: int) -> Callable[[Request], SoftmaxParams]:
-    def build(r: Request) -> SoftmaxParams:
-        a, (rows, size) = r.arithmetic, row_shape(r)
-        lowered_size(r)
-        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size)), abreast(r)
-        plan = exponentials(a, size, function)
-        segments = Segments()
-        fmt = FixedFormat(1, 0)
-        if function == LOG:
-            key = logarithms(a, size)
-            cut, fmt = fit(key), key[3]
-            segments = Segments(cut.segments, cut.step, cut.frac, *cut.widths)
-        return SoftmaxParams(
-            data_in_0=port((rows, size), a.formats["data_in_0"], *lanes),
-            data_out_0=port((rows, size), result_format(a), *lanes),
-            cast=a.modes,
-            function=function,
-            masked=False,
-            exponent=plan.parameters(r.fast),
-            log_width=fmt.width,
-            log_frac=fmt.frac_width,
-            segments=segments,
-            divisor_factor=1 if function == LOG else divisor_factor(a, plan.frac, size)[0],
-            share_levels=r.levels or 1,
-        )
-
-    return build
+def _build(function: int, r: Request) -> SoftmaxParams:
+    a, (rows, size) = r.arithmetic, row_shape(r)
+    lowered_size(r)
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size)), abreast(r)
+    plan = exponentials(a, size, function)
+    segments = Segments()
+    fmt = FixedFormat(1, 0)
+    if function == LOG:
+        key = logarithms(a, size)
+        cut, fmt = fit(key), key[3]
+        segments = Segments(cut.segments, cut.step, cut.frac, *cut.widths)
+    return SoftmaxParams(
+        data_in_0=port((rows, size), a.formats["data_in_0"], *lanes),
+        data_out_0=port((rows, size), result_format(a), *lanes),
+        cast=a.modes,
+        function=function,
+        masked=False,
+        exponent=plan.parameters(r.fast),
+        log_width=fmt.width,
+        log_frac=fmt.frac_width,
+        segments=segments,
+        divisor_factor=1 if function == LOG else divisor_factor(a, plan.frac, size)[0],
+        share_levels=r.levels or 1,
+    )
 
 
-def _memories(function: int) -> Callable[[Arithmetic], dict[str, Memory]]:
-    def memories(a: Arithmetic) -> dict[str, Memory]:
-        size = int(a.attributes["size"])
-        found = exponentials(a, size, function).memories()
-        return found | (fit(logarithms(a, size)).memories() if function == LOG else {})
-
-    return memories
+def _memories(function: int, a: Arithmetic) -> dict[str, Memory]:
+    size = int(a.attributes["size"])
+    found = exponentials(a, size, function).memories()
+    return found | (fit(logarithms(a, size)).memories() if function == LOG else {})
 
 
 def _latency(p: SoftmaxParams) -> Latency:
@@ -303,7 +294,9 @@ def _case(
     frames: int = 4,
     **asked: Any,
 ) -> Case:
-    return case(_build(function), name, shape, lanes, formats, frames=frames, size=shape[-1], **asked)
+    return case(
+        functools.partial(_build, function), name, shape, lanes, formats, frames=frames, size=shape[-1], **asked
+    )
 
 
 def steps_case(
@@ -328,7 +321,7 @@ def _cases(function: int) -> Callable[[], list[Case]]:
             case("fast", (5, 6), 3, "s16.12 u16.14", fast=True),
             case("levels", (3, 7), 2, "s8.4 u8.8", levels=3),
             case("two_rows", (1, 4, 7), 3, "u8.5 s8.6 half_up", beside=2),
-            steps_case(_build(function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
+            steps_case(functools.partial(_build, function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
         ]
 
     def softmin() -> list[Case]:
@@ -352,13 +345,13 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
         name=name,
         mase_type="module_related_func",
         attributes=("dim", "size"),
-        golden=golden(function),
+        golden=functools.partial(golden, function),
         relayout=relayout,
         scaled=None if function == LOG else ScaledUse("shares", shares),
         hardware=Hardware(
             module="fixed_softmax",
             params=SoftmaxParams,
-            build=_build(function),
+            build=functools.partial(_build, function),
             latency=_latency,
             cases=_cases(function),
             follows_input=True,
@@ -366,7 +359,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
             levels=0 if function == LOG else 1,
             layout="rows",
             positions=as_they_come,
-            memories=_memories(function),
+            memories=functools.partial(_memories, function),
         ),
         **{**targets, "functions": (rows, *targets["functions"])},
     )

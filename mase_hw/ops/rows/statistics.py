@@ -8,6 +8,7 @@ remains decides the rounding, so it is the exactly rounded one as well.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from mase_hw.hardware.params import port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude, straight_through, symbolic, wider
 from mase_hw.numerics.wide import WIDE, Wide
-from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._division import divide_cast
 from mase_hw.ops._tensors import as_they_come, lanes_within
@@ -123,21 +124,17 @@ def correction_of(attributes: Attributes) -> int:
     return 1 if unbiased is None else int(unbiased)
 
 
-def golden(function: int) -> Golden:
+def golden(function: int, a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``data_in_0`` of any shape -> ``data_out_0``, one number for each row."""
-
-    def compute(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        target = a.formats["data_out_0"]
-        x, shape = _rows(t["data_in_0"], a.attributes)
-        dtype = carrier(magnitude(target))
-        if symbolic(x):
-            return {"data_out_0": as_carrier(x[..., 0].reshape(shape), dtype)}
-        out = _exact(function, a, x.detach().to(torch.int64))
-        if x.requires_grad and out.is_floating_point():
-            out = straight_through(out, _surrogate(function, a, x))
-        return {"data_out_0": as_carrier(out, dtype).reshape(shape)}
-
-    return compute
+    target = a.formats["data_out_0"]
+    x, shape = _rows(t["data_in_0"], a.attributes)
+    dtype = carrier(magnitude(target))
+    if symbolic(x):
+        return {"data_out_0": as_carrier(x[..., 0].reshape(shape), dtype)}
+    out = _exact(function, a, x.detach().to(torch.int64))
+    if x.requires_grad and out.is_floating_point():
+        out = straight_through(out, _surrogate(function, a, x))
+    return {"data_out_0": as_carrier(out, dtype).reshape(shape)}
 
 
 def _exact(function: int, a: Arithmetic, x: Tensor) -> Tensor:
@@ -194,30 +191,27 @@ def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> La
     return Layout(tuple(shape), layout.factors[:-1], order, layout.beside if layout.beside > 1 else 0)
 
 
-def _build(function: int) -> Callable[[Request], StatisticParams]:
-    def build(r: Request) -> StatisticParams:
-        a, (rows, size) = r.arithmetic, row_shape(r)
-        correction = correction_of(a.attributes)
-        if "size" not in a.attributes or (function != NORM and size <= correction):
-            raise UnsupportedError(
-                "rows of this op are along dimension 0, or too short",
-                node=r.node,
-                got=f"{dict(a.attributes)} of {list(r.shapes['data_in_0'])}",
-                expected="dimensions without that of frames, and more elements than the correction",
-                remedy="name other dimensions; compile lowers them to the last one",
-            )
-        lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
-        lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (rows, abreast(r)))
-        return StatisticParams(
-            data_in_0=port((rows, size), a.formats["data_in_0"], lanes, abreast(r)),
-            data_out_0=port((rows, 1), a.formats["data_out_0"], 1, abreast(r)),
-            cast=a.modes,
-            function=function,
-            correction=correction,
-            moment_width=moment_width(a.formats["data_in_0"], size, function),
+def _build(function: int, r: Request) -> StatisticParams:
+    a, (rows, size) = r.arithmetic, row_shape(r)
+    correction = correction_of(a.attributes)
+    if "size" not in a.attributes or (function != NORM and size <= correction):
+        raise UnsupportedError(
+            "rows of this op are along dimension 0, or too short",
+            node=r.node,
+            got=f"{dict(a.attributes)} of {list(r.shapes['data_in_0'])}",
+            expected="dimensions without that of frames, and more elements than the correction",
+            remedy="name other dimensions; compile lowers them to the last one",
         )
-
-    return build
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
+    lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (rows, abreast(r)))
+    return StatisticParams(
+        data_in_0=port((rows, size), a.formats["data_in_0"], lanes, abreast(r)),
+        data_out_0=port((rows, 1), a.formats["data_out_0"], 1, abreast(r)),
+        cast=a.modes,
+        function=function,
+        correction=correction,
+        moment_width=moment_width(a.formats["data_in_0"], size, function),
+    )
 
 
 def _latency(p: StatisticParams) -> Latency:
@@ -239,7 +233,9 @@ def _latency(p: StatisticParams) -> Latency:
 
 def _case(function: int, name: str, shape: tuple[int, ...], lanes: int, formats: str, **more: Any) -> Case:
     offered = {"data_in_0": lanes, "data_out_0": 1}
-    return case(_build(function), name, shape, offered, formats, size=shape[-1], **{"correction": 1, **more})
+    return case(
+        functools.partial(_build, function), name, shape, offered, formats, size=shape[-1], **{"correction": 1, **more}
+    )
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
@@ -294,12 +290,12 @@ def _op(name: str, function: int, module: type[nn.Module], **targets: Any) -> Op
         mase_type="builtin_func",
         modules=(module,),
         attributes=("size", "correction"),
-        golden=golden(function),
+        golden=functools.partial(golden, function),
         relayout=relayout,
         hardware=Hardware(
             module="fixed_row_statistic",
             params=StatisticParams,
-            build=_build(function),
+            build=functools.partial(_build, function),
             latency=_latency,
             cases=_cases(function),
             layout="rows",

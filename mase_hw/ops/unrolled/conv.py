@@ -140,10 +140,6 @@ def _build(r: Request) -> UnrolledConvParams:
     return UnrolledConvParams(**found)
 
 
-def _latency(p: UnrolledConvParams) -> Latency:
-    return latency_of(p, p.stages)
-
-
 def latency_of(p: WindowParams, stages: int) -> Latency:
     """A window per cycle, then all stages."""
     images, window = p.data_in_0.size[3], p.window
@@ -232,7 +228,7 @@ OPS = (
             file=OF_WINDOWS,
             params=UnrolledConvParams,
             build=_build,
-            latency=_latency,
+            latency=lambda p: latency_of(p, p.stages),
             cases=_cases,
             generated=_generated,
             layout="channels_last",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.nn.tables import TableWindows
-from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, OpDef, Request
+from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef, Request
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled import conv, tables
 from mase_hw.ops.unrolled._lowering import network_of
@@ -53,10 +53,6 @@ def _build(r: Request) -> TabledConvParams:
     check_lanes(r, {"data_in_0": channels, "data_out_0": out})
     found |= figures(_network(r.node, a, channels))
     return TabledConvParams(**found)
-
-
-def _generated(node: str, p: TabledConvParams, a: Arithmetic) -> Generated:
-    return windowed(node, p, _network(node, a, p.data_in_0.size[0]))
 
 
 def _cases() -> tuple[Case, ...]:
@@ -103,7 +99,7 @@ OPS = (
             build=_build,
             latency=conv_latency,
             cases=_cases,
-            generated=_generated,
+            generated=lambda node, p, a: windowed(node, p, _network(node, a, p.data_in_0.size[0])),
             layout="channels_last",
         ),
     ),

@@ -68,10 +68,6 @@ Rule = Callable[[Operands], list[Products] | None]
 """The products of a node, or None if they cannot be counted."""
 
 
-def _linear(o: Operands) -> list[Products]:
-    return [Products(math.prod(o.out) * o.args["weight"][-1], "data_in_0", "weight")]
-
-
 def _convolution(o: Operands) -> list[Products]:
     """Every output sums over the window of its group: ``weight`` is (out, in / groups, *kernel)."""
     return [Products(math.prod(o.out) * math.prod(o.args["weight"][1:]), "data_in_0", "weight")]
@@ -115,7 +111,7 @@ def _einsum(o: Operands) -> list[Products] | None:
 
 
 RULES: dict[str, Rule] = {
-    "linear": _linear,
+    "linear": lambda o: [Products(math.prod(o.out) * o.args["weight"][-1], "data_in_0", "weight")],
     "conv1d": _convolution,
     "conv2d": _convolution,
     "conv3d": _convolution,

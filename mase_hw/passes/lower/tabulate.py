@@ -17,7 +17,7 @@ from mase_hw.ops.positioned import positioned
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.fold_constants import compute
-from mase_hw.passes.lower.layers.call import call_of, expand, stored_tensor
+from mase_hw.passes.lower.layers.call import Line, call_of, expand, stored_tensor
 from mase_hw.passes.lower.patterns.lower_patterns import ELEMENTS, KNOWN, prune
 
 BY_TOKEN = ELEMENTS | KNOWN.keys() | {"linear", "layer_norm", "rms_norm"}
@@ -51,30 +51,19 @@ class _Tokens:
         return tokens << (self.rows - 1).bit_length() if self.placed else self.rows
 
 
-class _Table(nn.Module):
-    """Rows by number; of a token ``(size)`` or, in another shape, ``shape``."""
+def _table(values: Tensor, rows: int = 0) -> Line:
+    """Rows by number, ``(1, tokens)`` -> ``(1, tokens, *shape)``.
 
-    def __init__(self, values: Tensor) -> None:
-        super().__init__()
-        self.shape = tuple(values.shape[1:])
-        self.table = nn.Embedding(len(values), values[0].numel(), _weight=values.flatten(1), _freeze=True)
+    With ``rows``, by id: so many for every position, those of the first position first.
+    """
+    shape = tuple(values.shape[1:])
+    table = nn.Embedding(len(values), values[0].numel(), _weight=values.flatten(1), _freeze=True)
 
-    def forward(self, numbers: Tensor) -> Tensor:
-        """``(1, tokens)`` -> ``(1, tokens, *shape)``."""
-        found: Tensor = self.table(numbers)
-        return found if len(self.shape) == 1 else torch.unflatten(found, 2, self.shape)
+    def run(numbers: Tensor) -> Tensor:
+        found: Tensor = table(positioned(numbers, rows) if rows else numbers)
+        return found if len(shape) == 1 else torch.unflatten(found, 2, shape)
 
-
-class _PlacedTable(_Table):
-    """One with as many rows for every position, those of the first position first."""
-
-    def __init__(self, values: Tensor, tokens: int) -> None:
-        super().__init__(values)
-        self.rows = len(values) // tokens
-
-    def forward(self, numbers: Tensor) -> Tensor:
-        """Ids in place of numbers."""
-        return super().forward(positioned(numbers, self.rows))
+    return Line(run, table=table)
 
 
 @graph_pass("tabulate_transform_pass", args=TabulateArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
@@ -111,12 +100,11 @@ def tabulate_transform_pass(graph: MaseGraph, args: TabulateArgs) -> tuple[MaseG
             continue
         tokens, before = graph.tensor(of.ids, "data_out_0").shape[1], list(node.all_input_nodes)
         if not of.placed:
-            expand(graph, node, _Table(values[node]), [of.ids])
+            expand(graph, node, _table(values[node]), [of.ids])
         elif of.ids in numbers:
-            expand(graph, node, _Table(values[node]), [numbers[of.ids]])
+            expand(graph, node, _table(values[node]), [numbers[of.ids]])
         else:
-            result = expand(graph, node, _PlacedTable(values[node], tokens), [of.ids])
-            at = result
+            at = expand(graph, node, _table(values[node], len(values[node]) // tokens), [of.ids])
             while at.target is not positioned:
                 (at,) = at.all_input_nodes
             numbers[of.ids] = at

@@ -37,8 +37,7 @@ from mase_hw.passes.lower.attention.products import (
 )
 from mase_hw.passes.lower.attention.rotary import sum_with_one_rounding
 from mase_hw.passes.lower.causal import causal_products
-from mase_hw.passes.lower.layers.call import Formula, expand, formula, spaced, stored_tensor
-from mase_hw.passes.lower.layers.plain import Line1, Line2, line_of
+from mase_hw.passes.lower.layers.call import Formula, Line, expand, formula, spaced, stored_tensor
 
 PROPERTIES = ("T", "mT")
 """Attributes of a tensor that are its transpose."""
@@ -113,7 +112,7 @@ def join_by_token(graph: MaseGraph, node: fx.Node) -> bool:
         both = torch.cat((channels(x), channels(y)), 1).transpose(1, 2)
         return both.reshape(-1, tokens, heads, size).transpose(1, 2)
 
-    expand(graph, node, Line2(run) if len(parts) == 2 else Line1(lambda x: run(x, x)), parts)
+    expand(graph, node, Line(run) if len(parts) == 2 else Line(lambda x: run(x, x)), parts)
     return True
 
 
@@ -213,7 +212,7 @@ def _lower_softmax(graph: MaseGraph, node: fx.Node, decode: bool) -> bool:
         out = recorded(softmax_rows, x, size=shape[-1], scale=scale)
         return out if given == shape else out.reshape(-1, *shape[1:])
 
-    expand(graph, node, line_of(run, 1), [scores.node])
+    expand(graph, node, Line(run), [scores.node])
     return True
 
 
@@ -248,7 +247,7 @@ def _with_masks(graph: MaseGraph, node: fx.Node, scores: Scores, decode: bool) -
         return arranged(out, lead, heads, queries, keys) if result == shape else _as(out, result)
 
     given = [source.node, *(unmoved(graph, m.node) for m in scores.data)]
-    expand(graph, node, line_of(run, len(given)), given)
+    expand(graph, node, Line(run), given)
     return True
 
 

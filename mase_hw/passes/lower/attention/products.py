@@ -17,15 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ops.arithmetic.where import FAR, LEAST
 from mase_hw.ops.products.matmul import grouped_matmul
 from mase_hw.passes.lower.attention.places import Source, sources_of
-from mase_hw.passes.lower.layers.call import (
-    Expression,
-    Formula,
-    FormulaOfThree,
-    expand,
-    expression_of,
-    stored_tensor,
-)
-from mase_hw.passes.lower.layers.plain import Line1, Line2
+from mase_hw.passes.lower.layers.call import Expression, Formula, Line, expand, expression_of, stored_tensor
 from mase_hw.passes.lower.layers.products import terms_of
 from mase_hw.passes.lower.movement._calls import drop
 
@@ -143,9 +135,9 @@ def lower_product(graph: MaseGraph, node: fx.Node) -> bool:
         return product.back(arranged(sums, lead, form.heads, rows, columns))
 
     if form.a.node is form.b.node:
-        expand(graph, node, Line1(lambda x: run(x, x)), [form.a.node])
+        expand(graph, node, Line(lambda x: run(x, x)), [form.a.node])
     else:
-        expand(graph, node, Line2(run), [form.a.node, form.b.node])
+        expand(graph, node, Line(run), [form.a.node, form.b.node])
     return True
 
 
@@ -221,16 +213,6 @@ def comes_by_token(graph: MaseGraph, node: fx.Node, seen: set[fx.Node] | None = 
 _NAMES = ("query", "key", "value")
 
 
-class _FormulaOfFour(Formula):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(self, a, b, c, d)
-
-
-class _FormulaOfTwo(Formula):
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(self, a, b)
-
-
 def fused_attention(graph: MaseGraph, node: fx.Node) -> list[str]:
     """Write a call out, and return why it cannot be."""
     e = expression_of(graph, node)
@@ -302,8 +284,7 @@ def _write_out(graph: MaseGraph, node: fx.Node, e: Expression, tensors: dict[str
     def spread(s: Formula, *inputs: Tensor) -> Tensor:
         return run(s, *[inputs[place] for place in places])
 
-    kind = (Formula, _FormulaOfTwo, FormulaOfThree, _FormulaOfFour)[len(sources) - 1]
-    expand(graph, node, kind(spread, **tensors), sources)
+    expand(graph, node, Formula(spread, **tensors), sources)
 
 
 def refuse(found: dict[str, list[str]]) -> None:

@@ -13,8 +13,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.arithmetic.sum_of_products import sum_of_products
 from mase_hw.passes.lower.attention.places import recorded
-from mase_hw.passes.lower.layers.call import expand, expression_of, formula
-from mase_hw.passes.lower.layers.plain import Line2
+from mase_hw.passes.lower.layers.call import Line, expand, expression_of, formula
 
 _RESHAPES = frozenset({"view", "reshape", "flatten"})
 
@@ -68,7 +67,7 @@ def sum_with_one_rounding(graph: MaseGraph, node: fx.Node) -> list[fx.Node] | No
             _rewrite(graph, product.node, joined.parts, joined.join, product.factor * joined.signs, negative)
         elif negative:
             _rewrite(graph, product.node, [product.data], lambda x: x, product.factor, negative)
-    expand(graph, node, Line2(lambda x, y: recorded(sum_of_products, x, y)), [first.node, second.node])
+    expand(graph, node, Line(lambda x, y: recorded(sum_of_products, x, y)), [first.node, second.node])
     return before
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.binding import arguments_of
 from mase_hw.ops.arithmetic.where import LEAST
-from mase_hw.passes.lower.layers.call import stored_tensor
+from mase_hw.passes.lower.layers.call import Line, stored_tensor
 from mase_hw.passes.lower.layers.recurrent import annotated, indexed, inlined
 from mase_hw.passes.lower.movement._calls import drop
 from mase_hw.passes.quantize.operands import stored
@@ -53,7 +53,7 @@ def lower_attention_layer(graph: MaseGraph, node: fx.Node, module: nn.Module) ->
     def run(*inputs: Tensor) -> Any:
         return function(**{name: inputs[place] for name, place in places.items()})
 
-    body = _ARITY[len(sources) - 1](run, layers)
+    body = Line(run, **layers)
     body.train(module.training)
     found = inlined(graph, node, sources, body)
     _connect(node, found if isinstance(found, tuple | list) else (found,), isinstance(module, nn.MultiheadAttention))
@@ -76,45 +76,6 @@ def _connect(node: fx.Node, found: Sequence[fx.Node], several: bool) -> None:
             user.args = fx.node.map_arg(user.args, lambda n: tuple(found) if n is node else n)
 
 
-class _Body(nn.Module):
-    def __init__(self, function: Callable[..., Any], layers: dict[str, nn.Module]) -> None:
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-
-
-class _Body1(_Body):
-    def forward(self, a: Tensor) -> Any:
-        return self.function(a)
-
-
-class _Body2(_Body):
-    def forward(self, a: Tensor, b: Tensor) -> Any:
-        return self.function(a, b)
-
-
-class _Body3(_Body):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Any:
-        return self.function(a, b, c)
-
-
-class _Body4(_Body):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Any:
-        return self.function(a, b, c, d)
-
-
-class _Body5(_Body):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor) -> Any:
-        return self.function(a, b, c, d, e)
-
-
-class _Body6(_Body):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor) -> Any:
-        return self.function(a, b, c, d, e, f)
-
-
-_ARITY = (_Body1, _Body2, _Body3, _Body4, _Body5, _Body6)
 Parts = tuple[Callable[..., Any], dict[str, nn.Module]]
 
 
@@ -132,7 +93,7 @@ def _multihead(
     average = bool(rest.get("average_attn_weights", True))
     weights_read = any(indexed(user, node) in (1, -1) or indexed(user, node) is None for user in node.users)
     weights_read = weights_read and bool(rest.get("need_weights", True))
-    truth = {name: _is_truth(graph, n) for name, n in tensors.items()}
+    truth = {name: graph.tensor(n, "data_out_0").torch_dtype is torch.bool for name, n in tensors.items()}
     sizes = {name: tuple(graph.tensor(n, "data_out_0").shape) for name, n in tensors.items()}
     tokens, keys = (sizes[name][0 if turned or rank == 2 else 1] for name in ("query", "key"))
     mask_rank = len(sizes.get("attn_mask", ()))
@@ -221,27 +182,11 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return made
 
 
-def _is_truth(graph: MaseGraph, node: fx.Node) -> bool:
-    return graph.tensor(node, "data_out_0").torch_dtype is torch.bool
-
-
-class _Activation(nn.Module):
-    """A function as a layer, so that it has a place in the model."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        """What the function gives."""
-        return self.function(x)
-
-
 def _layers_of(module: nn.Module) -> dict[str, nn.Module]:
     found = {name: copy.copy(child) for name, child in module.named_children()}
     activation = module.activation
     if not isinstance(activation, nn.Module):
-        found["activation"] = _Activation(activation)  # type: ignore[arg-type]
+        found["activation"] = Line(activation)  # type: ignore[arg-type]
     return found
 
 

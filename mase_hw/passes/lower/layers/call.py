@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -205,6 +204,25 @@ Rule = Callable[[Expression], Body | None]
 """What computes the same as a call, in ops that hardware has; None if this call is none of that."""
 
 
+class Line(nn.Module):
+    """A body from a function of the data, and the layers that it calls.
+
+    The tracer looks for functions to record in the module in which ``forward`` is written, which is this one: a
+    function that calls an op of the catalogue by itself says so with ``recorded``, or the op records itself with all
+    of its defaults.
+    """
+
+    def __init__(self, function: Callable[..., Any], **layers: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, *data: Tensor) -> Any:
+        """What the function gives, of the data in the order of the sources."""
+        return self.function(*data)
+
+
 class Formula(nn.Module):
     """A body from a function of the data; tensors that it needs are its buffers or parameters.
 
@@ -222,47 +240,36 @@ class Formula(nn.Module):
             else:
                 self.register_buffer(name, value.detach().clone())
 
-    def forward(self, a: Tensor) -> Tensor:
-        """One tensor of data."""
-        return self.function(self, a)
+    def forward(self, *data: Tensor) -> Tensor:
+        """What the function gives, of the data in the order of the sources."""
+        return self.function(self, *data)
 
 
-class FormulaOfTwo(Formula):
-    """A body of two tensors of data."""
+class BodyTracer(MaseTracer):
+    """Traces a body with an input for each of its sources, whatever its ``forward`` calls them."""
 
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
-        """Both in the order of the sources."""
-        return self.function(self, a, b)
+    sources = 1
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
+        """The body, and as many inputs as there are sources."""
+        names = [f"data_{k}" for k in range(self.sources)]
+        return root_fn, [self.root, *(self.create_proxy("placeholder", name, (), {}) for name in names)]
 
 
-class FormulaOfThree(Formula):
-    """A body of three tensors of data."""
-
-    def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
-        """All in the order of the sources."""
-        return self.function(self, a, b, c)
+def traced_body(
+    graph: MaseGraph, body: nn.Module, sources: int, functions: Sequence[Callable[..., Any]] = ()
+) -> fx.Graph:
+    """The graph of a body; layers of the catalogue, and some functions, are calls in it."""
+    leaves = [m for op in graph.catalogue for m in op.modules]
+    tracer = BodyTracer(custom_leaf_functions=functions, leaf_types=leaves)
+    tracer.sources = sources
+    return tracer.trace(body)
 
 
 def formula(function: Callable[..., Tensor], *sources: Operand, **tensors: Tensor) -> Body | None:
     """A body of tensors of data; None if one of the sources is no data."""
     data = [source for source in sources if isinstance(source, fx.Node)]
-    if len(data) != len(sources):
-        return None
-    if len(data) > 3:
-        return Body(_of_many(function, len(data), tensors), data)
-    return Body((Formula, FormulaOfTwo, FormulaOfThree)[len(data) - 1](function, **tensors), data)
-
-
-def _of_many(function: Callable[..., Tensor], count: int, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """A formula of more tensors than a signature is written for."""
-    made = Formula(function, **tensors)
-    graph = fx.Graph()
-    tracer = fx.proxy.GraphAppendingTracer(graph)
-    given = [fx.Proxy(graph.placeholder(f"data_{k}"), tracer) for k in range(count)]
-    stored = SimpleNamespace(**{name: fx.Proxy(graph.create_node("get_attr", name), tracer) for name in tensors})
-    result: Any = function(stored, *given)
-    graph.output(result.node)
-    return fx.GraphModule(made, graph)
+    return Body(Formula(function, **tensors), data) if len(data) == len(sources) else None
 
 
 def tensor_of(value: Operand) -> Tensor:
@@ -337,9 +344,7 @@ def expand(graph: MaseGraph, node: fx.Node, body: nn.Module, sources: Sequence[f
         body.to(dtype)
     body.train(getattr(graph.meta_of(node).module, "training", graph.model.training))
     functions = [f for op in graph.catalogue for f in op.functions if inspect.isfunction(f)]
-    leaves = [m for op in graph.catalogue for m in op.modules]
-    tracer = MaseTracer(custom_leaf_functions=functions, leaf_types=leaves)
-    traced = fx.GraphModule(body, tracer.trace(body))
+    traced = fx.GraphModule(body, traced_body(graph, body, len(sources), functions))
     traced.graph.eliminate_dead_code()
     inner = [n for n in traced.graph.nodes if n.op not in ("placeholder", "output")]
     if not inner:  # as of a resize to the same size

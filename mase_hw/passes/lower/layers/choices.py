@@ -24,10 +24,6 @@ def _where(e: Expression) -> Body | None:
     return _chosen(e, condition, first, e.args.get("other"))
 
 
-def _filled(e: Expression) -> Body | None:
-    return _chosen(e, e.args.get("mask"), e.args.get("value"), e.args.get("input"))
-
-
 def _chosen(e: Expression, condition: Operand | None, yes: Operand | None, no: Operand | None) -> Body | None:
     if condition is None or yes is None or no is None:
         return None
@@ -192,7 +188,7 @@ def _by_places(
 
 
 RULES: dict[str, Rule] = {
-    "masked_fill": _filled,
+    "masked_fill": lambda e: _chosen(e, e.args.get("mask"), e.args.get("value"), e.args.get("input")),
     "getitem": _picked,
     "gather": _gathered,
     "take_along_dim": _gathered,

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from mase_hw.errors import UnsupportedError
 from mase_hw.ops.pieces import COMPARISONS
 from mase_hw.ops.reshape import as_number
-from mase_hw.passes.lower.layers.call import Body, Expression, Operand, Rule, formula, number_of
+from mase_hw.passes.lower.layers.call import Body, Expression, Rule, formula, number_of
 
 MIRRORED = {"lt": torch.gt, "le": torch.ge, "gt": torch.lt, "ge": torch.le, "eq": torch.eq, "ne": torch.ne}
 """What a comparison is with its operands exchanged."""
@@ -29,10 +29,6 @@ def _compared(name: str, e: Expression) -> Body | None:
     if isinstance(x, Tensor):
         return formula(lambda s, a: MIRRORED[name](a, s.other), y, other=x)
     return None
-
-
-def _truths(e: Expression, operands: list[Operand]) -> bool:
-    return all(isinstance(x, fx.Node) and x in e.truths for x in operands)
 
 
 def _joined(name: str, e: Expression) -> Body | None:
@@ -60,7 +56,7 @@ def _inverted(e: Expression) -> Body | None:
 def _of_truths(combine: str, e: Expression) -> Body | None:
     """The sum or product of truth values, which is one again."""
     function = torch.maximum if combine == "add" else torch.minimum
-    if e.truth and len(e.operands) == 2 and _truths(e, e.operands):
+    if e.truth and len(e.operands) == 2 and all(isinstance(x, fx.Node) and x in e.truths for x in e.operands):
         return formula(lambda s, a, b: function(a, b), *e.operands)
     return None
 

@@ -45,62 +45,14 @@ def _scaled(factor: float, x: Tensor) -> Tensor:
     return x if factor == 1 else x * factor
 
 
-def _addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
-    return input + _scaled(value, tensor1 * tensor2)
-
-
-def _addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
-    return input + _scaled(value, tensor1 / tensor2)
-
-
-def _rsub(input: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
-    return torch.sub(other, _scaled(alpha, input))
-
-
-def _lerp(input: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
-    return input + weight * (end - input)
-
-
-def _frac(input: Tensor) -> Tensor:
-    return input - torch.trunc(input)
-
-
 def _logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """The softplus is at most ``log(2)``, whatever the numbers are."""
     return torch.maximum(input, other) + F.softplus(-torch.abs(input - other))
 
 
-def _hypot(input: Tensor, other: Tensor) -> Tensor:
-    return torch.sqrt(input * input + other * other)
-
-
-def _degrees(input: Tensor) -> Tensor:
-    return input * (180 / math.pi)
-
-
-def _radians(input: Tensor) -> Tensor:
-    return input * (math.pi / 180)
-
-
-def _count(input: Tensor, dim: Any = None) -> Tensor:
-    return (input != 0).sum(dim) if dim is not None else (input != 0).sum()
-
-
-def _inner(input: Tensor, other: Tensor) -> Tensor:
-    return F.linear(input, other)
-
-
 def _finite(input: Tensor, **_: Any) -> Tensor:
     """No number of a format is infinite."""
     return input.contiguous()
-
-
-def _any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return torch.amax(input, () if dim is None else dim, keepdim)
-
-
-def _all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return torch.amin(input, () if dim is None else dim, keepdim)
 
 
 def _of_truths(function: Callable[..., Tensor]) -> Rule:
@@ -127,10 +79,6 @@ def whole_quotient(mode: str, x: Operand, y: Operand) -> Body | None:
     return formula(lambda s, b: divide(s.first, b), y, first=x) if isinstance(x, Tensor) else None
 
 
-def _floor_divided(e: Expression) -> Body | None:
-    return whole_quotient("floor", *e.operands) if len(e.operands) == 2 else None
-
-
 def _remainder(whole: Callable[[Tensor], Tensor]) -> Rule:
     """What a division by a power of two leaves: its fraction is exact, so that nothing is rounded twice."""
 
@@ -149,21 +97,21 @@ def _remainder(whole: Callable[[Tensor], Tensor]) -> Rule:
 
 
 COMPOUNDS: dict[str, Rule] = {
-    "addcmul": _written(_addcmul),
-    "addcdiv": _written(_addcdiv),
-    "rsub": _written(_rsub),
-    "lerp": _written(_lerp),
-    "frac": _written(_frac),
+    "addcmul": _written(lambda input, tensor1, tensor2, value=1: input + _scaled(value, tensor1 * tensor2)),
+    "addcdiv": _written(lambda input, tensor1, tensor2, value=1: input + _scaled(value, tensor1 / tensor2)),
+    "rsub": _written(lambda input, other, alpha=1: torch.sub(other, _scaled(alpha, input))),
+    "lerp": _written(lambda input, end, weight: input + weight * (end - input)),
+    "frac": _written(lambda input: input - torch.trunc(input)),
     "logaddexp": _written(_logaddexp),
-    "hypot": _written(_hypot),
-    "rad2deg": _written(_degrees),
-    "deg2rad": _written(_radians),
-    "count_nonzero": _written(_count),
-    "inner": _written(_inner),
+    "hypot": _written(lambda input, other: torch.sqrt(input * input + other * other)),
+    "rad2deg": _written(lambda input: input * (180 / math.pi)),
+    "deg2rad": _written(lambda input: input * (math.pi / 180)),
+    "count_nonzero": _written(lambda input, dim=None: (input != 0).sum(dim) if dim is not None else (input != 0).sum()),
+    "inner": _written(lambda input, other: F.linear(input, other)),
     "nan_to_num": _written(_finite),
-    "any": _of_truths(_any),
-    "all": _of_truths(_all),
-    "floor_divide": _floor_divided,
+    "any": _of_truths(lambda input, dim=None, keepdim=False: torch.amax(input, () if dim is None else dim, keepdim)),
+    "all": _of_truths(lambda input, dim=None, keepdim=False: torch.amin(input, () if dim is None else dim, keepdim)),
+    "floor_divide": lambda e: whole_quotient("floor", *e.operands) if len(e.operands) == 2 else None,
     "remainder": _remainder(torch.floor),
     "fmod": _remainder(torch.trunc),
     "einsum": simplified,

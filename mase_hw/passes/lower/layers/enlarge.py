@@ -24,8 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mase_hw.passes.lower.layers.call import Call, joined, parameter
-from mase_hw.passes.lower.layers.volumes import EdgePad
+from mase_hw.passes.lower.layers.call import Call, Formula, Line, joined, parameter
+from mase_hw.passes.lower.layers.volumes import edge_pad
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -223,7 +223,7 @@ def transposed(call: Call) -> nn.Module | None:
 WEIGHTED = ("linear", "bilinear", "bicubic")
 
 
-class Linear(nn.Module):
+def linear(call: Call, factors: Sequence[int]) -> nn.Module:
     """Linear enlargement by whole factors, corners not aligned.
 
     With ``p`` half of the factor ``f``, output ``o`` with ``o + p = f q + c`` lies ``(c + 1/2) / f`` behind input
@@ -234,38 +234,34 @@ class Linear(nn.Module):
         call: Input ``(N, C, *size)``.
         factors: Of every dimension of space.
     """
+    channels, sizes = call.shapes[0][1], call.shapes[0][2:]
+    around = [int(f > 1) for f in factors]
+    pad = edge_pad("replicate", [n for a in reversed(around) for n in (a, a)], sizes)
+    cuts = [f // 2 if f % 2 == 0 else (f - 1) // 2 for f in factors]
+    weight = torch.ones(1)
+    for f in factors:
+        weight = torch.outer(weight, taps(f)).flatten()
+    kernel = [2 * f if f > 1 else 1 for f in factors]
+    grown = [s + 2 * a for s, a in zip(sizes, around, strict=True)]
+    padding = [cut + f if f > 1 else 0 for cut, f in zip(cuts, factors, strict=True)]
+    out = [(g - 1) * f - 2 * p + k for g, f, p, k in zip(grown, factors, padding, kernel, strict=True)]
+    weights = weight.reshape(1, 1, *kernel).expand(channels, -1, *[-1] * len(kernel)).contiguous()
+    up = Transposed(
+        Call(
+            call.name, "conv_transpose", call.inputs, [(call.shapes[0][0], channels, *grown)],
+            (call.shape[0], channels, *out),
+            {"stride": tuple(factors), "padding": tuple(padding), "groups": channels}, {"weight": weights},
+        )
+    )  # fmt: skip
 
-    def __init__(self, call: Call, factors: Sequence[int]) -> None:
-        super().__init__()
-        channels, sizes = call.shapes[0][1], call.shapes[0][2:]
-        around = [int(f > 1) for f in factors]
-        self.pad = EdgePad("replicate", [n for a in reversed(around) for n in (a, a)], sizes)
-        self.cuts, self.sizes = [f // 2 if f % 2 == 0 else (f - 1) // 2 for f in factors], list(call.shape[2:])
-        weight = torch.ones(1)
-        for f in factors:
-            weight = torch.outer(weight, taps(f)).flatten()
-        kernel = [2 * f if f > 1 else 1 for f in factors]
-        grown = [s + 2 * a for s, a in zip(sizes, around, strict=True)]
-        padding = [cut + f if f > 1 else 0 for cut, f in zip(self.cuts, factors, strict=True)]
-        self.out = [
-            (g - 1) * f - 2 * p + k for g, f, p, k in zip(grown, factors, padding, kernel, strict=True)
-        ]  # fmt: skip
-        weights = weight.reshape(1, 1, *kernel).expand(channels, -1, *[-1] * len(kernel)).contiguous()
-        self.up = Transposed(
-            Call(
-                call.name, "conv_transpose", call.inputs, [(call.shapes[0][0], channels, *grown)],
-                (call.shape[0], channels, *self.out),
-                {"stride": tuple(factors), "padding": tuple(padding), "groups": channels}, {"weight": weights},
-            )
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(N, C, *size)`` -> enlarged."""
-        y: Tensor = self.up(self.pad(x))
-        for dim, (have, want) in enumerate(zip(self.out, self.sizes, strict=True), start=2):
+    def run(x: Tensor) -> Tensor:
+        y: Tensor = up(pad(x))
+        for dim, (have, want) in enumerate(zip(out, call.shape[2:], strict=True), start=2):
             if have != want:
                 y = y.narrow(dim, 0, want)
         return y
+
+    return Line(run, up=up)
 
 
 def taps(factor: int) -> Tensor:
@@ -277,58 +273,50 @@ def taps(factor: int) -> Tensor:
     return torch.cat((first, 1 - first)).float()
 
 
-class Resample(nn.Module):
+def resample(call: Call, options: dict[str, Any]) -> nn.Module:
     """Any resampling whose weights depend on the position alone: a matrix for columns, and one for rows.
 
     Args:
         call: Input ``(N, C, *size)``.
         options: Of :func:`torch.nn.functional.interpolate`; the mode ``adaptive`` is that of averages.
     """
+    layers: dict[int, nn.Linear] = {}
+    for dim, (size, out) in enumerate(zip(call.shapes[0][2:], call.shape[2:], strict=True), start=2):
+        if size == out:
+            continue
+        given = torch.eye(size, dtype=torch.float64)
+        if options["mode"] == "adaptive":
+            matrix = F.adaptive_avg_pool1d(given.unsqueeze(0), out)[0]
+        elif options["mode"] == "bicubic":
+            matrix = F.interpolate(given.reshape(1, size, size, 1), (out, 1), **options)[0, :, :, 0]
+        else:
+            matrix = F.interpolate(given.unsqueeze(0), out, **{**options, "mode": "linear"})[0]
+        layers[dim] = nn.Linear(size, out, bias=False)
+        layers[dim].weight = nn.Parameter(matrix.t().float().contiguous(), requires_grad=False)
 
-    def __init__(self, call: Call, options: dict[str, Any]) -> None:
-        super().__init__()
-        pairs = list(zip(call.shapes[0][2:], call.shape[2:], strict=True))
-        self.dims = [2 + i for i, (size, out) in enumerate(pairs) if size != out]
-        for dim in self.dims:
-            size, out = pairs[dim - 2]
-            given = torch.eye(size, dtype=torch.float64)
-            if options["mode"] == "adaptive":
-                matrix = F.adaptive_avg_pool1d(given.unsqueeze(0), out)[0]
-            elif options["mode"] == "bicubic":
-                matrix = F.interpolate(given.reshape(1, size, size, 1), (out, 1), **options)[0, :, :, 0]
-            else:
-                matrix = F.interpolate(given.unsqueeze(0), out, **{**options, "mode": "linear"})[0]
-            layer = nn.Linear(size, out, bias=False)
-            layer.weight = nn.Parameter(matrix.t().float().contiguous(), requires_grad=False)
-            self.add_module(f"dim{dim}", layer)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(N, C, *size)`` -> another size."""
-        for dim in self.dims:
-            x = self.get_submodule(f"dim{dim}")(x.transpose(dim, -1)).transpose(dim, -1)
+    def run(x: Tensor) -> Tensor:
+        for dim, layer in layers.items():
+            x = layer(x.transpose(dim, -1)).transpose(dim, -1)
         return x
 
+    return Line(run, **{f"dim{dim}": layer for dim, layer in layers.items()})
 
-class Chosen(nn.Module):
+
+def chosen(places: Mapping[int, Sequence[Tensor]]) -> nn.Module:
     """Elements of every dimension of space by stored places, the largest of several at each.
 
     Args:
         places: Of every dimension that changes: a tensor of places for each that is compared.
     """
 
-    def __init__(self, places: Mapping[int, Sequence[Tensor]]) -> None:
-        super().__init__()
-        self.dims = {dim: len(each) for dim, each in places.items()}
+    def run(s: Formula, x: Tensor) -> Tensor:
         for dim, each in places.items():
-            for index, place in enumerate(each):
-                self.register_buffer(f"places_{dim}_{index}", place.to(torch.int64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(N, C, *size)`` -> another size."""
-        for dim, count in self.dims.items():
-            parts = [torch.index_select(x, dim, self.get_buffer(f"places_{dim}_{i}")) for i in range(count)]
+            parts = [torch.index_select(x, dim, s.get_buffer(f"places_{dim}_{i}")) for i in range(len(each))]
             x = functools.reduce(torch.maximum, parts)
         return x
+
+    numbered = {f"places_{dim}_{i}": place for dim, each in places.items() for i, place in enumerate(each)}
+    return Formula(run, **{name: place.to(torch.int64) for name, place in numbered.items()})
 
 
 def _nearest(call: Call, mode: str, scales: Sequence[Any]) -> nn.Module | None:
@@ -342,7 +330,7 @@ def _nearest(call: Call, mode: str, scales: Sequence[Any]) -> nn.Module | None:
         how: dict[str, Any] = {"size": out} if scale is None or not kept else {"scale_factor": float(scale)}
         numbers = torch.arange(size, dtype=torch.float64).reshape(1, 1, size)
         places[dim] = [F.interpolate(numbers, mode=mode, **how).flatten()]
-    return Chosen({dim: each for dim, each in places.items() if each[0].tolist() != list(range(pairs[dim - 2][0]))})
+    return chosen({dim: each for dim, each in places.items() if each[0].tolist() != list(range(pairs[dim - 2][0]))})
 
 
 def adaptive(call: Call) -> nn.Module | None:
@@ -351,14 +339,14 @@ def adaptive(call: Call) -> nn.Module | None:
     if all(out <= size for size, out in pairs) or len(call.shape) != len(call.shapes[0]):
         return None
     if "avg" in call.op:
-        return Resample(call, {"mode": "adaptive"})
+        return resample(call, {"mode": "adaptive"})
     places = {}
     for dim, (size, out) in enumerate(pairs, start=2):
         first = torch.arange(out) * size // out
         last = -(-(torch.arange(out) + 1) * size // out) - 1
         most = int((last - first).max()) + 1
         places[dim] = [torch.minimum(first + i, last) for i in range(most)]
-    return Chosen(places)
+    return chosen(places)
 
 
 def interpolate(call: Call) -> nn.Module | None:
@@ -378,5 +366,5 @@ def interpolate(call: Call) -> nn.Module | None:
         return None  # the scale, not the sizes, places the positions
     whole = all(r == int(r) for r in ratios)
     if whole and not corners and mode != "bicubic":
-        return Linear(call, [int(r) for r in ratios])
-    return Resample(call, {"mode": mode, "align_corners": corners})
+        return linear(call, [int(r) for r in ratios])
+    return resample(call, {"mode": mode, "align_corners": corners})

@@ -5,84 +5,38 @@ Variance, standard deviation, norms and logarithms of sums over any dimensions.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
 from torch import Tensor, nn
 
 from mase_hw.ops.rows.statistics import RowNorm, RowStd, RowVar, correction_of, dims_of
-from mase_hw.passes.lower.layers.call import Call, parameter
+from mase_hw.passes.lower.layers.call import Call, Line, parameter
 
 _SHORT = 1e-6
 """A length up to which the least one of :func:`torch.nn.functional.normalize` only keeps from dividing by 0."""
 
 
-class Flattened(nn.Module):
-    """A norm over the last dimensions as one over a single dimension."""
-
-    def __init__(self, norm: nn.Module, dims: tuple[int, ...]) -> None:
-        super().__init__()
-        self.norm, self.dims = norm, dims
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Any tensor whose last dimensions are those."""
-        return self.norm(x.flatten(-len(self.dims))).unflatten(-1, self.dims)  # type: ignore[no-any-return]
-
-
-class Along(nn.Module):
-    """A norm over the last dimension, along another one."""
-
-    def __init__(self, norm: nn.Module, dim: int) -> None:
-        super().__init__()
-        self.norm, self.dim = norm, dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Any tensor that has the dimension."""
-        return self.norm(x.transpose(self.dim, -1)).transpose(self.dim, -1)  # type: ignore[no-any-return]
-
-
-class Alone(nn.Module):
-    """One layer."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, x: Tensor) -> Tensor:
-        """What the layer takes."""
-        return self.norm(x)  # type: ignore[no-any-return]
-
-
-class Divided(nn.Module):
-    """Vectors divided by their length, which counts as at least ``eps``."""
-
-    def __init__(self, power: float, dim: int, eps: float) -> None:
-        super().__init__()
-        self.power, self.dim, self.eps = power, dim, eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Any tensor that has the dimension."""
-        if self.power == 2:
-            length = torch.sqrt((x * x).sum(self.dim, keepdim=True))
-        else:
-            sizes = x.abs()
-            length = (torch.sum if self.power == 1 else torch.amax)(sizes, self.dim, keepdim=True)
-        return x / length.clamp(min=self.eps)
-
-
 def layer(call: Call) -> nn.Module | None:
     """A layer norm over several dimensions as one over all of their elements."""
-    dims = _dims(call)
     eps = float(call.attributes.get("eps", 1e-5))
-    norm = nn.LayerNorm(math.prod(dims), eps, elementwise_affine=False)
-    return Flattened(_with(norm, call), dims) if len(dims) > 1 else None
+    return _flattened(call, nn.LayerNorm(math.prod(_dims(call)), eps, elementwise_affine=False))
 
 
 def rms(call: Call) -> nn.Module | None:
     """An RMS norm over several dimensions as one over all of their elements."""
+    eps = call.attributes.get("eps")
+    return _flattened(call, nn.RMSNorm(math.prod(_dims(call)), eps, elementwise_affine=False))
+
+
+def _flattened(call: Call, norm: nn.Module) -> nn.Module | None:
+    """A norm over the last dimensions as one over a single dimension."""
     dims = _dims(call)
-    norm = nn.RMSNorm(math.prod(dims), call.attributes.get("eps"), elementwise_affine=False)
-    return Flattened(_with(norm, call), dims) if len(dims) > 1 else None
+    if len(dims) < 2:
+        return None
+    _with(norm, call)
+    return Line(lambda x: norm(x.flatten(-len(dims))).unflatten(-1, dims), norm=norm)
 
 
 def _dims(call: Call) -> tuple[int, ...]:
@@ -104,8 +58,9 @@ def instance(call: Call) -> nn.Module | None:
         norm: nn.Module = _with(kind(channels, eps, affine=False), call)
         norm.register_buffer("running_mean", running[0].detach().clone())
         norm.register_buffer("running_var", running[1].detach().clone())
-        return Alone(norm)
-    return Alone(_with(nn.GroupNorm(channels, channels, eps, affine=False), call))
+    else:
+        norm = _with(nn.GroupNorm(channels, channels, eps, affine=False), call)
+    return Line(lambda x: norm(x), norm=norm)
 
 
 def unit_length(call: Call) -> nn.Module | None:
@@ -118,13 +73,24 @@ def unit_length(call: Call) -> nn.Module | None:
         return None
     size = shape[dim]
     if power != 2 or eps > _SHORT:
-        return Divided(power, dim % len(shape), eps)
+        return Line(functools.partial(_divided, power, dim % len(shape), eps))
     # The length is at least eps; what is shorter than any LSB is 0.
     norm = nn.RMSNorm(size, eps**2 / size)
     nn.init.constant_(norm.weight, 1 / math.sqrt(size))
     norm.weight.requires_grad_(False)
-    last = dim % len(shape) == len(shape) - 1
-    return Alone(norm) if last else Along(norm, dim % len(shape))
+    if dim % len(shape) == len(shape) - 1:
+        return Line(lambda x: norm(x), norm=norm)
+    dim %= len(shape)
+    return Line(lambda x: norm(x.transpose(dim, -1)).transpose(dim, -1), norm=norm)
+
+
+def _divided(power: float, dim: int, eps: float, x: Tensor) -> Tensor:
+    """Vectors divided by their length, which counts as at least ``eps``."""
+    if power == 2:
+        length = torch.sqrt((x * x).sum(dim, keepdim=True))
+    else:
+        length = (torch.sum if power == 1 else torch.amax)(x.abs(), dim, keepdim=True)
+    return x / length.clamp(min=eps)
 
 
 def _with(norm: nn.Module, call: Call) -> nn.Module:
@@ -134,25 +100,6 @@ def _with(norm: nn.Module, call: Call) -> nn.Module:
         if value is not None:
             norm.register_parameter(name, parameter(torch.flatten(value), value))
     return norm
-
-
-class Reduced(nn.Module):
-    """A number for each row, where a row is made of some of the dimensions."""
-
-    def __init__(self, row: nn.Module, dims: tuple[int, ...], rank: int, keep: bool) -> None:
-        super().__init__()
-        self.row, self.dims, self.keep = row, dims, keep
-        self.order = (*(d for d in range(rank) if d not in dims), *dims)
-        self.moves = self.order != tuple(range(rank))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The tensor that was reduced."""
-        x = x.permute(*self.order) if self.moves else x
-        x = x.flatten(-len(self.dims)) if len(self.dims) > 1 else x
-        y: Tensor = self.row(x).squeeze(-1)
-        for dim in self.dims if self.keep else ():
-            y = y.unsqueeze(dim)
-        return y
 
 
 def var(call: Call) -> nn.Module | None:
@@ -165,39 +112,6 @@ def std(call: Call) -> nn.Module | None:
     return _reduced(call, RowStd)
 
 
-class Magnitudes(nn.Module):
-    """The norm of vectors of any positive order, the infinite one included."""
-
-    def __init__(self, dims: tuple[int, ...], keep: bool, order: float) -> None:
-        super().__init__()
-        self.dims, self.keep, self.order = dims, keep, order
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The tensor that was reduced."""
-        y = x.abs()
-        if self.order == math.inf:
-            return y.amax(self.dims, keepdim=self.keep)
-        if self.order == 1:
-            return y.sum(self.dims, keepdim=self.keep)
-        powers: Tensor = (y**self.order).sum(self.dims, keepdim=self.keep)
-        return powers ** (1 / self.order)
-
-
-class LogSumExp(nn.Module):
-    """The logarithm of a sum of exponentials, none of which is above 1: the largest element is taken out first."""
-
-    def __init__(self, dims: tuple[int, ...], keep: bool) -> None:
-        super().__init__()
-        self.dims, self.keep = dims, keep
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The tensor that was reduced."""
-        largest = x.amax(self.dims, keepdim=True)
-        total = torch.exp(x - largest).sum(self.dims, keepdim=True)
-        y = largest + torch.log(total)
-        return y if self.keep else y.squeeze(self.dims)
-
-
 def norm(call: Call) -> nn.Module | None:
     """Norms of vectors of any positive order."""
     order = call.attributes.get("p", call.attributes.get("ord", 2))
@@ -206,13 +120,35 @@ def norm(call: Call) -> nn.Module | None:
     dims = _moment_dims(call)
     if dims is None or not isinstance(order, int | float) or not order > 0:
         return None
-    return Magnitudes(dims, bool(call.attributes.get("keepdim", False)), order)
+    keep = bool(call.attributes.get("keepdim", False))
+
+    def run(x: Tensor) -> Tensor:
+        y = x.abs()
+        if order == math.inf:
+            return y.amax(dims, keepdim=keep)
+        if order == 1:
+            return y.sum(dims, keepdim=keep)
+        powers: Tensor = (y**order).sum(dims, keepdim=keep)
+        return powers ** (1 / order)
+
+    return Line(run)
 
 
 def logsumexp(call: Call) -> nn.Module | None:
-    """The logarithm of a sum of exponentials, with a cast after each of its parts."""
-    dims = _moment_dims(call)
-    return None if dims is None else LogSumExp(dims, bool(call.attributes.get("keepdim", False)))
+    """The logarithm of a sum of exponentials, none of which is above 1; a cast follows each of the parts.
+
+    The largest element is taken out first.
+    """
+    dims, keep = _moment_dims(call), bool(call.attributes.get("keepdim", False))
+    if dims is None:
+        return None
+
+    def run(x: Tensor) -> Tensor:
+        largest = x.amax(dims, keepdim=True)
+        y = largest + torch.log(torch.exp(x - largest).sum(dims, keepdim=True))
+        return y if keep else y.squeeze(dims)
+
+    return Line(run)
 
 
 def _moment_dims(call: Call) -> tuple[int, ...] | None:
@@ -225,11 +161,22 @@ def _moment_dims(call: Call) -> tuple[int, ...] | None:
 
 
 def _reduced(call: Call, kind: type[RowVar]) -> nn.Module | None:
+    """A number for each row, where a row is made of some of the dimensions."""
     rank, shape, dims = len(call.shapes[0]), call.shapes[0], _moment_dims(call)
     if dims is None:
         return None
     size, correction = math.prod(shape[d] for d in dims), correction_of(call.attributes)
     if correction not in (0, 1) or (kind is not RowNorm and size <= correction):
         return None
-    row = kind(size, 0 if kind is RowNorm else correction)
-    return Reduced(row, dims, rank, bool(call.attributes.get("keepdim", False)))
+    row, keep = kind(size, 0 if kind is RowNorm else correction), bool(call.attributes.get("keepdim", False))
+    order = (*(d for d in range(rank) if d not in dims), *dims)
+
+    def run(x: Tensor) -> Tensor:
+        x = x if order == tuple(range(rank)) else x.permute(*order)
+        x = x.flatten(-len(dims)) if len(dims) > 1 else x
+        y: Tensor = row(x).squeeze(-1)
+        for dim in dims if keep else ():
+            y = y.unsqueeze(dim)
+        return y
+
+    return Line(run, row=row)

@@ -3,73 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mase_hw.ops._functions import inverse_power
-from mase_hw.passes.lower.layers.call import Call, copy_parameters, pair, parameter
+from mase_hw.passes.lower.layers.call import Call, Line, copy_parameters, pair, parameter
 from mase_hw.passes.lower.layers.enlarge import Transposed
-from mase_hw.passes.lower.layers.volumes import Pool3d
-
-
-class Line(nn.Module):
-    """A function of the data, and the layers that it calls."""
-
-    def __init__(self, function: Callable[..., Tensor], **layers: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """What the function gives."""
-        return self.function(*inputs)
-
-
-class Line1(Line):
-    """Of one input.
-
-    The names of the inputs are written out because tracing takes them from the signature. The tracer looks for
-    functions to record in the module in which ``forward`` is written, which is this one: a function that calls an op
-    of the catalogue by itself says so with ``recorded``, or the op records itself with all of its defaults.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """What the function gives."""
-        return self.function(x)
-
-
-class Line2(Line):
-    """Of two inputs."""
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
-        """What the function gives."""
-        return self.function(x, y)
-
-
-class Line3(Line):
-    """Of three inputs."""
-
-    def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
-        """What the function gives."""
-        return self.function(x, y, z)
-
-
-class Line4(Line):
-    """Of four inputs."""
-
-    def forward(self, x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> Tensor:  # type: ignore[override]
-        """What the function gives."""
-        return self.function(x, y, z, w)
-
-
-def line_of(function: Callable[..., Tensor], inputs: int) -> Line:
-    """A function of one to four inputs."""
-    return (Line1, Line2, Line3, Line4)[inputs - 1](function)
+from mase_hw.passes.lower.layers.volumes import pool_of_volumes
 
 
 def difference(call: Call) -> nn.Module | None:
@@ -79,14 +21,14 @@ def difference(call: Call) -> nn.Module | None:
     size = call.shapes[0][dim]
     if attributes.get("n", 1) != 1 or len(call.inputs) != 1 or size < 2:
         return None
-    return Line1(lambda x: x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1))
+    return Line(lambda x: x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1))
 
 
 def glu(call: Call) -> nn.Module:
     """``a * sigmoid(b)`` of the halves of a dimension."""
     dim, rank = int(call.attributes.get("dim", -1)), len(call.shapes[0])
     dim, half = dim % rank, call.shapes[0][dim % rank] // 2
-    return Line1(lambda x: x.narrow(dim, 0, half) * torch.sigmoid(x.narrow(dim, half, half)))
+    return Line(lambda x: x.narrow(dim, 0, half) * torch.sigmoid(x.narrow(dim, half, half)))
 
 
 def rrelu(call: Call) -> nn.Module | None:
@@ -94,7 +36,7 @@ def rrelu(call: Call) -> nn.Module | None:
     if call.attributes.get("training"):
         return None
     slope = (float(call.attributes.get("lower", 1 / 8)) + float(call.attributes.get("upper", 1 / 3))) / 2
-    return Line1(lambda x: F.leaky_relu(x, slope))
+    return Line(lambda x: F.leaky_relu(x, slope))
 
 
 def pixel_unshuffle(call: Call) -> nn.Module:
@@ -106,7 +48,7 @@ def pixel_unshuffle(call: Call) -> nn.Module:
         cut = x.reshape(-1, channels // (r * r), height, r, width, r)
         return cut.permute(0, 1, 3, 5, 2, 4).reshape(-1, channels, height, width)
 
-    return Line1(run)
+    return Line(run)
 
 
 def lp_pool(call: Call) -> nn.Module | None:
@@ -115,8 +57,8 @@ def lp_pool(call: Call) -> nn.Module | None:
     if power not in (1.0, 2.0) or dims not in (1, 2, 3):
         return None
     if dims == 3:
-        sums = Pool3d(call, "sum", adaptive=False)
-        return _with(lambda x: sums(x) if power == 1 else torch.sqrt(sums(x * x)), sums=sums)
+        sums = pool_of_volumes(call, "sum", adaptive=False)
+        return Line(lambda x: sums(x) if power == 1 else torch.sqrt(sums(x * x)), sums=sums)
     kernel = (1,) * (2 - dims) + call.each("kernel_size", dims)
     stride = call.attributes.get("stride")
     step = kernel if stride in (None, (), []) else (1,) * (2 - dims) + call.each("stride", dims)
@@ -130,7 +72,7 @@ def lp_pool(call: Call) -> nn.Module | None:
         total = total if power == 1 else torch.sqrt(total)
         return total if dims == 2 else total.squeeze(2)
 
-    return _with(run, pool=pool)
+    return Line(run, pool=pool)
 
 
 def local_response_norm(call: Call) -> nn.Module | None:
@@ -151,7 +93,7 @@ def local_response_norm(call: Call) -> nn.Module | None:
         scale = inverse_power(mean.squeeze(1).transpose(1, 2), float(alpha), float(k), float(beta))
         return (flat * scale).reshape(-1, *shape[1:])
 
-    return _with(run, pool=pool)
+    return Line(run, pool=pool)
 
 
 def bilinear(call: Call) -> nn.Module | None:
@@ -170,7 +112,7 @@ def bilinear(call: Call) -> nn.Module | None:
         made: Tensor = layer(pairs.flatten(-2))
         return made
 
-    return _with2(run, layer=layer)
+    return Line(run, layer=layer)
 
 
 def fold(call: Call) -> nn.Module | None:
@@ -192,7 +134,7 @@ def fold(call: Call) -> nn.Module | None:
         {"weight": weight.reshape(channels * elements, 1, *kernel)},
     )  # fmt: skip
     up = Transposed(inner)
-    return _with(lambda x: up(x.reshape(-1, channels * elements, *blocks)), up=up)
+    return Line(lambda x: up(x.reshape(-1, channels * elements, *blocks)), up=up)
 
 
 def conv_tbc(call: Call) -> nn.Module | None:
@@ -203,7 +145,7 @@ def conv_tbc(call: Call) -> nn.Module | None:
     conv = nn.Conv1d(weight.shape[1], weight.shape[2], weight.shape[0], padding=int(call.attributes.get("pad", 0)))
     conv.weight = parameter(weight.permute(2, 1, 0), weight)
     conv.bias = None if bias is None else parameter(bias, bias)
-    return _with(lambda x: conv(x.permute(1, 2, 0)).permute(2, 0, 1), conv=conv)
+    return Line(lambda x: conv(x.permute(1, 2, 0)).permute(2, 0, 1), conv=conv)
 
 
 def cosine_similarity(call: Call) -> nn.Module | None:
@@ -217,7 +159,7 @@ def cosine_similarity(call: Call) -> nn.Module | None:
         lengths = (torch.sqrt((v * v).sum(dim)).clamp(min=eps) for v in (x, y))
         return (x * y).sum(dim) / (next(lengths) * next(lengths))
 
-    return Line2(run)
+    return Line(run)
 
 
 def pairwise_distance(call: Call) -> nn.Module | None:
@@ -234,12 +176,4 @@ def pairwise_distance(call: Call) -> nn.Module | None:
         d = x - y + eps
         return d.abs().sum(-1, keepdim=keep) if power == 1 else torch.sqrt((d * d).sum(-1, keepdim=keep))
 
-    return Line2(run)
-
-
-def _with(function: Callable[[Tensor], Any], **layers: nn.Module) -> nn.Module:
-    return Line1(function, **layers)
-
-
-def _with2(function: Callable[[Tensor, Tensor], Any], **layers: nn.Module) -> nn.Module:
-    return Line2(function, **layers)
+    return Line(run)

@@ -17,10 +17,10 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import annotate_node
 from mase_hw.ir.module_paths import put_inside
 from mase_hw.ir.paths import called
-from mase_hw.ir.trace.tracer import MaseTracer
 from mase_hw.nn.recurrence import GATES, Recurrence
 from mase_hw.ops.arithmetic.stored_result import stored_result
 from mase_hw.passes.lower.fold_constants import compute, fold_constants
+from mase_hw.passes.lower.layers.call import traced_body
 from mase_hw.passes.quantize.paths import attribute
 
 RECURRENT = (nn.RNN, nn.GRU, nn.LSTM)
@@ -78,18 +78,15 @@ class Layers(nn.Module):
                 if module.proj_size:
                     self.projections.append(_projection(module, suffix))
 
-    def forward(self, x: Tensor) -> Results:
-        """The whole sequence, with what is stored."""
-        return self.run(x, {})
-
-    def run(self, x: Tensor, given: Mapping[str, Tensor]) -> Results:
+    def forward(self, x: Tensor, *begins: Tensor) -> Results:
         """The whole sequence.
 
         Args:
             x: The input of the module.
-            given: What its sequences begin with, ``h`` and ``c``, beside what is stored.
+            begins: What its sequences begin with, ``h`` before ``c``, beside what is stored.
         """
         x = self._in_order(x)
+        given = dict(zip((name for name in "hc" if name not in self.begins), begins, strict=False))
         states, cells = list[Tensor](), list[Tensor | None]()
         for layer in range(len(self.cells) // self.directions):
             found = []
@@ -128,22 +125,6 @@ class Layers(nn.Module):
             begin = given[name][at]
             return begin.unsqueeze(1) if self.batched else begin.unsqueeze(0).unsqueeze(0)
         return stored_result(x, self.get_buffer(f"{name}{at}"))
-
-
-class LayersFrom(Layers):
-    """The same, with the state that sequences begin with among the inputs, or of an LSTM the cell state alone."""
-
-    def forward(self, x: Tensor, given: Tensor) -> Results:  # type: ignore[override]
-        """The whole sequence, with what is stored."""
-        return self.run(x, {"c" if "h" in self.begins else "h": given})
-
-
-class LayersFromBoth(Layers):
-    """The same, with state and cell state among the inputs."""
-
-    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Results:  # type: ignore[override]
-        """The whole sequence."""
-        return self.run(x, {"h": h, "c": c})
 
 
 def _parts(module: nn.RNNBase, suffix: str) -> tuple[nn.Linear, Recurrence]:
@@ -212,7 +193,7 @@ def lower_recurrent(graph: MaseGraph, node: fx.Node, module: nn.RNNBase) -> None
     count = module.num_layers * (2 if module.bidirectional else 1)
     same = _known(graph, source) if data else None
     wanted = _wanted_cells(node, module, count)
-    made = (Layers, LayersFrom, LayersFromBoth)[len(data)](module, batched, wanted, held, same)
+    made = Layers(module, batched, wanted, held, same)
     output, states, cells = inlined(graph, node, [source, *data], made)
     _connect(node, output, states, cells, isinstance(module, nn.LSTM))
     _drop(graph, node)
@@ -305,7 +286,7 @@ def inlined(graph: MaseGraph, node: fx.Node, sources: Sequence[fx.Node], made: n
         while path in graph.modules or hasattr(graph.model, path):
             path += "_"
     graph.model.add_submodule(path, made)
-    traced = MaseTracer(leaf_types=tuple(m for op in graph.catalogue for m in op.modules)).trace(made)
+    traced = traced_body(graph, made, len(sources))
     new = dict(zip((n for n in traced.nodes if n.op == "placeholder"), sources, strict=True))
     for each in traced.nodes:
         if each.op == "output":
@@ -429,7 +410,8 @@ class _Step(nn.Module):
 
     def __init__(self, cell: nn.RNNCellBase, states: int) -> None:
         super().__init__()
-        self.states = states
+        kinds = zip(CELLS, ("rnn", "gru", "lstm"), strict=True)
+        self.kind = next(name for kind, name in kinds if isinstance(cell, kind))
         self.relu = getattr(cell, "nonlinearity", "") == "relu"
         late = isinstance(cell, nn.GRUCell)
         gates = cell.weight_ih.shape[0] - (cell.hidden_size if late else 0)
@@ -443,6 +425,10 @@ class _Step(nn.Module):
                 self.kept = _linear(cell.weight_hh[gates:], kept)
             elif kept is not None:
                 self.bias = nn.Parameter(kept.detach().clone())
+
+    def forward(self, *data: Tensor) -> Any:
+        """The input and the states that are given."""
+        return getattr(self, self.kind)(*data)
 
     def sums(self, x: Tensor, h: Tensor | None) -> Tensor:
         """What goes into the gates."""
@@ -480,46 +466,6 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return made
 
 
-class _Rnn(_Step):
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.rnn(x, h)
-
-
-class _RnnFirst(_Step):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.rnn(x)
-
-
-class _Gru(_Step):
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.gru(x, h)
-
-
-class _GruFirst(_Step):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.gru(x)
-
-
-class _Lstm(_Step):
-    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self.lstm(x, h, c)
-
-
-class _LstmFirst(_Step):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.lstm(x)
-
-
-BODIES = {
-    (nn.RNNCell, 0): _RnnFirst,
-    (nn.RNNCell, 1): _Rnn,
-    (nn.GRUCell, 0): _GruFirst,
-    (nn.GRUCell, 1): _Gru,
-    (nn.LSTMCell, 0): _LstmFirst,
-    (nn.LSTMCell, 2): _Lstm,
-}
-
-
 def lower_cell(graph: MaseGraph, node: fx.Node, module: nn.RNNCellBase) -> None:
     """Write a call of ``nn.RNNCell``, ``nn.GRUCell`` or ``nn.LSTMCell`` as linear layers, functions and products.
 
@@ -534,11 +480,10 @@ def lower_cell(graph: MaseGraph, node: fx.Node, module: nn.RNNCellBase) -> None:
         UnsupportedError: If the result of an LSTM cell is read in another way than by its two parts.
     """
     source, states = _inputs(node)
-    kind = next(cell for cell in CELLS if isinstance(module, cell))
     if all(state.op == "get_attr" and not attribute(graph.model, str(state.target)).any() for state in states):
         states = []  # as without them
     sources = [source, *states]
-    made = BODIES[kind, len(states)](module, len(states)).train(module.training)
+    made = _Step(module, len(states)).train(module.training)
     result = inlined(graph, node, sources, made)
     if isinstance(result, fx.Node):
         node.replace_all_uses_with(result)

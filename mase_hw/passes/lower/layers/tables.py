@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mase_hw.passes.lower.layers.call import Call, parameter
-from mase_hw.passes.lower.layers.plain import Line1, Line2
+from mase_hw.passes.lower.layers.call import Call, Line, parameter
 
 
 def embedding_bag(call: Call) -> nn.Module | None:
@@ -33,8 +32,8 @@ def embedding_bag(call: Call) -> nn.Module | None:
     table.weight = parameter(rows, weight)
     reduce: Any = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[mode]
     if len(call.inputs) == 2:
-        return Line2(lambda x, y: torch.sum(table(x) * y.unsqueeze(-1), 1), table=table)
-    return Line1(lambda x: reduce(table(x), 1), table=table)
+        return Line(lambda x, y: torch.sum(table(x) * y.unsqueeze(-1), 1), table=table)
+    return Line(lambda x: reduce(table(x), 1), table=table)
 
 
 def one_hot(call: Call) -> nn.Module | None:
@@ -44,4 +43,4 @@ def one_hot(call: Call) -> nn.Module | None:
         return None
     table = nn.Embedding(classes, classes)
     table.weight = nn.Parameter(torch.eye(classes), requires_grad=False)
-    return Line1(table.forward, table=table)
+    return Line(table.forward, table=table)

@@ -26,13 +26,13 @@ from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.layers.call import (
     Body,
     Expression,
+    Line,
     expand,
     expression_of,
     formula,
     number_of,
     parameter,
 )
-from mase_hw.passes.lower.layers.norms import Alone
 from mase_hw.passes.lower.patterns.masks import least, masked_by_data
 from mase_hw.passes.lower.patterns.writes import written_rows
 
@@ -174,7 +174,7 @@ def norm(graph: MaseGraph, node: fx.Node) -> Found | None:
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None:
             layer.register_parameter(name, parameter(value.expand(size), value))
-    return Body(Alone(layer), [source]), "rms_norm" if centred is None else "layer_norm"
+    return Body(Line(lambda x: layer(x), norm=layer), [source]), "rms_norm" if centred is None else "layer_norm"
 
 
 def _expression(graph: MaseGraph, node: fx.Node, *ops: str) -> Expression | None:

@@ -5,6 +5,7 @@ Numbers far below all data, which stand for the least there is.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,31 +88,13 @@ def _scores(graph: MaseGraph, e: Expression, scores: object, mask: object, inver
     if found is None:
         return None
     tensors = {} if bool(found.keep.all()) else {"left_out": ~found.keep}
-    return Body(_Scores(_apply, e.shape[-1], **tensors), [scores, found.source]), "a mask of bits"
+    return Body(Formula(functools.partial(_apply, e.shape[-1]), **tensors), [scores, found.source]), "a mask of bits"
 
 
-def _apply(s: _Masked, x: Tensor, bits: Tensor) -> Tensor:
-    keep = as_number(bits, torch.bool).reshape(-1, 1, 1, s.keys)
+def _apply(keys: int, s: Formula, x: Tensor, bits: Tensor) -> Tensor:
+    keep = as_number(bits, torch.bool).reshape(-1, 1, 1, keys)
     x = torch.where(keep, x, LEAST)
     return x.masked_fill(s.left_out, LEAST) if "left_out" in dict(s.named_buffers()) else x  # type: ignore[arg-type]
-
-
-class _Masked(Formula):
-    """A formula that knows the number of keys."""
-
-    def __init__(self, function: Callable[..., Tensor], keys: int, **tensors: Tensor) -> None:
-        super().__init__(function, **tensors)
-        self.keys = keys
-
-
-class _Scores(_Masked):
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(self, a, b)
-
-
-class _Attention(_Masked):
-    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:  # type: ignore[override]
-        return self.function(self, a, b, c, d)
 
 
 def _attention(graph: MaseGraph, e: Expression) -> tuple[Body, str] | None:
@@ -128,14 +111,14 @@ def _attention(graph: MaseGraph, e: Expression) -> tuple[Body, str] | None:
     scale = e.args.get("scale")
     factor = 1 / math.sqrt(size) if scale is None else float(scale)
 
-    def run(s: _Masked, a: Tensor, b: Tensor, c: Tensor, bits: Tensor) -> Tensor:
+    def run(s: Formula, a: Tensor, b: Tensor, c: Tensor, bits: Tensor) -> Tensor:
         if repeats > 1:
             b, c = torch.repeat_interleave(b, repeats, -3), torch.repeat_interleave(c, repeats, -3)
         scores = torch.matmul(a, b.transpose(-2, -1)) * factor
-        return torch.matmul(torch.softmax(_apply(s, scores, bits), -1), c)
+        return torch.matmul(torch.softmax(_apply(keys, s, scores, bits), -1), c)
 
     tensors = {} if bool(keep.all()) else {"left_out": ~keep}
-    return Body(_Attention(run, keys, **tensors), [q, k, v, found.source]), "attention with a mask of bits"  # type: ignore[list-item]
+    return Body(Formula(run, **tensors), [q, k, v, found.source]), "attention with a mask of bits"  # type: ignore[list-item]
 
 
 def _canonical(graph: MaseGraph, mask: fx.Node) -> bool:

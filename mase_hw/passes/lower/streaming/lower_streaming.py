@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, fx, nn
+from torch import fx
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
@@ -13,7 +13,7 @@ from mase_hw.nn.recurrence import Recurrence
 from mase_hw.nn.streaming import Taps
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
-from mase_hw.passes.lower.layers.call import expand
+from mase_hw.passes.lower.layers.call import Line, expand
 from mase_hw.passes.lower.streaming._rules import At, Flow, NotCausal, Plan, at_node, layer_of, rule_of
 
 Problem = tuple[str, str, str, bool]
@@ -163,17 +163,6 @@ def _try(graph: MaseGraph, inputs: Sequence[fx.Node], back: int) -> tuple[Plan, 
     return plan, problems
 
 
-class _Windows(nn.Module):
-    """A layer behind the columns of its windows."""
-
-    def __init__(self, window: tuple[int, int, int, int], layer: nn.Module) -> None:
-        super().__init__()
-        self.taps, self.layer = Taps(*window), layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(self.taps(x))  # type: ignore[no-any-return]
-
-
 Shared = tuple[tuple[int, int, int, int], fx.Node]
 """A window, and the stream it is of."""
 
@@ -188,7 +177,8 @@ def _remember(
     """Put the columns of windows before a layer; layers with the same windows share them."""
     at: At = at_node(graph, node, Plan({n: Flow(2) for n in node.all_input_nodes[:1]}))
     assert at.call is not None  # the rule has looked at it
-    expand(graph, node, _Windows(window, layer_of(at.call)), [source])
+    taps, layer = Taps(*window), layer_of(at.call)
+    expand(graph, node, Line(lambda x: layer(taps(x)), taps=taps, layer=layer), [source])
     columns = node.all_input_nodes[0]
     known = shared.setdefault((window, source), columns)
     if known is not columns:
