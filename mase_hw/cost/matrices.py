@@ -29,21 +29,23 @@ def matmul(t: Terms, p: Parameters) -> None:
     rows_first = bool(p["TRANSPOSED"])
     ins, outs = p["DATA_IN_0_TENSOR_SIZE_DIM_0"], p["DATA_OUT_0_TENSOR_SIZE_DIM_0"]
     lanes_in, lanes_out = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"]
-    rows = outs if rows_first else ins
-    banks = lanes_out if rows_first else lanes_in
+    # Tokens of a beat have multipliers of their own; its rows are one to the buffer, as many times as wide.
+    beside, rows_beside = p["DATA_IN_0_PARALLELISM_DIM_2"], p["DATA_IN_1_PARALLELISM_DIM_2"]
+    rows = (outs if rows_first else ins) // rows_beside
+    banks = (lanes_out if rows_first else lanes_in) // rows_beside
     heads, groups = p["DATA_IN_0_TENSOR_SIZE_DIM_1"], p["DATA_IN_1_TENSOR_SIZE_DIM_1"]
-    tokens = p["DATA_IN_0_TENSOR_SIZE_DIM_2"] // (p["DATA_IN_1_TENSOR_SIZE_DIM_2"] // rows)
+    tokens = p["DATA_IN_0_TENSOR_SIZE_DIM_2"] // beside // (p["DATA_IN_1_TENSOR_SIZE_DIM_2"] // rows_beside // rows)
     beats = ceil(ins / lanes_in)
     words = beats if rows_first else ceil(outs / lanes_out)
     row_tiles = ceil(rows / banks)
-    capacity = p["CAPACITY"]
+    capacity = p["CAPACITY"] // rows_beside
     held = ceil(capacity / rows)
     tiles = held * row_tiles - (held * rows - capacity) // banks
     depth = tiles * groups * words
     uneven = bool(p["CAUSAL"]) and 4 * words <= row_tiles
     vectors = 4 if uneven and not rows_first and row_tiles <= 16 else 2
-    width_in = lanes_in * p["DATA_IN_0_PRECISION_0"]
-    width_rows = (lanes_in if rows_first else lanes_out) * p["DATA_IN_1_PRECISION_0"]
+    width_in = lanes_in * beside * p["DATA_IN_0_PRECISION_0"]
+    width_rows = (lanes_in if rows_first else lanes_out) * rows_beside * p["DATA_IN_1_PRECISION_0"]
     t.logic("any", 1)
     _steps(t, (banks, row_tiles), (groups, words), (heads // groups, tokens), depth)
     # ---- Vectors.
@@ -68,7 +70,8 @@ def matmul(t: Terms, p: Parameters) -> None:
     t.both("keep", banks - padded if padded else 0)
     t.logic("kept", (banks - padded) * width_rows if padded else 0)
     array = {**p, **_NO_BIAS, **{f"WEIGHT_{k}": p[f"DATA_IN_1_{k}"] for k in ("PRECISION_0", "PRECISION_1", "SIGNED")}}
-    mac_array(t, array, Schedule(lanes_in, beats))
+    array["DATA_OUT_0_PARALLELISM_DIM_0"] = lanes_out * beside
+    mac_array(t, array, Schedule(lanes_in, beats, columns=beside))
 
 
 def external_cache(t: Terms, p: Parameters) -> None:
