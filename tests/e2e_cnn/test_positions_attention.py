@@ -43,6 +43,35 @@ class Shared(nn.Module):
         return nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2)
 
 
+class Fused(nn.Module):
+    """Queries, keys and values of one layer, which are parts of its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all, self.leave = nn.Linear(8, 24), nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens to as many."""
+        q, k, v = self.all(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind(0)
+        return self.leave(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Masked(nn.Module):
+    """Tokens that see those before them, and not all of these; what they see is counted, or stored."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+        self.causal, self.stored = causal, torch.ones(8, 8, dtype=torch.bool).tril().triu(-4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens to as many."""
+        q, k, v = (y(x).unflatten(-1, (2, 4)).transpose(1, 2) for y in (self.q, self.k, self.v))
+        mask = None if self.causal else self.stored
+        found = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
+        return found.transpose(1, 2).flatten(2)
+
+
 def encoder(**how: Any) -> nn.Module:
     """A layer of a transformer."""
     return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, **how)
@@ -64,6 +93,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[Shape], int]] = {
     "crossed": (Crossed, [(8, 8), (4, 8)], 16),
     "encoder": (encoder, [(8, 8)], 16),
     "shared": (Shared, [(8, 6)], 32),
+    "causal": (lambda: Masked(True), [(8, 8)], 16),
+    "window": (lambda: Masked(False), [(8, 8)], 16),
+    "fused": (Fused, [(8, 8)], 24),
     "patches": (Patches, [(2, 4, 16)], 64),
 }
 """A model, the shapes of its inputs, and cycles per frame with one position."""
@@ -83,8 +115,11 @@ def compiled(name: str, out: Path, positions: int | dict[str, int]) -> tuple[Any
     [
         ("encoder", 4),
         ("shared", 2),
-        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES),
-        *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("crossed", "shared")),
+        ("fused", 2),
+        ("causal", 2),
+        ("window", 4),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES if name != "fused"),
+        *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("crossed", "shared", "fused", "causal")),
         *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ("crossed", "encoder", "patches")),
     ],
 )

@@ -19,14 +19,13 @@ from torch.overrides import handle_torch_function, has_torch_function
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, steps_of
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor3, port
-from mase_hw.layouts import Layout
 from mase_hw.nn.streaming import AFTER
 from mase_hw.numerics import cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_matmul
 from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import PRODUCT
 from mase_hw.ops._slots import AHEAD, SLOT, caches, not_in_turn, slot_port, slots_of
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import by_token, lanes_within
 from mase_hw.ops.products._matmul_cases import cases
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.steps import Steps
@@ -55,13 +54,8 @@ class MatmulParams(Params, frozen=True):
         if name == "data_in_1" and self.streamed:
             steps, lanes = self.schedule.steps(0).steps, self.schedule.banks * folded.lanes
             return dataclasses.replace(folded, shape=(steps, lanes), parallelism=(lanes,), layout=None)
-        matrices, many = self.matrices, self.rows if name == "data_in_1" else self.tokens
-        (_, heads, size), (lanes, _, beside) = folded.shape, folded.parallelism
-        if beside == 1:
-            return dataclasses.replace(folded, shape=(matrices, many, heads, size), parallelism=(lanes, 1, 1, 1))
-        shape = (matrices, many // beside, heads, size * beside)
-        layout = Layout.tokens((matrices, many, heads, size), beside)
-        return dataclasses.replace(folded, shape=shape, parallelism=(lanes * beside,), layout=layout)
+        outer = (self.matrices, self.rows if name == "data_in_1" else self.tokens)
+        return by_token(dataclasses.replace(folded, shape=(*outer, *folded.shape[1:])))
 
     def streaming(self) -> MatmulParams:
         """The same where the words of the steps come one behind the other."""
@@ -225,12 +219,12 @@ def build(r: Request) -> MatmulParams:
     # A single token sees every row: nothing is left out, and rows may be held as where nothing ever is.
     causal = bool(r.arithmetic.attributes.get("causal", False)) and tokens > 1
     slots = r.slots if causal else 1
-    if slots > 1 and (tokens != rows or shapes["data_in_0"][0] > 1):
+    if slots > 1 and (tokens != rows or shapes["data_in_0"][0] > 1 or beside * rows_beside > 1):
         raise not_in_turn(
             "a product of sequences in turn is that of whole sequences",
             node=r.node,
-            got=f"{tokens} tokens by {rows} rows, {shapes['data_in_0'][0]} of them per frame",
-            expected="as many tokens as rows, one sequence per frame",
+            got=f"{tokens} tokens by {rows} rows, {shapes['data_in_0'][0]} of them per frame, {beside} in a beat",
+            expected="as many tokens as rows, one sequence per frame, one token in a beat",
         )
     made = MatmulParams(
         data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in, 1, beside),
@@ -257,11 +251,14 @@ def _banks(lanes: int, rows: int) -> int:
 def _positions(
     attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, rows: int
 ) -> tuple[int, int]:
-    """As many tokens of a beat, and rows, as arrive; one where each sees rows of its own, or has a single result."""
-    _, tokens, *size = shapes["data_out_0"]
-    alone = attributes.get("causal", False) and tokens > 1
-    several = arriving if tokens % arriving == 0 and math.prod(size) > 1 else 1
-    return (1, 1) if alone else (several, rows if shapes["data_in_1"][1] % rows == 0 else 1)
+    """As many tokens of a beat, and rows, as arrive; as many of both where a token sees the rows up to its own."""
+    tokens, matrix = shapes["data_out_0"][1], shapes["data_in_1"][1]
+    single = any(math.prod(shape[2:]) == 1 for name, shape in shapes.items() if name.startswith("data_"))
+    several = 1 if single or tokens % arriving else arriving
+    if attributes.get("causal", False) and tokens > 1:
+        several = 1 if matrix % several else several
+        return several, several
+    return several, 1 if single or matrix % rows else rows
 
 
 def _latency(p: MatmulParams) -> Latency:
@@ -277,7 +274,8 @@ def _steps(p: MatmulParams, positions: Sequence[int]) -> tuple[Steps, ...]:
 
 def _work(p: MatmulParams) -> int:
     other = p.data_in_0.size[0] if p.transposed else p.data_out_0.size[0]
-    return p.matrices * p.data_in_0.size[1] * int(p.schedule.limits.sum()) * math.prod(p.beside) * other
+    each = dataclasses.replace(p.schedule, tokens=p.tokens, rows=p.rows).limits
+    return p.matrices * p.data_in_0.size[1] * int(each.sum()) * other
 
 
 OPS = (
