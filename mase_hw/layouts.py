@@ -97,6 +97,23 @@ class Layout:
         *outer, size = shape
         return cls.tiled((1, size, math.prod(outer)), rows).permuted((0, 2, 1)).reshaped(shape)
 
+    @classmethod
+    def tokens(cls, shape: Sequence[int], beside: int) -> Layout:
+        """Tokens of several dimensions, of which neighbours travel as rows :meth:`abreast`.
+
+        Row-major where a token is a single element, or where a tile would have tokens of two batches.
+
+        Args:
+            shape: ``(..., tokens, heads, size)``.
+            beside: Tokens of a tile.
+        """
+        *outer, tokens, heads, size = shape
+        if beside > 1 and heads * size > 1 and tokens % beside == 0:
+            found = cls.abreast((*outer, tokens, heads * size), beside)
+            if found is not None and (made := found.reshaped(shape)) is not None:
+                return made
+        return cls.row_major(shape)
+
     @property
     def positions(self) -> int:
         """Positions of a tile, as :meth:`tiled` takes them; 1 for every other layout."""

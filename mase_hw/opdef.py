@@ -214,7 +214,9 @@ class Hardware:
         positions: Of an op whose beats may have several neighbouring positions, with lanes of their channels (of all
             elements if its layout is ``any`` and it follows its input): attributes, shapes of the tensors, positions
             in which the input arrives and those that are wished for -> those of a beat of the input and of the
-            output. Where the op has a ``relayout``, that says it instead. None: one position a beat.
+            output. Of ``row_major`` they are tokens, dimension 1: those in which its first and its last input arrive ->
+            those of the first input, which the output has too, and of the others. Where the op has a ``relayout``, that
+            says it instead. None: one position a beat.
         abreast: Of ``rows``: the op whose hardware facets it has where a beat has several neighbouring rows; its result
             has as many. Empty: one row a beat, or ``positions`` says it.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.

@@ -30,14 +30,16 @@ def matmul(t: Terms, p: Parameters) -> None:
     rows_first = bool(p["TRANSPOSED"])
     ins, outs = p["DATA_IN_0_TENSOR_SIZE_DIM_0"], p["DATA_OUT_0_TENSOR_SIZE_DIM_0"]
     lanes_in, lanes_out = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"]
-    rows = outs if rows_first else ins
-    banks = lanes_out if rows_first else lanes_in
+    # Tokens of a beat have multipliers of their own; its rows are one to the buffer, as many times as wide.
+    beside, rows_beside = p["DATA_IN_0_PARALLELISM_DIM_2"], p["DATA_IN_1_PARALLELISM_DIM_2"]
+    rows = (outs if rows_first else ins) // rows_beside
+    banks = (lanes_out if rows_first else lanes_in) // rows_beside
     heads, groups = p["DATA_IN_0_TENSOR_SIZE_DIM_1"], p["DATA_IN_1_TENSOR_SIZE_DIM_1"]
-    tokens = p["DATA_IN_0_TENSOR_SIZE_DIM_2"] // (p["DATA_IN_1_TENSOR_SIZE_DIM_2"] // rows)
+    tokens = p["DATA_IN_0_TENSOR_SIZE_DIM_2"] // beside // (p["DATA_IN_1_TENSOR_SIZE_DIM_2"] // rows_beside // rows)
     beats = ceil(ins / lanes_in)
     words = beats if rows_first else ceil(outs / lanes_out)
     row_tiles = ceil(rows / banks)
-    capacity, causal = p["CAPACITY"], bool(p["CAUSAL"])
+    capacity, causal = p["CAPACITY"] // rows_beside, bool(p["CAUSAL"])
     slots = 1 << (p["SLOT_PRECISION_0"] - 1) if p.get("HAS_SLOT") else 0
     held = ceil(capacity / rows)
     tiles = row_tiles if slots else held * row_tiles - (held * rows - capacity) // banks
@@ -45,8 +47,8 @@ def matmul(t: Terms, p: Parameters) -> None:
     uneven = causal and 4 * words <= row_tiles
     held_beats = min(2 * row_tiles, 32) if uneven and rows_first else 2
     vectors = 4 if uneven and not rows_first and row_tiles <= 16 else 2
-    width_in = lanes_in * p["DATA_IN_0_PRECISION_0"]
-    width_rows = (lanes_in if rows_first else lanes_out) * p["DATA_IN_1_PRECISION_0"]
+    width_in = lanes_in * beside * p["DATA_IN_0_PRECISION_0"]
+    width_rows = (lanes_in if rows_first else lanes_out) * rows_beside * p["DATA_IN_1_PRECISION_0"]
     t.logic("any", 1)
     _steps(t, (banks, row_tiles), (groups, words), (heads // groups, tokens), depth)
     # ---- Vectors.
@@ -66,7 +68,7 @@ def matmul(t: Terms, p: Parameters) -> None:
         bits_tile = bits_of(row_tiles)
         t.count(ff=1 + bits_tile)
         t.logic("fill.tile", bits_tile)
-        t.logic("fill.data", lanes_out * p["DATA_OUT_0_PRECISION_0"])
+        t.logic("fill.data", lanes_out * beside * p["DATA_OUT_0_PRECISION_0"])
         counter(t, "fill.heads", heads)
         if slots:
             fifo(t, "fill.noted", max(bits_tile, 1), held_beats + bits_of(lanes_in) + 8)
@@ -93,7 +95,8 @@ def matmul(t: Terms, p: Parameters) -> None:
     t.logic("kept", (banks - padded) * width_rows if padded else 0)
     array = {**p, **_NO_BIAS, **{f"WEIGHT_{k}": p[f"DATA_IN_1_{k}"] for k in ("PRECISION_0", "PRECISION_1", "SIGNED")}}
     shortest = (rows - tokens) // banks + 1 if causal and not rows_first else beats
-    mac_array(t, array, Schedule(lanes_in, beats, shortest=shortest, held=held_beats))
+    array["DATA_OUT_0_PARALLELISM_DIM_0"] = lanes_out * beside
+    mac_array(t, array, Schedule(lanes_in, beats, columns=beside, shortest=shortest, held=held_beats))
 
 
 @dataclass(frozen=True)

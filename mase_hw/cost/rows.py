@@ -235,17 +235,18 @@ def softmax(t: Terms, p: Parameters) -> None:
 
 def masked_softmax(t: Terms, p: Parameters) -> None:
     """A ``fixed_masked_softmax``: a ``fixed_softmax`` of elements with a bit more, and what says that bit."""
-    lanes, keys, heads = (
+    each, beside, keys, heads = (
         p["DATA_IN_0_PARALLELISM_DIM_0"],
+        p["DATA_IN_0_PARALLELISM_DIM_2"],
         p["DATA_IN_0_TENSOR_SIZE_DIM_0"],
         p["DATA_IN_0_TENSOR_SIZE_DIM_1"],
     )
-    width, tiles = p["DATA_IN_0_PRECISION_0"], ceil(keys / lanes)
-    softmax(t, {**p, "DATA_IN_0_PRECISION_0": width + 1, "FUNCTION": 0})
+    width, tiles, lanes = p["DATA_IN_0_PRECISION_0"], ceil(keys / each), each * beside
+    softmax(t, {**p, "DATA_IN_0_PRECISION_0": width + 1, "FUNCTION": 0, "DATA_IN_0_PARALLELISM_DIM_1": beside})
     t.logic("mask.key", lanes * width)
     t.logic("mask.given", lanes * p["DATA_IN_1_PRECISION_0"] if p["HAS_MASK"] else 0)
     if p["CAUSAL"]:
-        place = bits_of(keys + p["QUERIES"] + lanes + 1) + 1
+        place = bits_of(keys + p["QUERIES"] + each + 1) + 1
         counter(t, "mask.tile", tiles)
         counter(t, "mask.head", heads)
         t.count(ff=(place - 1) * (tiles > 1) + (0 if p["HAS_SLOT"] else place - 1))

@@ -5,13 +5,16 @@ Images as streams: ``(N, C, H, W)`` travels channels-last, lanes along the chann
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Port, port
+from mase_hw.layouts import Layout
 from mase_hw.opdef import Request
+from mase_hw.streams import Stream
 
 
 def lanes_within(node: str, name: str, lanes: tuple[int, ...], shape: tuple[int, ...]) -> int:
@@ -79,6 +82,23 @@ def as_they_come(
 ) -> tuple[int, int]:
     """Positions of a beat of an op that gives every position where it came, as many as arrive."""
     return arriving, arriving
+
+
+def by_token(stream: Stream) -> Stream:
+    """A stream of ``(..., tokens, heads, size)`` with lanes of one token, as it is with those of dimension 2 in a beat.
+
+    Args:
+        stream: Row-major, with the lanes of a token, 1, and the tokens of a beat.
+    """
+    (lanes, _, beside), (*outer, tokens, heads, size) = stream.parallelism, stream.shape
+    if beside == 1:
+        return dataclasses.replace(stream, parallelism=(lanes, *(1,) * (len(stream.shape) - 1)))
+    return dataclasses.replace(
+        stream,
+        shape=(*outer, tokens // beside, heads, size * beside),
+        parallelism=(lanes * beside,),
+        layout=Layout.tokens(stream.shape, beside),
+    )
 
 
 def finest_bias(tensor: str, formats: Mapping[str, FixedFormat]) -> int | None:

@@ -98,7 +98,7 @@ def cut_of(layout: Layout, attributes: Attributes) -> Cut | None:
     if not factors:
         return None
     first, block = factors[0], math.prod(layout.factors[i] for i in factors[1:])
-    if layout.positions > 1 and first == layout.order[-1]:
+    if layout.beside > 1 and first == layout.order[-1]:
         return None  # a part of a beat's positions
     if block == 1:
         return Cut(first, begin, length, step)
@@ -114,7 +114,16 @@ def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> La
     if layout.positions > 1:
         return Layout.tiled(shape, layout.positions)
     factors = [cut.length if i == cut.factor else size for i, size in enumerate(layout.factors)]
-    return Layout(tuple(shape), tuple(factors), layout.order)
+    row = 0
+    if layout.beside > 1:
+        within = _inside(layout, cut) < layout.row
+        row = layout.row // layout.factors[cut.factor] * cut.length if within else layout.row
+    return Layout(tuple(shape), tuple(factors), layout.order, row)
+
+
+def _inside(layout: Layout, cut: Cut) -> int:
+    """Elements that travel together for each place of the factor that is cut."""
+    return math.prod(layout.factors[i] for i in layout.order[layout.order.index(cut.factor) + 1 :])
 
 
 def _build(r: Request) -> SliceParams:
@@ -130,12 +139,14 @@ def _build(r: Request) -> SliceParams:
             remedy="slice before the dimensions are merged",
         )
     sizes = [layout.factors[i] for i in layout.order]
-    place, beside = layout.order.index(cut.factor), layout.positions
-    channels = place == len(sizes) - 2
-    if beside > 1 and layout.shape[1] > 1 and (cut.step == 1 or not channels):
+    place, each = layout.order.index(cut.factor), _inside(layout, cut)
+    if layout.beside > 1:
         # A row is all channels of a tile, of each all positions.
-        sizes[-2:] = [sizes[-2] * beside]
-        cut = Cut(cut.factor, cut.begin * beside, cut.length * beside, 1) if channels else cut
+        if cut.step == 1 and each * sizes[place] == layout.row:
+            sizes[place:] = [layout.row]
+            cut = Cut(cut.factor, cut.begin * each, cut.length * each, 1)
+        elif each % layout.row == 0:
+            sizes[place + 1 :] = [each // layout.row, layout.row]
     inside = place == len(sizes) - 1
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
     if inside:

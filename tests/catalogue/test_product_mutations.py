@@ -12,8 +12,32 @@ from .test_mutations import ARRAY, Mutation, play_mutated, some
 
 CHAIN, SIGNS = "lib/fixed_chain_product.sv", "lib/fixed_sign_product.sv"
 LOGIC = "lib/fixed_logic_product.sv"
+STREAMS, MASKED = "ops/fixed_matmul.sv", "ops/fixed_masked_softmax.sv"
 
 WRONG = {
+    "all tokens of a beat have the vector of the first": Mutation(
+        "grouped_matmul-rows_beside", STREAMS, (("act[i][t];", "act[i][0];"),)
+    ),
+    "rows of a beat lie in the buffer as their lanes come": Mutation(
+        "grouped_matmul-sums_beside_uneven", STREAMS, (("in_rows[l%RA][l/RA] =", "in_rows[l/BL][l%BL] ="),)
+    ),
+    "a token sees the rows that came in its beat behind it": Mutation(
+        "grouped_matmul-rows_causal_beside", STREAMS, (("(Bank % RA <= t || !own_q", "(1'b1 || !own_q"),)
+    ),
+    "a token does not see its own row": Mutation(
+        "grouped_matmul-sums_causal_beside_uneven", STREAMS, (("Bank % RA <= t", "Bank % RA < t"),)
+    ),
+    "only in the last tile a token has rows behind it": Mutation(
+        "grouped_matmul-sums_causal_beside_held",
+        STREAMS,
+        (("tile == limit_tile && keep[b];", "tile == '1 && keep[b];"),),
+    ),
+    "a mask is that of the first query of a beat": Mutation(
+        "masked_softmax-beside", MASKED, (("PlaceW'(Query)", "PlaceW'(0 * Query)"),)
+    ),
+    "a mask goes on by a query with each beat of several": Mutation(
+        "masked_softmax-beside", MASKED, (("last_key + PlaceW'(Beside)", "last_key + PlaceW'(1)"),)
+    ),
     "a binary weight of -1 is 1": Mutation(
         "linear-binary", SIGNS, (("minus_q <= b[i][B_WIDTH-1];", "minus_q <= 1'b0;"),)
     ),

@@ -114,7 +114,8 @@ def test_interval_is_the_work(it: Item) -> None:
         # Lanes that do not divide cost the multipliers of the pad lanes, and nothing else.
         padded = math.prod(s * p for s, p in zip(it.source.tiles, it.source.lane_dims, strict=True))
         if not it.hardware.follows_input:
-            padded *= it.sink.tiles[0] * it.sink.lane_dims[0]
+            tokens, _ = getattr(it.case.params, "beside", (1, 1))  # of a beat, which are on both sides
+            padded *= it.sink.tiles[0] * it.sink.lane_dims[0] // tokens
         else:  # element by element every lane has its multiplier, of several blocks where it multiplies by wide numbers
             blocks, rest = divmod(multipliers, it.source.lanes)
             assert not rest and (blocks == 1 or it.op.name in ("add", "sub", "requantize"))

@@ -84,12 +84,12 @@ def _record(catalogue: Catalogue, instance: Instance) -> MatmulParams:
     assert facets is not None  # it is an instance
     record = facets.record(instance.parameters)
     assert isinstance(record, MatmulParams)
-    if record.matrices > 1 or record.tokens != record.rows:
+    if record.matrices > 1 or record.tokens != record.rows or record.beside != (1, 1):
         raise UnsupportedError(
             "keys and values in external memory are those of one sequence per frame, a row for each token",
             node=instance.node,
             field="decode.cache",
-            got=f"{record.tokens} tokens by {record.rows} rows, {record.matrices} times",
+            got=f"{record.tokens} tokens by {record.rows} rows, {record.matrices} times, {record.beside[0]} in a beat",
             remedy="leave decode.cache out",
         )
     return record

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
@@ -24,117 +22,14 @@ from mase_hw.hardware.params import Cast, Params, Tensor3, port
 from mase_hw.nn.streaming import AFTER
 from mase_hw.numerics import cast, magnitude, straight_through
 from mase_hw.numerics.exact_sums import exact_matmul
-from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
+from mase_hw.opdef import Arithmetic, Hardware, Latency, OpDef, Request
 from mase_hw.ops._scaled import PRODUCT
-from mase_hw.ops._slots import AHEAD, SLOT, caches, not_in_turn, sequences, slot_port, slots_of
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._slots import AHEAD, SLOT, caches, not_in_turn, slot_port, slots_of
+from mase_hw.ops._tensors import by_token, lanes_within
+from mase_hw.ops.products._matmul_cases import cases
 from mase_hw.ops.products._schedule import Schedule
 from mase_hw.steps import Steps
 from mase_hw.streams import Stream
-
-
-def cases(build: Callable[[Request], Any]) -> list[Case]:
-    """One lane and many, inner size 1, uneven folds, shared matrices, other numbers of tokens than of rows."""
-
-    def case(
-        name: str,
-        a: tuple[int, int, int, int],
-        b: tuple[int, int],
-        lanes: tuple[int, int],
-        formats: str = "s8.4 s8.4 s9.1",
-        frames: int = 4,
-        slots: int = 1,
-        **attributes: bool,
-    ) -> Case:
-        """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix."""
-        batch, tokens, heads, inner = a
-        groups, other = b
-        numbers = Arithmetic.read(formats, ("data_in_0", "data_in_1", "data_out_0"), {"causal": False} | attributes)
-        rows, columns = (other, inner) if attributes["transposed"] else (inner, other)
-        shapes = {
-            "data_in_0": a,
-            "data_in_1": (batch, rows, groups, columns),
-            "data_out_0": (batch, tokens, heads, other),
-        }
-        request = Request(name, numbers, shapes, {"data_in_0": lanes[:1], "data_out_0": lanes[1:]}, slots=slots)
-        # Every other time a slot is full, and the sequence begins anew by itself.
-        begun = sequences(slots, tokens, slots)
-        given = {SLOT: np.concatenate((begun, begun % slots)).reshape(-1).tolist()} if slots > 1 else {}
-        return Case(name, build(request), frames, given=given)
-
-    return [
-        case("rows_even", (1, 4, 2, 8), (2, 4), (4, 2), transposed=True),
-        case("rows_uneven", (1, 5, 1, 7), (1, 5), (3, 2), "s8.4 s8.4 s9.1 half_up wrap", transposed=True),
-        case("rows_serial", (1, 3, 1, 4), (1, 3), (1, 1), "s8.4 s8.4 s9.1 floor", transposed=True),
-        case("rows_one_element", (1, 3, 2, 1), (1, 5), (1, 2), "s8.4 s8.4 s8.4", transposed=True),
-        case("rows_one_tile", (1, 6, 1, 4), (1, 3), (4, 3), "s8.4 s8.4 s9.1 trunc wrap", transposed=True, frames=6),
-        case("rows_one_tile_more_banks", (2, 2, 1, 6), (1, 4), (2, 4), transposed=True),
-        case("rows_grouped", (2, 3, 4, 6), (2, 5), (4, 3), transposed=True),
-        case("rows_few_tokens", (3, 1, 1, 5), (1, 4), (2, 3), transposed=True),
-        case("rows_scalar", (1, 1, 1, 1), (1, 1), (1, 1), transposed=True, frames=16),
-        case("rows_two_bit", (1, 4, 1, 9), (1, 4), (4, 4), "s2.0 s2.0 s4.0", transposed=True),
-        case("rows_wide", (1, 3, 1, 6), (1, 5), (3, 2), "s16.9 s16.9 s16.0", transposed=True),
-        case("rows_beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), "s30.4 s28.6 s32.-20 floor", transposed=True),
-        case("rows_causal", (1, 6, 1, 4), (1, 6), (2, 2), transposed=True, causal=True),
-        case(
-            "rows_causal_uneven",
-            (2, 5, 2, 5),
-            (1, 7),
-            (2, 3),
-            "s8.4 s8.4 s9.1 half_up wrap",
-            transposed=True,
-            causal=True,
-        ),
-        case("rows_causal_serial", (1, 4, 2, 3), (2, 4), (1, 1), transposed=True, causal=True),
-        case("rows_causal_one_tile", (1, 4, 1, 3), (1, 4), (3, 4), transposed=True, causal=True, frames=6),
-        case("rows_causal_one_word", (2, 7, 1, 3), (1, 7), (3, 2), transposed=True, causal=True),
-        case("rows_causal_last_token", (1, 1, 4, 5), (2, 6), (2, 4), transposed=True, causal=True),
-        case("rows_causal_held", (1, 9, 2, 4), (2, 9), (4, 2), transposed=True, causal=True, frames=6),
-        case("rows_causal_held_long", (1, 20, 1, 6), (1, 20), (6, 1), transposed=True, causal=True),
-        case("sums_even", (1, 4, 2, 4), (2, 8), (2, 4), "u4.4 s8.4 s8.4", transposed=False),
-        case("sums_uneven", (1, 5, 1, 5), (1, 7), (2, 3), "u4.4 s8.4 s8.3 half_up wrap", transposed=False),
-        case("sums_serial", (1, 3, 1, 3), (1, 4), (1, 1), "s8.4 s8.4 s9.1 trunc wrap", transposed=False),
-        case("sums_serial_seven", (1, 5, 1, 7), (1, 2), (1, 1), transposed=False),
-        case("sums_one_row", (1, 3, 2, 1), (1, 5), (1, 2), "s8.4 s8.4 s8.4", transposed=False),
-        case("sums_one_tile", (1, 6, 1, 4), (1, 3), (4, 3), "s5.3 s5.3 s8.4", transposed=False, frames=6),
-        case("sums_one_word", (2, 3, 1, 7), (1, 4), (2, 4), "u4.4 u4.4 u6.3", transposed=False),
-        case("sums_grouped", (2, 3, 4, 5), (2, 6), (3, 4), transposed=False),
-        case("sums_few_tokens", (3, 1, 2, 4), (1, 5), (3, 2), transposed=False),
-        case("sums_two_bit", (1, 4, 1, 5), (1, 9), (4, 4), "s2.0 s2.0 s3.0", transposed=False),
-        case("sums_wide", (1, 3, 1, 6), (1, 5), (3, 2), "s16.9 s16.9 s16.0 floor", transposed=False),
-        case("sums_beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), "s30.4 s28.6 s32.-20", transposed=False),
-        case("sums_causal", (1, 6, 1, 6), (1, 4), (2, 2), "u4.4 s8.4 s8.3", transposed=False, causal=True),
-        case("sums_causal_uneven", (2, 5, 2, 7), (1, 5), (3, 2), "s8.4 s8.4 s9.1 floor", transposed=False, causal=True),
-        case("sums_causal_serial", (1, 4, 2, 4), (2, 3), (1, 1), transposed=False, causal=True),
-        case(
-            "sums_causal_one_tile",
-            (1, 4, 1, 4),
-            (1, 5),
-            (4, 2),
-            "s8.4 s8.4 s9.1 trunc wrap",
-            transposed=False,
-            causal=True,
-        ),
-        case("sums_causal_one_word", (2, 7, 1, 7), (1, 3), (2, 3), transposed=False, causal=True),
-        case("sums_causal_held", (1, 9, 2, 9), (2, 4), (2, 4), transposed=False, causal=True, frames=6),
-        case("sums_causal_held_short", (2, 14, 1, 16), (1, 6), (1, 3), transposed=False, causal=True),
-        case("sums_causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), transposed=False, causal=True),
-        case("rows_slots", (1, 5, 2, 4), (1, 5), (2, 2), transposed=True, causal=True, slots=2, frames=6),
-        case("rows_slots_serial", (1, 4, 4, 3), (2, 4), (1, 1), transposed=True, causal=True, slots=4, frames=10),
-        case("rows_slots_one_tile", (1, 3, 1, 4), (1, 3), (4, 3), transposed=True, causal=True, slots=2, frames=8),
-        case("sums_slots", (1, 5, 2, 5), (1, 4), (2, 2), "u4.4 s8.4 s8.3", transposed=False, causal=True, slots=2),
-        case("sums_slots_serial", (1, 4, 4, 4), (2, 3), (1, 1), transposed=False, causal=True, slots=4, frames=10),
-        case("sums_slots_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), transposed=False, causal=True, slots=2, frames=8),
-        case(
-            "rows_causal_beyond_int64",
-            (2, 5, 2, 6),
-            (1, 5),
-            (3, 2),
-            "s35.20 s34.28 s32.46 half_away wrap",
-            transposed=True,
-            causal=True,
-        ),
-    ]
 
 
 class MatmulParams(Params, frozen=True):
@@ -160,7 +55,7 @@ class MatmulParams(Params, frozen=True):
             steps, lanes = self.schedule.steps(0).steps, self.schedule.banks * folded.lanes
             return dataclasses.replace(folded, shape=(steps, lanes), parallelism=(lanes,), layout=None)
         outer = (self.matrices, self.rows if name == "data_in_1" else self.tokens)
-        return dataclasses.replace(folded, shape=(*outer, *folded.shape[1:]), parallelism=(*folded.parallelism, 1))
+        return by_token(dataclasses.replace(folded, shape=(*outer, *folded.shape[1:])))
 
     def streaming(self) -> MatmulParams:
         """The same where the words of the steps come one behind the other."""
@@ -186,19 +81,26 @@ class MatmulParams(Params, frozen=True):
         return self.data_in_0.size[2] // self.matrices
 
     @property
+    def beside(self) -> tuple[int, int]:
+        """Tokens, and rows of a matrix, in a beat."""
+        return self.data_in_0.lanes[2], self.data_in_1.lanes[2]
+
+    @property
     def schedule(self) -> Schedule:
-        """What is multiplied in which step."""
+        """What is multiplied in which step: tokens of a beat are one, and so are its rows, in as many banks."""
+        tokens, rows = self.beside
+        banks = self.data_out_0.lanes[0] if self.transposed else self.data_in_0.lanes[0]
         return Schedule(
             transposed=self.transposed,
             causal=self.causal,
             matrices=self.matrices,
-            tokens=self.tokens,
+            tokens=self.tokens // tokens,
             heads=self.data_in_0.size[1],
             groups=self.data_in_1.size[1],
-            rows=self.rows,
-            banks=self.data_out_0.lanes[0] if self.transposed else self.data_in_0.lanes[0],
+            rows=self.rows // rows,
+            banks=banks // rows,
             words=(self.data_in_0 if self.transposed else self.data_out_0).tiles[0],
-            capacity=self.capacity,
+            capacity=self.capacity // rows,
             slots=self.has_slot,
             streamed=self.streamed,
         )
@@ -294,29 +196,37 @@ def _integers(formats: Mapping[str, FixedFormat], attributes: Attributes) -> str
 
 
 def build(r: Request) -> MatmulParams:
-    """Parameters for a node; the lanes of the rows of ``data_in_1`` follow those of what they meet."""
+    """Parameters for a node; the lanes of the rows of ``data_in_1`` follow those of what they meet.
+
+    Rows of a beat go into as many banks, which are the lanes of what they meet, or give: a multiple of them.
+    """
     formats, shapes = r.arithmetic.formats, r.shapes
     p_in = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shapes["data_in_0"])
     p_out = lanes_within(r.node, "data_out_0", r.parallelism["data_out_0"], shapes["data_out_0"])
     if "data_in_1" in r.parallelism:
         lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shapes["data_in_1"])
     transposed = bool(r.arithmetic.attributes["transposed"])
+    beside, rows_beside = (r.layouts[n].beside if n in r.layouts else 1 for n in ("data_in_0", "data_in_1"))
+    if transposed:
+        p_out = _banks(p_out, rows_beside)
+    else:
+        p_in = _banks(p_in, rows_beside)
     (_, tokens, *_), rows = shapes["data_in_0"], shapes["data_in_1"][1]
     # A single token sees every row: nothing is left out, and rows may be held as where nothing ever is.
     causal = bool(r.arithmetic.attributes.get("causal", False)) and tokens > 1
     slots = r.slots if causal else 1
-    if slots > 1 and (tokens != rows or shapes["data_in_0"][0] > 1):
+    if slots > 1 and (tokens != rows or shapes["data_in_0"][0] > 1 or beside * rows_beside > 1):
         raise not_in_turn(
             "a product of sequences in turn is that of whole sequences",
             node=r.node,
-            got=f"{tokens} tokens by {rows} rows, {shapes['data_in_0'][0]} of them per frame",
-            expected="as many tokens as rows, one sequence per frame",
+            got=f"{tokens} tokens by {rows} rows, {shapes['data_in_0'][0]} of them per frame, {beside} in a beat",
+            expected="as many tokens as rows, one sequence per frame, one token in a beat",
         )
     made = MatmulParams(
-        data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in),
-        data_in_1=port(shapes["data_in_1"], formats["data_in_1"], p_in if transposed else p_out),
+        data_in_0=port(shapes["data_in_0"], formats["data_in_0"], p_in, 1, beside),
+        data_in_1=port(shapes["data_in_1"], formats["data_in_1"], p_in if transposed else p_out, 1, rows_beside),
         slot=slot_port(slots, tokens),
-        data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out),
+        data_out_0=port(shapes["data_out_0"], formats["data_out_0"], p_out, 1, beside),
         transposed=transposed,
         causal=causal,
         # Of slots the first row of a sequence never waits for the end of the one before it, a frame of each other slot
@@ -326,19 +236,38 @@ def build(r: Request) -> MatmulParams:
         streamed=False,
         cast=r.arithmetic.modes,
     )
-    return made if slots > 1 else msgspec.structs.replace(made, capacity=made.schedule.enough)
+    return made if slots > 1 else msgspec.structs.replace(made, capacity=made.schedule.enough * rows_beside)
+
+
+def _banks(lanes: int, rows: int) -> int:
+    """At most so many banks, in which beats of that many rows lie whole."""
+    return max(lanes // rows, 1) * rows
+
+
+def _positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, rows: int
+) -> tuple[int, int]:
+    """As many tokens of a beat, and rows, as arrive; as many of both where a token sees the rows up to its own."""
+    tokens, matrix = shapes["data_out_0"][1], shapes["data_in_1"][1]
+    single = any(math.prod(shape[2:]) == 1 for name, shape in shapes.items() if name.startswith("data_"))
+    several = 1 if single or tokens % arriving else arriving
+    if attributes.get("causal", False) and tokens > 1:
+        several = 1 if matrix % several else several
+        return several, several
+    return several, 1 if single or matrix % rows else rows
 
 
 def _steps(p: MatmulParams, positions: Sequence[int]) -> tuple[Steps, ...]:
     # Operand register, product register, adder tree, accumulator, output FIFO.
     pipe = 4 + (p.data_in_0.lanes[0] - 1).bit_length()
-    tokens = len(positions) or p.tokens
+    tokens = len(positions) or p.schedule.tokens
     return dataclasses.replace(p.schedule, positions=tuple(positions), tokens=tokens).stages(pipe)
 
 
 def _work(p: MatmulParams) -> int:
     other = p.data_in_0.size[0] if p.transposed else p.data_out_0.size[0]
-    return p.matrices * p.data_in_0.size[1] * int(p.schedule.limits.sum()) * other
+    each = dataclasses.replace(p.schedule, tokens=p.tokens, rows=p.rows).limits
+    return p.matrices * p.data_in_0.size[1] * int(each.sum()) * other
 
 
 OPS = (
@@ -360,8 +289,9 @@ OPS = (
             static=(SLOT,),
             cases=lambda: cases(build),
             work=_work,
-            multipliers=lambda p: p.data_in_0.lanes[0] * p.data_out_0.lanes[0],
+            multipliers=lambda p: p.data_in_0.lanes[0] * p.data_out_0.lanes[0] * p.beside[0],
             layout="row_major",
+            positions=_positions,
         ),
     ),
 )

@@ -10,10 +10,9 @@ stored) and, in ``softmax_where``, data.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,14 +21,14 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledUse
-from mase_hw.formats.attributes import Attributes, attributes_of
+from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
-from mase_hw.ops._cases import case
-from mase_hw.ops._slots import SLOT, interleaved, not_in_turn, positions, slot_port, slots_of
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._slots import SLOT, not_in_turn, positions, slot_port, slots_of
+from mase_hw.ops._tensors import by_token, lanes_within
+from mase_hw.ops.rows._masked_cases import Builder, cases, cases_where
 from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
 from mase_hw.ops.rows.softmax import (
     SOFTMAX,
@@ -41,12 +40,13 @@ from mase_hw.ops.rows.softmax import (
     shares,
     shares_cast,
     stepped,
-    steps_case,
 )
 from mase_hw.steps import Steps
+from mase_hw.streams import Stream
 
 TRUTH = FixedFormat(1, 0, signed=False)
 """Of a mask."""
+Row = TypeVar("Row", int, str)
 _MOST = 1 << 20
 """Bits of a stored mask."""
 
@@ -131,11 +131,17 @@ def rows_of(keep: Tensor, decode: bool = False) -> dict[str, Any]:
         return {}
     rows = keep.reshape(-1, keys).tolist()
     words = [f"{sum(1 << s for s, bit in enumerate(row) if bit):x}" for row in rows]
-    hold = next(n for n in (len(words), heads, 1) if all(w == words[i // n * n] for i, w in enumerate(words)))
-    words = words[::hold]
-    period = next(n for n in range(1, len(words) + 1) if len(words) % n == 0 and words == words[:n] * (len(words) // n))
+    words, hold = repeated(words, heads)
     more = {"causal": True} if decode and not bool((keep.to("cpu") & ~before).any()) else {}
-    return {**more, "allowed": tuple(words[:period]), "hold": 1 if period == len(words) == 1 else hold}
+    return {**more, "allowed": tuple(words), "hold": hold}
+
+
+def repeated(rows: list[Row], heads: int) -> tuple[list[Row], int]:
+    """As few rows as do, over and over, and how many in turn each stands for."""
+    hold = next(n for n in (len(rows), heads, 1) if all(row == rows[i // n * n] for i, row in enumerate(rows)))
+    rows = rows[::hold]
+    period = next(n for n in range(1, len(rows) + 1) if len(rows) % n == 0 and rows == rows[:n] * (len(rows) // n))
+    return rows[:period], 1 if period == len(rows) == 1 else hold
 
 
 def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -198,13 +204,19 @@ class MaskedSoftmaxParams(Params, frozen=True):
         """The format of a port; the result has a step of its own."""
         return stepped(super().fmt(name), self.divisor_factor if name == "data_out_0" else 1)
 
+    def stream(self, name: str) -> Stream:
+        """The stream of a port, several queries in a beat."""
+        folded = super().stream(name)
+        return folded if name == SLOT else by_token(folded)
+
     def attributes(self) -> Attributes:
         """The mask that is not data, and what its memory depends on."""
         own: Attributes = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
         if self.has_slot:
             own["slots"] = slots_of(self.slot.fmt)
-        lanes = {"data_in_0": self.data_in_0.lanes}
-        return {**own, "shapes": {"data_in_0": self.data_in_0.shape}, "parallelism": lanes}
+        scores = self.stream("data_in_0")
+        of_scores = {"shapes": self.data_in_0.shape, "parallelism": scores.lane_dims, "layouts": scores.layout}
+        return {**own, **{key: {"data_in_0": value} for key, value in of_scores.items()}}
 
 
 def build(r: Request) -> MaskedSoftmaxParams:
@@ -221,32 +233,34 @@ def build(r: Request) -> MaskedSoftmaxParams:
             remedy="use is_causal, which is counted and not stored, or the same mask for all heads",
         )
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], shape)
+    beside = r.layouts["data_in_0"].beside if "data_in_0" in r.layouts else 1
     if "data_in_1" in r.parallelism:
         lanes_within(r.node, "data_in_1", r.parallelism["data_in_1"], shape)
     causal, queries = bool(a.attributes.get("causal", False)), int(a.attributes.get("queries", shape[-3]))
     slots, hold = r.slots if causal else 1, int(a.attributes.get("hold", 1))
+    stored, held = _stored(a, shape, beside)
     one = math.prod(shape[:-2]) == queries == shape[-1] and (
         len(allowed) < 2 or (len(allowed), hold) == (queries, shape[-2])
     )
-    if slots > 1 and not one:
+    if slots > 1 and (beside > 1 or not one):
         raise not_in_turn(
             "a softmax of sequences in turn is that of whole sequences, with a stored row for each position",
             node=r.node,
-            got=f"{queries} queries of {shape[-1]} keys, {len(allowed)} stored rows for {hold} rows each",
-            expected="as many queries as keys, and rows that all heads share",
+            got=f"{queries} queries of {shape[-1]} keys, {beside} in a beat, {len(allowed)} rows of bits for {hold}",
+            expected="as many queries as keys, and rows that all heads share, one in a beat",
         )
     plan = exponentials(a, shape[-1], SOFTMAX)
     return MaskedSoftmaxParams(
-        data_in_0=port(shape, a.formats["data_in_0"], lanes),
-        data_in_1=port(shape, a.formats.get("data_in_1", TRUTH), lanes),
+        data_in_0=port(shape, a.formats["data_in_0"], lanes, 1, beside),
+        data_in_1=port(shape, a.formats.get("data_in_1", TRUTH), lanes, 1, beside),
         slot=slot_port(slots, queries),
-        data_out_0=port(shape, result_format(a), lanes),
+        data_out_0=port(shape, result_format(a), lanes, 1, beside),
         has_mask="data_in_1" in a.formats,
         has_slot=slots > 1,
         causal=causal,
         queries=queries,
-        allowed=len(allowed),
-        hold=hold,
+        allowed=len(stored),
+        hold=held,
         cast=a.modes,
         exponent=plan.parameters(r.fast),
         divisor_factor=divisor_factor(a, plan.frac, shape[-1])[0],
@@ -257,13 +271,44 @@ def build(r: Request) -> MaskedSoftmaxParams:
 def _memories(a: Arithmetic) -> dict[str, Memory]:
     size = a.attributes["shapes"]["data_in_0"][-1]
     found = exponentials(a, size, SOFTMAX).memories()
-    rows = [int(row, 16) for row in a.attributes.get("allowed", ())]
+    layout = a.attributes["layouts"]["data_in_0"]
+    beside = 1 if layout is None else layout.beside
+    rows, _ = _stored(a, a.attributes["shapes"]["data_in_0"], beside)
     if rows:
         lanes = a.attributes["parallelism"]["data_in_0"][0]
-        tiles = range(tiles_of(size, lanes))
+        tiles = range(tiles_of(size * beside, lanes))
         words = tuple(row >> tile * lanes & ((1 << lanes) - 1) for row in rows for tile in tiles)
         found["ALLOWED_FILE"] = Memory(words, lanes, "which keys take part")
     return found
+
+
+def _stored(a: Arithmetic, shape: Sequence[int], beside: int) -> tuple[list[int], int]:
+    """The rows of bits in the order of the memory, and how many rows in turn take each.
+
+    Args:
+        a: With the rows of every query and head.
+        shape: ``(..., queries, heads, keys)``.
+        beside: Queries of a beat, whose rows are one: bit ``key * beside + query``.
+    """
+    rows, hold = [int(row, 16) for row in a.attributes.get("allowed", ())], int(a.attributes.get("hold", 1))
+    if beside == 1 or not rows:
+        return rows, hold
+    queries, heads, keys = math.prod(shape[:-2]), shape[-2], shape[-1]
+
+    def beat(first: int, head: int) -> int:
+        found = (rows[((first + query) * heads + head) // hold % len(rows)] for query in range(beside))
+        return sum((row >> key & 1) << key * beside + query for query, row in enumerate(found) for key in range(keys))
+
+    return repeated([beat(first, head) for first in range(0, queries, beside) for head in range(heads)], heads)
+
+
+def _positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, mask: int
+) -> tuple[int, int]:
+    """As many queries of a beat as arrive."""
+    queries, size = int(attributes.get("queries", shapes["data_in_0"][1])), math.prod(shapes["data_in_0"][2:])
+    several = 1 if size == 1 or queries % arriving else arriving
+    return several, several
 
 
 def _latency(p: MaskedSoftmaxParams) -> Latency:
@@ -279,60 +324,9 @@ def _latency(p: MaskedSoftmaxParams) -> Latency:
     )
 
 
-def _case(
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: str,
-    frames: int = 4,
-    **attributes: Any,
-) -> Case:
-    slots = attributes.get("slots", 1)
-    names = ("data_in_0", "data_out_0", "data_in_1")[: len([word for word in formats.split() if "." in word])]
-    shapes = {tensor: shape for tensor in names if tensor != "data_out_0"}
-    made = case(build, name, shapes, lanes, formats, names, frames, **attributes)
-    # Any schedule: the timing does not depend on it.
-    given = {SLOT: interleaved(frames * shape[1], slots)} if slots > 1 else {}
-    own = attributes_of({k: v for k, v in attributes.items() if k in ("allowed", "scale")})
-    return dataclasses.replace(made, attributes=own, given=given)
-
-
-def _cases() -> list[Case]:
-    return [
-        _case("causal", (1, 5, 2, 5), 1, "s8.4 u8.8", causal=True),
-        _case("causal_folded", (2, 3, 2, 7), 3, "s8.4 u8.8 half_up", causal=True),
-        _case("more_queries", (1, 6, 1, 4), 2, "u7.3 s8.7", causal=True),
-        _case("stored", (1, 4, 3, 7), 2, "s6.2 u8.8 floor wrap", allowed=("1b", "0", "7f", "40"), hold=3, scale=0.353),
-        _case("one_for_all", (1, 2, 2, 6), 6, "s16.12 s16.15", allowed=("2d",), scale=2.5),
-        _case("fast", (1, 3, 2, 6), 4, "s16.12 s16.15", fast=True, levels=2, causal=True),
-        _case("slots", (1, 5, 2, 5), 2, "s8.4 u8.8", causal=True, slots=2, frames=8),
-        _case(
-            "slots_windows",
-            (1, 4, 2, 4),
-            3,
-            "s8.4 u8.8",
-            causal=True,
-            slots=4,
-            frames=12,
-            allowed=("1", "3", "6", "c"),
-            hold=2,
-            scale=0.25,
-        ),
-        steps_case(build, (1, 5, 2, 5), 3, 0.0051, causal=True),
-        _case("both", (2, 2, 2, 4), 1, "s8.4 u8.8", causal=True, allowed=("a", "d", "3", "4", "f", "0", "c", "7")),
-    ]
-
-
-def _cases_where() -> list[Case]:
-    return [
-        _case("one_lane", (1, 4, 2, 3), 1, "s8.4 u8.8 u1.0", frames=5, scale=0.25),
-        _case("folded", (1, 2, 3, 7), 3, "s8.4 s8.6 u1.0 half_away wrap"),
-        _case("slots", (1, 6, 1, 6), 1, "s6.4 u8.8 s4.0", causal=True, slots=2, frames=8),
-        _case("causal", (1, 4, 2, 9), 2, "s14.11 u8.8 s2.0", causal=True, allowed=("1fe",)),
-    ]
-
-
-def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Case]], inputs: tuple[str, ...]) -> OpDef:
+def _op(
+    name: str, function: Callable[..., Tensor], cases: Callable[[Builder], list[Case]], inputs: tuple[str, ...]
+) -> OpDef:
     compute: Golden = golden
     return OpDef(
         name=name,
@@ -348,18 +342,19 @@ def _op(name: str, function: Callable[..., Tensor], cases: Callable[[], list[Cas
             build=build,
             static=(SLOT,),
             latency=_latency,
-            cases=cases,
+            cases=lambda: cases(build),
             follows_input=True,
             fast=True,
             levels=1,
             layout="row_major",
+            positions=_positions,
             memories=_memories,
         ),
     )
 
 
 OPS = (
-    _op("masked_softmax", masked_softmax, _cases, ("data_in_0",)),
-    _op("softmax_where", softmax_where, _cases_where, ("data_in_0", "data_in_1")),
+    _op("masked_softmax", masked_softmax, cases, ("data_in_0",)),
+    _op("softmax_where", softmax_where, cases_where, ("data_in_0", "data_in_1")),
 )
 """With a mask that is known, and with one that is data."""

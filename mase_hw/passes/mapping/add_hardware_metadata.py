@@ -225,13 +225,17 @@ class _Mapper:
 
     def _check_positions(self, node: fx.Node, layouts: Mapping[str, Layout]) -> None:
         """Refuse positions that a node was asked for by name, and that do not divide the width of its result."""
+        shape, op = layouts["data_out_0"].shape, self.graph.op_of(node)
+        by_token = op is not None and op.hardware is not None and op.hardware.layout == "row_major"
         if (wished := self.orders.asked(node)) and layouts["data_out_0"].beside != wished:
             raise ConfigError(
                 "a beat cannot have so many positions here",
                 node=node.name,
                 field=f"hardware.positions.{node.name}",
                 got=wished,
-                expected=f"a divisor of the {layouts['data_out_0'].shape[-1]} positions of a row of the result",
+                expected=f"a divisor of the {shape[1]} tokens"
+                if by_token
+                else f"a divisor of the {shape[-1]} positions of a row of the result",
                 remedy="choose a divisor, or pad the input of the model",
             )
 

@@ -14,6 +14,7 @@ from mase_hw.formats import BlockFormat
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import INPUT_ORDERS
 from mase_hw.layouts import Layout
+from mase_hw.opdef import Positions
 
 
 class Orders:
@@ -106,6 +107,10 @@ class Orders:
         if hardware.abreast and (rows := arriving["data_in_0"].of_rows(shapes["data_out_0"][-1])) is not None:
             self.found[node.name, "data_out_0"] = rows
             return {"data_in_0": arriving["data_in_0"], "data_out_0": rows}
+        if hardware.positions is not None and hardware.layout == "row_major":
+            layouts = self._tokens(node, hardware.positions, shapes, arriving)
+            self.found[node.name, "data_out_0"] = layouts["data_out_0"]
+            return layouts
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
             wished = self._wished(node)
@@ -128,6 +133,21 @@ class Orders:
                 layouts[name] = Layout.row_major(shape)
             self.found[node.name, name] = layouts[name]
         return layouts
+
+    def _tokens(
+        self,
+        node: fx.Node,
+        positions: Positions,
+        shapes: Mapping[str, tuple[int, ...]],
+        arriving: Mapping[str, Layout],
+    ) -> dict[str, Layout]:
+        """The orders of an op that takes its inputs token by token, several of them in a beat if they come so."""
+        come = [layout.beside for _, layout in sorted(arriving.items())]
+        first, other = positions(
+            self.graph.meta_of(node).common.args.attributes, shapes, self.asked(node) or come[0], come[-1]
+        )
+        taken = {name: Layout.tokens(shapes[name], first if name == "data_in_0" else other) for name in arriving}
+        return {**taken, "data_out_0": Layout.tokens(shapes["data_out_0"], first)}
 
     def _wishes(self, node: fx.Node, shape: tuple[int, ...]) -> list[Layout]:
         """The orders in which readers would take a node's result as it is, as far as they are known."""
