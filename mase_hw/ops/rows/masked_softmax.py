@@ -215,8 +215,10 @@ class MaskedSoftmaxParams(Params, frozen=True):
         if self.has_slot:
             own["slots"] = slots_of(self.slot.fmt)
         scores = self.stream("data_in_0")
-        of_scores = {"shapes": self.data_in_0.shape, "parallelism": scores.lane_dims, "layouts": scores.layout}
-        return {**own, **{key: {"data_in_0": value} for key, value in of_scores.items()}}
+        own["shapes"] = {"data_in_0": self.data_in_0.shape}
+        own["parallelism"] = {"data_in_0": scores.lane_dims}
+        own["layouts"] = {"data_in_0": scores.layout}
+        return own
 
 
 def build(r: Request) -> MaskedSoftmaxParams:
