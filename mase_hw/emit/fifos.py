@@ -7,7 +7,8 @@ what makes the paths reconvergent, gets a FIFO if a beat ever waits there.
 Depth: with unlimited FIFOs every beat of the design is followed, (1) through one frame at full rate, from idle, and (2)
 through frames offered at the interval of the slowest module, until the design repeats itself. The FIFO gets as many
 slots as are ever in use. Where several branches wait for the same stream, one FIFO before the fork may do for all
-(:mod:`mase_hw.emit.delays`). Offering beats earlier never makes any beat later, so a design that sustains this rate
+(:mod:`mase_hw.emit.delays`), and what only a slow layer behind the join holds up needs none
+(:mod:`mase_hw.emit.joins`). Offering beats earlier never makes any beat later, so a design that sustains this rate
 with these depths sustains full rate as well, and its first frame is as fast as with unlimited FIFOs. Whether a network
 of modules with static schedules deadlocks depends on the depths and not on times, so neither stalls nor overlapping
 frames can cause a deadlock.

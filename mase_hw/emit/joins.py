@@ -27,22 +27,25 @@ def shorter(timeline: Timeline, depths: Mapping[Pin, int], fixed: Mapping[Pin, i
         fixed: FIFOs that are as they are.
     """
     bits = {net.sink: net.stream.bits for net in timeline.netlist.nets}
-    long = {pin: block_rams(depth, bits[pin]) for pin, depth in depths.items() if pin not in fixed}
-    if max(long.values(), default=0) < 2:
+    blocks = {
+        pin: block_rams(depth, bits[pin])
+        for pin, depth in depths.items()
+        if pin not in fixed and len(timeline.parts[pin.instance].inputs) > 1
+    }
+    long = {pin: count for pin, count in blocks.items() if count > 1}
+    if not long:
         return {}
-    joins = {pin.instance for pin, blocks in long.items() if blocks}
+    joins = {pin.instance for pin, count in blocks.items() if count}
     buffers = {pin: Steps.queued(1, UNLIMITED, 0) for pin, of in timeline.data_pins().items() if of.instance in joins}
     buffers |= {pin: Steps.queued(1, UNLIMITED, 1) for pin, depth in depths.items() if depth}
     buffers |= {pin: Steps.queued(1, depth) for pin, depth in fixed.items()}
     network, edges = timeline.network(buffers=buffers)
     network.advance()
     found = {}
-    for pin, blocks in long.items():
-        if blocks < 2:
-            continue
+    for pin, count in long.items():
         needed = network.most_held(edges[timeline.into[pin]], edges[pin])
         enough = max(block_rams(needed, bits[pin]), 1)
-        if enough < blocks:
+        if enough < count:
             found[pin] = _most(depths[pin], bits[pin], enough)
     return found
 
