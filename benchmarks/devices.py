@@ -62,9 +62,11 @@ def network(name: str, image: int = 224, narrower: int = 1, depth: int = 12) -> 
 def configuration(args: argparse.Namespace) -> dict[str, Any]:
     """Numbers, links and memories."""
     numbers = {"name": "fixed", "data_in_width": 8, "weight_width": args.bits, "data_out_width": 8}
+    stored = [f"encoder_layers_{n}_self_attn_{name}.weight" for n in range(args.depth) for name in args.luts]
+    hardware = {"external_bytes": args.bytes, "external_burst": args.burst, "fifo_slack": args.slack}
     return {
         "quantize": {"by": "type", "default": {"config": numbers}},
-        "hardware": {"external_bytes": args.bytes, "external_burst": args.burst, "fifo_slack": args.slack},
+        "hardware": {**hardware, "memory": dict.fromkeys(stored, "lut")},
         "links": {"bits": 64, "latency": 20},
         "vectors": {"frames": 1},
     }
@@ -123,6 +125,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smaller", type=int, default=1, help="by what the numbers of a device are divided")
     parser.add_argument("--burst", type=int, default=16, help="words of a request to a memory outside at most")
     parser.add_argument("--slack", type=float, default=0.0, help="share by which fewer FIFOs may delay the first frame")
+    parser.add_argument("--luts", nargs="*", default=[], help="projections of attention with weights in LUTs: k_proj")
     parser.add_argument("--keep", type=int, default=0, help="block RAMs of each device that are kept for its FIFOs")
     parser.add_argument("--build", type=Path, metavar="DIR", help="compile what is chosen for all devices")
     parser.add_argument("--fit", action="store_true", help="build it, and choose again until what is built fits")
