@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from benchmarks.large_networks import resnet
 from benchmarks.vision_transformers import SHAPES, VisionTransformer
 from mase_hw.cost.devices import device_of
-from mase_hw.devices import DevicesDesign, beyond, compile_devices, fit_devices, taken
+from mase_hw.devices import DevicesDesign, beyond, compile_devices, fit_built, fit_devices, taken
 from mase_hw.errors import ConfigError
 from mase_hw.host.toolchain import require, verilator_env
 
@@ -62,9 +62,11 @@ def network(name: str, image: int = 224, narrower: int = 1, depth: int = 12) -> 
 def configuration(args: argparse.Namespace) -> dict[str, Any]:
     """Numbers, links and memories."""
     numbers = {"name": "fixed", "data_in_width": 8, "weight_width": args.bits, "data_out_width": 8}
+    stored = [f"encoder_layers_{n}_self_attn_{name}.weight" for n in range(args.depth) for name in args.luts]
+    hardware = {"external_bytes": args.bytes, "external_burst": args.burst, "fifo_slack": args.slack}
     return {
         "quantize": {"by": "type", "default": {"config": numbers}},
-        "hardware": {"external_bytes": args.bytes},
+        "hardware": {**hardware, "memory": dict.fromkeys(stored, "lut")},
         "links": {"bits": 64, "latency": 20},
         "vectors": {"frames": 1},
     }
@@ -121,8 +123,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--narrower", type=int, default=1, help="by what numbers of channels are divided")
     parser.add_argument("--depth", type=int, default=12, help="blocks of a transformer")
     parser.add_argument("--smaller", type=int, default=1, help="by what the numbers of a device are divided")
+    parser.add_argument("--burst", type=int, default=16, help="words of a request to a memory outside at most")
+    parser.add_argument("--slack", type=float, default=0.0, help="share by which fewer FIFOs may delay the first frame")
+    parser.add_argument("--luts", nargs="*", default=[], help="projections of attention with weights in LUTs: k_proj")
     parser.add_argument("--keep", type=int, default=0, help="block RAMs of each device that are kept for its FIFOs")
     parser.add_argument("--build", type=Path, metavar="DIR", help="compile what is chosen for all devices")
+    parser.add_argument("--fit", action="store_true", help="build it, and choose again until what is built fits")
     parser.add_argument("--lint", action="store_true", help="of the modules of the devices and of the whole")
     parser.add_argument("--simulate", type=int, default=0, metavar="FRAMES", help="build it and simulate so many")
     return parser.parse_args()
@@ -137,18 +143,24 @@ def main() -> int:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         print(f"{time.process_time() - begin:8.1f} s, {most:,} MiB: {what:.240}", flush=True)
 
-    wanted = {"interval": args.interval, "spread": args.spread, "cuts": cuts, "gap": args.gap}
-    try:
-        found = fit_devices(model, frame, devices, configuration(args), progress=tell, **wanted)
-    except ConfigError as error:
-        print(error)
-        return 1
-    print(found.text())
-    tell("processor time of the choice")
-    if args.build is None and not args.lint and not args.simulate:
-        return 0
+    wanted: dict[str, Any] = {"interval": args.interval, "spread": args.spread, "cuts": cuts, "gap": args.gap}
+    wanted |= {"config": configuration(args), "progress": tell}
     with tempfile.TemporaryDirectory() as folder:
-        design = compile_devices(model, frame, found.config, out=args.build or Path(folder) / "made", progress=tell)
+        out = args.build or Path(folder) / "made"
+        try:
+            if args.fit:
+                found, design = fit_built(model, frame, devices, out=out, **wanted)
+            else:
+                found = fit_devices(model, frame, devices, **wanted)
+        except ConfigError as error:
+            print(error)
+            return 1
+        print(found.text())
+        tell("processor time of the choice")
+        if not args.fit:
+            if args.build is None and not args.lint and not args.simulate:
+                return 0
+            design = compile_devices(model, frame, found.config, out=out, progress=tell)
         tell(f"compiled: {design.timing}")
         for number, use in taken(design, "xc7").items():
             tell(f"device {number} takes, FIFOs and ends of links included: {use.as_dict()}")

@@ -22,6 +22,8 @@ FINE_BLOCKS = 28
 again and again."""
 FINE_BEATS = 8192
 """Beats of such a block at least: shorter ones take as long."""
+FEW_BLOCKS = 4
+"""Blocks of such a frame at least, of which the last one is shorter if no more are equal."""
 SHORT = 4
 """Steps of a schedule that is compared by what it says."""
 
@@ -269,20 +271,29 @@ def unit(steps: Steps) -> int:
 
 
 def even_cuts(beats: int, size: int = 1, most: int = 0) -> list[int]:
-    """Cuts of a frame into blocks of whole units, all of the same size.
+    """Cuts of a frame into blocks of whole units, all of the same size; or but for the last one, if only few are equal.
 
     Args:
         beats: Beats of a frame.
         size: Beats of a unit, which divide it.
         most: Beats of a frame of another stream that is cut with this one.
     """
-    units = beats // size
-    for many in range(1, units + 1):
-        blocks = units // many
-        fine = blocks <= FINE_BLOCKS and max(beats, most) >= FINE_BEATS * blocks
-        if units % many == 0 and (blocks <= MOST_BLOCKS or fine) and many * size >= LEAST_BEATS:
-            return list(range(0, beats + 1, many * size))
-    return [0, beats]
+    units, least, longest = beats // size, -(-LEAST_BEATS // size), max(beats, most)
+
+    def fine(blocks: int) -> bool:
+        return blocks <= FINE_BLOCKS and longest >= FINE_BEATS * blocks
+
+    equal = units
+    for many in range(least, units + 1):
+        if units % many == 0 and (units // many <= MOST_BLOCKS or fine(units // many)):
+            equal = many
+            break
+    # Rows of 197 tokens have no divisor: in one block of all of them nothing would repeat itself.
+    uneven = max(-(-units // FINE_BLOCKS), least)
+    blocks = -(-units // uneven)
+    if units < FEW_BLOCKS * equal and blocks >= FEW_BLOCKS and fine(blocks):
+        equal = uneven
+    return [*range(0, beats, equal * size), beats] if equal else [0, beats]
 
 
 def step_cuts(steps: Steps, repeat: int, beats: Sequence[int]) -> list[int]:

@@ -421,14 +421,14 @@ class BeatNetwork:
         return even_cuts(steps.beats_in[0] * repeat, size, most) if size > 1 else cuts
 
     def _source_cuts(self, source: int) -> list[int]:
-        """Cuts of a stream into the network: those of the first module behind it that has rows."""
+        """Cuts of a stream into the network: those of the first module behind it that has rows, at any input."""
         beats = self.edges[source].beats
         edge = source
         while True:
             stage = next((stage for stage in self._stages if edge in stage.inputs), None)
             if stage is None:
                 return even_cuts(beats)
-            cuts = self._beat_cuts(stage.steps, (), stage.repeat) if stage.inputs[0] == edge else ()
+            cuts = self._beat_cuts(stage.steps, (), stage.repeat)
             if cuts:
                 scaled = [cut * beats for cut in cuts]
                 if all(cut % cuts[-1] == 0 for cut in scaled):

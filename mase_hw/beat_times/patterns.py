@@ -26,7 +26,7 @@ MINUS_INFINITY = -(1 << 50)
 """Before everything: the time of an event that never has to be waited for."""
 REAL = -(1 << 48)
 """Times below are before everything, whatever was added to them."""
-_KEPT_BYTES = 1 << 27
+_KEPT_BYTES = 1 << 29
 """Patterns that are remembered, in bytes; beyond, all is forgotten, which costs time only."""
 
 

@@ -31,7 +31,7 @@ from mase_hw.hardware.library import content
 from mase_hw.host.disk import staged
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.annotated import INPUT_ORDERS
+from mase_hw.ir.annotated import INPUT_ORDERS, SOLVED
 from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.parts import Part, joined
 from mase_hw.layouts import Layout
@@ -148,13 +148,14 @@ def compile_devices(
     data = [Reference(graph).named(batch) for batch in batches or [example_inputs]]
     divided = MaseGraph(joined(graph.model, list(parts.values())), share_weights=True, catalogue=graph.catalogue)
     first, *seen = (reaching(divided, list(parts.values()), batch) for batch in (example, *data))
+    graph.meta[SOLVED] = Solved()
     with staged(place) as staging:
         designs: dict[int, Design] = {}
         orders: dict[str, Layout] = {}
         for number, part in parts.items():
             tell(f"device {number}: {', '.join(part.nodes)}")
             own = MaseGraph(part.module, share_weights=True, catalogue=graph.catalogue)
-            own.meta[INPUT_ORDERS] = orders
+            own.meta |= {INPUT_ORDERS: orders, SOLVED: graph.meta[SOLVED]}
             designs[number] = compile(
                 own,
                 first[part.name],
@@ -271,7 +272,7 @@ def _emit(
     graph: MaseGraph, designs: Mapping[int, Design], parts: Mapping[int, Part], settings: CompileConfig
 ) -> Devices:
     """Put the whole together as a bundle of the graph."""
-    reference, solved = Reference(graph), Solved()
+    reference, solved = Reference(graph), graph.meta[SOLVED]
     nodes = {str(n.target): n.name for n in graph.nodes if n.op == "placeholder"}
     outer = {(nodes[p.name], True): p.port for p in reference.inputs}
     outer |= {(p.name, False): p.port for p in reference.outputs}

@@ -7,7 +7,8 @@ what makes the paths reconvergent, gets a FIFO if a beat ever waits there.
 Depth: with unlimited FIFOs every beat of the design is followed, (1) through one frame at full rate, from idle, and (2)
 through frames offered at the interval of the slowest module, until the design repeats itself. The FIFO gets as many
 slots as are ever in use. Where several branches wait for the same stream, one FIFO before the fork may do for all
-(:mod:`mase_hw.emit.delays`). Offering beats earlier never makes any beat later, so a design that sustains this rate
+(:mod:`mase_hw.emit.delays`), and what only a slow layer behind the join holds up needs none
+(:mod:`mase_hw.emit.joins`). Offering beats earlier never makes any beat later, so a design that sustains this rate
 with these depths sustains full rate as well, and its first frame is as fast as with unlimited FIFOs. Whether a network
 of modules with static schedules deadlocks depends on the depths and not on times, so neither stalls nor overlapping
 frames can cause a deadlock.
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from mase_hw.beat_times import UNLIMITED, BeatNetwork, Cycles, Solved
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import Delay, find_delays, reconvergent, tightest
+from mase_hw.emit.joins import shorter
 from mase_hw.emit.netlist import CONNECTORS, TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.rate import AROUND, Depths, RateSearch
 from mase_hw.emit.rewire import delayed
@@ -69,10 +71,11 @@ def insert_fifos(netlist: Netlist, graph: MaseGraph, solved: Solved | None = Non
     if given:
         _check(timeline, chosen.depths, given)
     else:
-        chosen = _with_delays(chosen, catalogue)
         args = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()
+        chosen = _with_delays(chosen, catalogue, args.fifo_slack)
         if args.rate_fifos and timeline.exact:
             chosen, netlist.shortfall = _at_rate(chosen, args.rate_fifo_bits)
+        chosen = _shortened(chosen)
         netlist.instances[:], netlist.nets[:] = chosen.timeline.netlist.instances, chosen.timeline.netlist.nets
         netlist.memories = chosen.timeline.netlist.memories
     followed = chosen.followed
@@ -98,6 +101,7 @@ class _Chosen:
         followed: How the design does with them.
         rounds: The networks that showed it, one after the other.
         rate: Those of these FIFOs that are there for the rate.
+        allowed: When the beats of the first frame may leave at the latest, by output; as they do if nothing is said.
     """
 
     timeline: Timeline
@@ -107,6 +111,7 @@ class _Chosen:
     followed: Followed | None
     rounds: tuple[BeatNetwork, ...] = ()
     rate: Depths = dataclasses.field(default_factory=dict)
+    allowed: tuple[Cycles, ...] = ()
 
     @property
     def interval(self) -> int | None:
@@ -124,10 +129,14 @@ class _Chosen:
         return ours is not None and theirs is not None and ours.interval <= theirs.interval
 
     def later(self, timeline: Timeline, network: BeatNetwork, edges: Mapping[Pin, int]) -> bool:
-        """Whether a beat of the first frame leaves another network later than this one."""
+        """Whether a beat of the first frame leaves another network later than is allowed."""
+        theirs = _leaves(timeline, network, edges)
+        return any(bool((a > b).any()) for a, b in zip(theirs, self.allowed or self.leaves(), strict=True))
+
+    def leaves(self) -> list[Cycles]:
+        """When the beats of the first frame leave this design."""
         assert self.followed is not None
-        ours = _leaves(self.timeline, self.followed.network, self.followed.edges)
-        return any(bool((a > b).any()) for a, b in zip(_leaves(timeline, network, edges), ours, strict=True))
+        return _leaves(self.timeline, self.followed.network, self.followed.edges)
 
 
 def _leaves(timeline: Timeline, network: BeatNetwork, edges: Mapping[Pin, int]) -> list[Cycles]:
@@ -171,7 +180,8 @@ def _choose(
     if not pins and rate is None:
         return _Chosen(timeline, tight, late, {}, None)
     depths, followed, rounds = _depths(timeline, pins, rate or {}, other, like.rounds if like else ())
-    return _Chosen(timeline, tight, late, depths | (rate or {}), followed, rounds, rate or {})
+    allowed = other.allowed if other else ()
+    return _Chosen(timeline, tight, late, depths | (rate or {}), followed, rounds, rate or {}, allowed)
 
 
 def _at_rate(chosen: _Chosen, most: int | None) -> tuple[_Chosen, Shortfall | None]:
@@ -247,9 +257,50 @@ def _during_waits(timeline: Timeline, given: Container[Pin]) -> Depths:
     return found
 
 
-def _with_delays(chosen: _Chosen, catalogue: Catalogue) -> _Chosen:
-    """The same with FIFOs before forks, as long as they save block RAMs."""
+def _shortened(chosen: _Chosen) -> _Chosen:
+    """The same with FIFOs in which beats do not wait because a join is held up, where that saves block RAMs."""
+    if chosen.followed is None or not chosen.timeline.exact:
+        return chosen
+    todo = [shorter(chosen.timeline, chosen.depths, chosen.rate)]
+    short: Depths = {}
+    while todo:
+        trial = todo.pop()
+        if not trial:
+            continue
+        made = _with_short(chosen, short | trial)
+        if made is not None:
+            short, chosen = short | trial, made
+        elif len(trial) > 1:
+            items, half = list(trial.items()), len(trial) // 2
+            todo += [dict(items[half:]), dict(items[:half])]
+    return chosen
+
+
+def _with_short(chosen: _Chosen, short: Depths) -> _Chosen | None:
+    """The same with FIFOs of given depths; None if that makes it slower, or takes no fewer block RAMs."""
+    timeline, tight, late = chosen.timeline, chosen.tight, chosen.late
+    others = tuple(pin for pin in late if pin not in short)
+    try:
+        made = _choose(timeline, tight.union(short), others, chosen.rate | short, other=chosen, like=chosen)
+    except (CatalogueError, _NoBetter):
+        return None
+    better = made.blocks < chosen.blocks and made.no_slower(chosen)
+    return dataclasses.replace(made, tight=tight, late=late, rate=chosen.rate) if better else None
+
+
+def _with_delays(chosen: _Chosen, catalogue: Catalogue, slack: float) -> _Chosen:
+    """The same with FIFOs before forks, as long as they save block RAMs.
+
+    Args:
+        chosen: A design.
+        catalogue: Where the modules are described.
+        slack: By what share of its cycles the first frame may take longer.
+    """
     refused: set[Delay] = set()
+    if chosen.followed is not None:
+        leaves = chosen.leaves()
+        later = int(slack * max(int(times[-1]) for times in leaves))
+        chosen = dataclasses.replace(chosen, allowed=tuple(times + later for times in leaves))
     while chosen.followed is not None and chosen.timeline.exact:
         delays = find_delays(chosen.timeline, chosen.depths, catalogue)
         better = _apply(chosen, [delay for delay in delays if delay not in refused], catalogue, refused)

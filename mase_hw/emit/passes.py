@@ -35,6 +35,7 @@ from mase_hw.hardware.library import content, environment, library_modules
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
+from mase_hw.ir.annotated import SOLVED
 from mase_hw.ir.draw import render
 from mase_hw.ops._slots import slots_of
 from mase_hw.passes.base import Info, PassArgs, graph_pass
@@ -141,7 +142,7 @@ def emit_verilog_top_transform_pass(graph: MaseGraph, args: TopArgs) -> tuple[Ma
     if args.project_dir is not None:
         check_target(args.project_dir)
     map_what_was_set(graph)
-    solved = Solved()
+    solved = graph.meta.get(SOLVED) or Solved()
     netlist, followed = build_followed(graph, args.top_name, solved)
     if args.cache == "external" and args.context:
         given = graph.note(HARDWARE_ARGS, HardwareArgs) or HardwareArgs()

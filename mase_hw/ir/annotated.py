@@ -30,9 +30,11 @@ SOURCE_OUTPUTS, MODEL_NAME = "imported_outputs", "name"
 """Likewise: what the source calls the results, in order; and what the model is called."""
 INPUT_ORDERS = "input_orders"
 """Likewise: by name of an input the order in which its elements arrive, a :class:`mase_hw.layouts.Layout`."""
-OF_SOURCE = frozenset({SOURCE_NAMES, SOURCE_OUTPUTS, MODEL_NAME, INPUT_ORDERS})
+SOLVED = "solved"
+"""Likewise: what was computed of the timing of graphs with the same modules, a :class:`mase_hw.beat_times.Solved`."""
+OF_SOURCE = frozenset({SOURCE_NAMES, SOURCE_OUTPUTS, MODEL_NAME, INPUT_ORDERS, SOLVED})
 """What every graph keeps that is made of an imported one."""
-EMITTED = frozenset({"netlist", "schedule", "bundle", "vectors"})
+EMITTED = frozenset({"netlist", "schedule", "bundle", "vectors", SOLVED})
 """Keys of ``graph.meta`` under which emission puts what it makes of a graph: neither a copy nor a checkpoint has it."""
 
 

@@ -16,6 +16,7 @@ import mase_hw
 from mase_hw.cli.main import main
 from mase_hw.devices import DevicesDesign, compile_devices, load_devices
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MismatchError, UnsupportedError
+from mase_hw.ir.annotated import SOLVED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -70,6 +71,8 @@ def test_a_residual_block_across_links(
 ) -> None:
     """Two ways between devices: the shorter one waits in the FIFO of its link; a narrow link is only slow."""
     design = made(tmp_path / "made", device, links)
+    graphs = [each.graph for each in design.designs.values()]
+    assert len({id(graph.meta[SOLVED]) for graph in graphs if graph is not None}) == 1 < len(graphs)
     exact(design, torch.rand(6, 3, 8, 8))
     assert design.report().endswith(f"what limits it: {limit}")
     slowest = max(each.interval for each in (*design.record.devices, *design.record.links))

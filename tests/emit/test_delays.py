@@ -213,6 +213,14 @@ def test_no_beat_is_later(tmp_path: Path) -> None:
     fast = dict.fromkeys([f"scaled_dot_product_attention_matmul{end}" for end in ("", "_1")], lanes)
     design = compiled(Block(False), tmp_path / "design", parallelism=fast)
     assert len(queues(design)) == 2
+    # Unless those of the first frame may be, by a share of all its cycles.
+    one = compiled(Block(False), tmp_path / "one", parallelism=fast, fifo_slack=1 / design.timing["last"])
+    waits = compiled(Block(False), tmp_path / "waits", parallelism=fast, fifo_slack=1.0)
+    assert (len(queues(one)), len(queues(waits))) == (2, 1)
+    assert waits.timing["interval"] == design.timing["interval"]
+    assert waits.timing["last"] <= 2 * design.timing["last"]
+    simulation = waits.simulate(torch.randn(3, TOKENS, WIDTH), engine="batch")
+    assert simulation.passed and simulation.fill == waits.timing["fill"]
 
 
 class Dense(nn.Module):

@@ -217,6 +217,23 @@ def counted(monkeypatch: pytest.MonkeyPatch, way: str) -> list[bool]:
     return answers
 
 
+@pytest.mark.parametrize(
+    ("tokens", "most", "sizes"),
+    [
+        (196, 3_631_104, {7}),  # 28 equal blocks
+        (197, 3_631_104, {8, 5}),  # 24 of eight tokens, and one of five
+        (197, 37_824, {197}),  # shorter ones would take as long
+        (394, 3_631_104, {15, 4}),  # two equal ones are too few
+        (788, 3_631_104, {197}),
+    ],
+)
+def test_cuts_of_tokens(tokens: int, most: int, sizes: set[int]) -> None:
+    cuts = np.array(blocks.even_cuts(tokens * 192, 192, most))
+    assert cuts[0] == 0 and cuts[-1] == tokens * 192 and not (cuts % 192).any()
+    apart = np.diff(cuts) // 192
+    assert set(apart.tolist()) == sizes and (apart[:-1] == apart[0]).all()
+
+
 @pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in range(2, 8))])
 def test_random_networks(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a beat and of some, results kept from network to network or not; deadlocks are the same."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    StrictInt,
+)
 
 from mase_hw.errors import ConfigError, MaseHwError, suggest
 from mase_hw.hardware.external import ExternalMemory, image_of
@@ -78,6 +87,12 @@ class HardwareArgs(BaseModel):
         default=None,
         examples=[4096],
         description="most bits that these FIFOs have together; where they need more, what it costs is said",
+    )
+    fifo_slack: NonNegativeFloat = Field(
+        default=0.0,
+        examples=[0.01],
+        description="by what share of its cycles the first frame may take longer, where FIFOs take fewer block RAMs "
+        "then; the cycles per frame are the same",
     )
     family: Literal["", "xc7", "xcup", "ecp5", "nexus", "ice40", "gowin", "gatemate", "asic"] = Field(
         default="",
