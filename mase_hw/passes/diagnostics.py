@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.disk import write_whole
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME
@@ -114,11 +115,9 @@ def model_name(graph: MaseGraph) -> str:
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:
-    file, partial = folder / name, folder / f".{name}.partial"
+    file = folder / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(file)
+        write_whole(file, content)
     except OSError as error:
         raise EmitError("a diagnostic file cannot be written", node=str(file), got=error.strerror) from error
     return file

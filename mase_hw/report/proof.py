@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mase_hw.hardware.manifest import Fifo, Vectors
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json, parse_json
 from mase_hw.simulate.engines.registry import ENGINES
 from mase_hw.simulate.record import VERDICTS, verdicts
@@ -125,10 +125,8 @@ def keep_evaluation(bundle: Path, digest: str, found: Json) -> Path:
     same = ("criterion", "data")
     kept = [each for each in evaluations(bundle, digest) if any(each.get(key) != found[key] for key in same)]
     document = {"version": VERSION, "digest": digest, "evaluations": [*kept, dict(found)][-MOST:]}
-    try:
+    with writing("what the evaluation showed", file):
         write_whole(file, json.dumps(document, indent=1) + "\n")
-    except OSError as problem:
-        raise not_written("what the evaluation showed", file, problem) from problem
     return file
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from mase_hw.errors import ConfigError, EmitError
+from mase_hw.host.disk import write_whole
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.draw.cards import KINDS, Card, make_card
 from mase_hw.ir.draw.layout import Box, Layout, Link, lay_out
@@ -57,14 +57,9 @@ def write_picture(file: str | os.PathLike[str], made: Callable[[], str]) -> Path
             remedy="rename it",
         )
     text = made()
-    staged = path.with_name(f".{path.name}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_text(text, encoding="utf-8")
-        os.replace(staged, path)
+        write_whole(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
         raise EmitError(
             "the picture cannot be written",
             node=str(path),
