@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from mase_hw.errors import ConfigError, EmitError
-from mase_hw.host.disk import write_whole
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.draw.cards import KINDS, Card, make_card
 from mase_hw.ir.draw.layout import Box, Layout, Link, lay_out
@@ -57,15 +57,8 @@ def write_picture(file: str | os.PathLike[str], made: Callable[[], str]) -> Path
             remedy="rename it",
         )
     text = made()
-    try:
+    with writing("the picture", path):
         write_whole(path, text)
-    except OSError as error:
-        raise EmitError(
-            "the picture cannot be written",
-            node=str(path),
-            got=f"{type(error).__name__}: {error.strerror or error}",
-            remedy="check permissions and free space",
-        ) from error
     return path
 
 

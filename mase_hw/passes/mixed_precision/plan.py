@@ -11,8 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from mase_hw.errors import ConfigError, EmitError
-from mase_hw.host.disk import write_whole
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import validate
@@ -92,10 +92,8 @@ class Plan:
             raise ConfigError(
                 "a plan is a TOML file", field="path", got=str(file), expected="a name that ends in .toml"
             )
-        try:
+        with writing("the plan", file):
             write_whole(file, self.text())
-        except OSError as error:
-            raise EmitError("the plan cannot be written", node=str(file), got=error.strerror) from error
         return file
 
 
