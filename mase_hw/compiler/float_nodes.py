@@ -24,6 +24,17 @@ class Named:
     name: str
 
 
+def filled(item: Any, value: Callable[[str], Any]) -> Any:
+    """Arguments with a value in the place of every node, which it is given by its name."""
+    if isinstance(item, Named):
+        return value(item.name)
+    if isinstance(item, list | tuple):
+        return type(item)([filled(part, value) for part in item])
+    if isinstance(item, dict):
+        return {key: filled(part, value) for key, part in item.items()}
+    return slice(*(filled(p, value) for p in (item.start, item.stop, item.step))) if isinstance(item, slice) else item
+
+
 @dataclass(frozen=True)
 class FloatNode:
     """A node of a float graph.
@@ -70,16 +81,7 @@ class FloatNode:
         if self.call is None:
             return self.value
 
-        def fill(item: Any) -> Any:
-            if isinstance(item, Named):
-                return self._given(values[item.name])
-            if isinstance(item, list | tuple):
-                return type(item)([fill(part) for part in item])
-            if isinstance(item, dict):
-                return {key: fill(part) for key, part in item.items()}
-            return slice(*map(fill, (item.start, item.stop, item.step))) if isinstance(item, slice) else item
-
-        args, kwargs = fill(self.args), fill(dict(self.kwargs))
+        args, kwargs = filled((self.args, dict(self.kwargs)), lambda name: self._given(values[name]))
         with torch.no_grad(), in_evaluation(self.module) if self.module is not None else contextlib.nullcontext():
             return self.call(*args, **kwargs)
 

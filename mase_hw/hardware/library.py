@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,6 +19,7 @@ import jinja2
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.headers import Header, instance, limits, refuse, streams
 from mase_hw.hardware.params import Params
+from mase_hw.host.disk import write_whole
 from mase_hw.host.resources import rtl_root
 
 MACROS = "macros.sv.j2"
@@ -176,11 +176,7 @@ def write_module(path: Path, target: Path) -> Path:
     """Write a module into a file, unless that is there and right; return the file."""
     text = content(path)
     if not target.is_file() or target.read_bytes() != text:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Another process may read it, or write the same.
-        part = target.with_suffix(f".{os.getpid()}")
-        part.write_bytes(text)
-        part.replace(target)
+        write_whole(target, text)  # another process may read it, or write the same
     return target
 
 

@@ -59,7 +59,16 @@ def not_written(what: str, folder: Path, problem: OSError, kind: type[MaseHwErro
     )
 
 
-def write_whole(file: Path, content: str) -> None:
+@contextlib.contextmanager
+def writing(what: str, folder: Path, kind: type[MaseHwError] = EmitError) -> Iterator[None]:
+    """Give an error of the system the words of :func:`not_written`, which has the arguments."""
+    try:
+        yield
+    except OSError as problem:
+        raise not_written(what, folder, problem, kind) from problem
+
+
+def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file, and its folder, so that a reader finds all of it or what was there before.
 
     Raises:
@@ -68,7 +77,7 @@ def write_whole(file: Path, content: str) -> None:
     partial = file.with_name(f".{file.name:.80}.{uuid.uuid4().hex[:8]}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(content, encoding="utf-8")
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(file)
     except OSError:
         with contextlib.suppress(OSError):

@@ -50,13 +50,7 @@ def exact_linear(x: Tensor, w: Tensor, bound: int, *, name: str | None = None) -
     Returns:
         Integers of shape ``(..., out)`` in the carrier of ``bound``.
     """
-    dtype = carrier(bound, name=name, wide=True)
-    if dtype == torch.float32 and reduced_matmul():
-        dtype = torch.float64
-    with full_precision(x.device):
-        if dtype.is_floating_point:
-            return torch.nn.functional.linear(as_carrier(x, dtype), as_carrier(w, dtype))
-        return _in_limbs(torch.nn.functional.linear, x.to(torch.int64), w.to(torch.int64), dtype)
+    return _exact(torch.nn.functional.linear, x, w, carrier(bound, name=name, wide=True))
 
 
 def exact_matmul(x: Tensor, y: Tensor, bound: int, *, name: str | None = None) -> Tensor:
@@ -71,13 +65,17 @@ def exact_matmul(x: Tensor, y: Tensor, bound: int, *, name: str | None = None) -
     Returns:
         Integers of shape ``(..., rows, columns)`` in the carrier of ``bound``.
     """
-    dtype = carrier(bound, name=name, wide=True)
+    return _exact(torch.matmul, x, y, carrier(bound, name=name, wide=True))
+
+
+def _exact(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:
+    """A product in a carrier, or in float64 where torch may compute with fewer bits than float32 has."""
     if dtype == torch.float32 and reduced_matmul():
         dtype = torch.float64
     with full_precision(x.device):
         if dtype.is_floating_point:
-            return torch.matmul(as_carrier(x, dtype), as_carrier(y, dtype))
-        return _in_limbs(torch.matmul, x.to(torch.int64), y.to(torch.int64), dtype)
+            return product(as_carrier(x, dtype), as_carrier(y, dtype))
+        return _in_limbs(product, x.to(torch.int64), y.to(torch.int64), dtype)
 
 
 MOST_PARTS = 8

@@ -95,15 +95,6 @@ def _case(name: str, tokens: int, bits: int, slots: int = 1, frames: int = 4) ->
     return Case(name, _build(request), frames, given=given)
 
 
-def _cases() -> list[Case]:
-    return [
-        _case("five", 5, 3),
-        _case("one", 1, 4),
-        _case("sixteen", 16, 1),
-        _case("slots", 5, 3, slots=4, frames=8),
-    ]
-
-
 OPS = (
     OpDef(
         name="positioned",
@@ -119,7 +110,12 @@ OPS = (
             params=PositionedParams,
             build=_build,
             latency=lambda p: Latency.from_steps(Steps.registered(p.data_in_0.beats)),
-            cases=_cases,
+            cases=lambda: [
+                _case("five", 5, 3),
+                _case("one", 1, 4),
+                _case("sixteen", 16, 1),
+                _case("slots", 5, 3, slots=4, frames=8),
+            ],
             static=(SLOT,),
             layout="row_major",
         ),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mase_hw.nn.values import selection
 from mase_hw.numerics import cast
-from mase_hw.opdef import Arithmetic, Case, Hardware, OpDef
+from mase_hw.opdef import Arithmetic, Hardware, OpDef
 from mase_hw.ops import _elementwise as elementwise
 from mase_hw.ops._scaled import clamp
 
@@ -21,17 +21,6 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     positive = torch.clamp(t["data_in_0"], min=0)
     frac = a.formats["data_in_0"].frac_width
     return {"data_out_0": cast(positive, frac, a.formats["data_out_0"], a.rounding, a.overflow)}
-
-
-def _cases() -> list[Case]:
-    return [
-        elementwise.case("same_format", (4, 64), 8, "s8.4 s8.4"),
-        elementwise.case("to_unsigned", (2, 3, 5), 2, "s8.4 u7.4"),
-        elementwise.case("requantise", (4, 64), 3, "s8.4 u4.1 half_up"),
-        elementwise.case("wide", (1, 7), 7, "s16.9 s12.4 trunc wrap"),
-        elementwise.case("unsigned_in", (1, 64), 5, "u6.3 u4.1"),
-        elementwise.case("serial", (1, 3), 1, "s2.0 s2.0"),
-    ]
 
 
 OPS = (
@@ -53,7 +42,14 @@ OPS = (
             params=elementwise.ElementwiseParams,
             build=elementwise.build,
             latency=elementwise.registered,
-            cases=_cases,
+            cases=lambda: [
+                elementwise.case("same_format", (4, 64), 8, "s8.4 s8.4"),
+                elementwise.case("to_unsigned", (2, 3, 5), 2, "s8.4 u7.4"),
+                elementwise.case("requantise", (4, 64), 3, "s8.4 u4.1 half_up"),
+                elementwise.case("wide", (1, 7), 7, "s16.9 s12.4 trunc wrap"),
+                elementwise.case("unsigned_in", (1, 64), 5, "u6.3 u4.1"),
+                elementwise.case("serial", (1, 3), 1, "s2.0 s2.0"),
+            ],
             follows_input=True,
         ),
     ),

@@ -112,17 +112,6 @@ def _case(
     return Case(name, msgspec.structs.replace(p, depth=p.window.depth(p.steps)), frames)
 
 
-def _cases() -> list[Case]:
-    return [
-        _case("groups_tiles_repeats", (3, 4), (2, 2), groups=2, tiles=2, repeats=2),
-        _case("one_pixel", (1, 1), (1, 1), frames=12),
-        _case("stride_beyond_kernel", (7, 8), (2, 1), (3, 3)),
-        _case("wide_padding", (3, 3), (2, 2), (1, 1), (3, 4, 4, 3)),
-        _case("uneven_end", (6, 7), (3, 3), (2, 3), (1, 0, 0, 0)),
-        _case("border", (3, 2), (3, 2), padding=(1, 1, 1, 0), pad_width=3, pad_value=-3),
-    ]
-
-
 OPS = (
     OpDef(
         name="sliding_window",
@@ -134,7 +123,14 @@ OPS = (
             params=WindowParams,
             build=not_requested,
             latency=lambda p: Latency.from_steps(window_stage(p.window, p.steps, p.depth)),
-            cases=_cases,
+            cases=lambda: [
+                _case("groups_tiles_repeats", (3, 4), (2, 2), groups=2, tiles=2, repeats=2),
+                _case("one_pixel", (1, 1), (1, 1), frames=12),
+                _case("stride_beyond_kernel", (7, 8), (2, 1), (3, 3)),
+                _case("wide_padding", (3, 3), (2, 2), (1, 1), (3, 4, 4, 3)),
+                _case("uneven_end", (6, 7), (3, 3), (2, 3), (1, 0, 0, 0)),
+                _case("border", (3, 2), (3, 2), padding=(1, 1, 1, 0), pad_width=3, pad_value=-3),
+            ],
             tied=lambda _: {"out_pad": "", "out_last": ""},
         ),
     ),

@@ -64,7 +64,7 @@ def models_below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
             seen.append(here)
             extra = typing.get_type_hints(here).get("__pydantic_extra__")
             for annotation in [*(info.annotation for info in here.model_fields.values()), extra]:
-                waiting += _models_in(annotation)
+                waiting += models_in(annotation)
     yield from seen
 
 
@@ -161,7 +161,8 @@ def toml_key(key: str) -> str:
     return key if bare else json.dumps(key)
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a type is, or that are parts of it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for part in get_args(annotation) for model in _models_in(part)]
+    return [model for part in get_args(annotation) for model in models_in(part)]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
 from mase_hw.ir.graph import MaseGraph
+from mase_hw.options.describe import models_in
 from mase_hw.passes.names import PASS_NAMES
 
 Info = dict[str, Any]
@@ -250,11 +251,5 @@ def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
             if step not in m.model_fields and m.model_config.get("extra") == "allow"
         ]
         if fields:
-            here = [m for annotation in fields for m in _models_in(annotation)] or here
+            here = [m for annotation in fields for m in models_in(annotation)] or here
     return sorted({name for m in here for name in m.model_fields})
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [m for part in getattr(annotation, "__args__", ()) for m in _models_in(part)]

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import MODEL_NAME
@@ -114,13 +115,9 @@ def model_name(graph: MaseGraph) -> str:
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:
-    file, partial = folder / name, folder / f".{name}.partial"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(file)
-    except OSError as error:
-        raise EmitError("a diagnostic file cannot be written", node=str(file), got=error.strerror) from error
+    file = folder / name
+    with writing("a diagnostic file", file):
+        write_whole(file, content)
     return file
 
 

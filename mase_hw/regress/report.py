@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mase_hw.errors import ConfigError
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json, parse_json
 from mase_hw.host.shown import rendered
 from mase_hw.regress.job import Result, write_json
@@ -91,10 +91,8 @@ def write_baseline(path: Path, matrix: str, results: Iterable[Result], *, others
     document = _read(path) or {}
     figures = {r["job"]: {f: int(r["figures"][f]) for f in FIGURES if f in r["figures"]} for r in results}
     document[matrix] = {**document.get(matrix, {}), **figures} if others else figures
-    try:
+    with writing("the baseline", path):
         write_json(path, document)
-    except OSError as problem:
-        raise not_written("the baseline", path, problem) from problem
 
 
 def compare(baseline: Figures, results: Iterable[Result]) -> list[Difference]:
@@ -207,11 +205,9 @@ def remove_reports(out: Path) -> None:
     Raises:
         EmitError: If they cannot be removed.
     """
-    try:
+    with writing("the folder of the regression", out):
         for name in REPORTS:
             (out / name).unlink(missing_ok=True)
-    except OSError as problem:
-        raise not_written("the folder of the regression", out, problem) from problem
 
 
 def write_reports(report: Report, out: Path) -> None:
@@ -220,12 +216,10 @@ def write_reports(report: Report, out: Path) -> None:
     Raises:
         EmitError: If they cannot be written.
     """
-    try:
+    with writing("the reports", out):
         write_whole(out / "junit.xml", junit(report))
         write_whole(out / "report.html", html(report))
         write_json(out / "results.json", report.to_json())
-    except OSError as problem:
-        raise not_written("the reports", out, problem) from problem
 
 
 def junit(report: Report) -> str:

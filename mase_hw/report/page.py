@@ -22,7 +22,7 @@ from mase_hw.emit.estimate import counted
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.manifest import typed
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Page, rendered
 from mase_hw.ir import MaseGraph
@@ -429,8 +429,6 @@ def write_report(
     other = None if against is None else bundle_facts(Path(against))
     found = bundle_facts(folder, graph, None if work is None else Path(work))
     text = page(found, other)
-    try:
+    with writing("the report", target):
         write_whole(target, text)
-    except OSError as problem:
-        raise not_written("the report", target, problem) from problem
     return Page(target)

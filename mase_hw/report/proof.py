@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mase_hw.hardware.manifest import Fifo, Vectors
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json, parse_json
 from mase_hw.simulate.engines.registry import ENGINES
 from mase_hw.simulate.record import VERDICTS, verdicts
@@ -24,27 +26,23 @@ def simulations(work: Path, digest: str) -> tuple[list[Json], int]:
 
 def syntheses(work: Path, top: str, estimated: Mapping[str, int]) -> list[Json]:
     """What synthesis left behind, by target."""
-    found = []
-    for path in sorted((work / SYNTHESIS).glob("*/report.json")):
-        try:
-            report = parse_json(path.read_text(encoding="utf-8"))
-            if report["top"] == top and isinstance(report["rows"], list) and report["total"]:
-                found.append({**report, "before": dict(estimated)})
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return found
+    found = _left(work, "report.json", lambda report: report["top"] == top and report["total"])
+    return [{**report, "before": dict(estimated)} for report in found]
 
 
 def energies(work: Path, digest: str) -> list[Json]:
     """What ``mase-hw power`` left behind of this very bundle, by target."""
+    return _left(work, "power.json", lambda report: report["digest"] == digest and report["basis"])
+
+
+def _left(work: Path, name: str, own: Callable[[Json], Any]) -> list[Json]:
+    """The reports of a name in the folders of targets that are whole, and of this design."""
     found = []
-    for path in sorted((work / SYNTHESIS).glob("*/power.json")):
-        try:
+    for path in sorted((work / SYNTHESIS).glob(f"*/{name}")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             report = parse_json(path.read_text(encoding="utf-8"))
-            if report["digest"] == digest and isinstance(report["rows"], list) and report["basis"]:
+            if own(report) and isinstance(report["rows"], list):
                 found.append(dict(report))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
     return found
 
 
@@ -125,10 +123,8 @@ def keep_evaluation(bundle: Path, digest: str, found: Json) -> Path:
     same = ("criterion", "data")
     kept = [each for each in evaluations(bundle, digest) if any(each.get(key) != found[key] for key in same)]
     document = {"version": VERSION, "digest": digest, "evaluations": [*kept, dict(found)][-MOST:]}
-    try:
+    with writing("what the evaluation showed", file):
         write_whole(file, json.dumps(document, indent=1) + "\n")
-    except OSError as problem:
-        raise not_written("what the evaluation showed", file, problem) from problem
     return file
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 import mase_hw.report
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Page, rendered
 from mase_hw.search.front import Found
@@ -48,8 +48,6 @@ def write_page(found: Found, out: Path, exact: Sequence[Json] = (), name: str = 
     Raises:
         EmitError: If the file cannot be written.
     """
-    try:
+    with writing("the report", out):
         write_whole(out, page(found, exact, name))
-    except OSError as problem:
-        raise not_written("the report", out, problem) from problem
     return Page(out)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mase_hw.errors import EmitError
 from mase_hw.hardware.prefix import with_prefix
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.snapshot import checked, read_source
@@ -191,10 +191,8 @@ def _bind(module: str, prefix: str, folder: Path) -> Path:
     if not prefix:
         return source
     file = folder.resolve() / source.name
-    try:
+    with writing("the monitors", folder):
         write_whole(file, with_prefix(source.read_bytes(), source.name, {module}, prefix).decode())
-    except OSError as problem:
-        raise not_written("the monitors", folder, problem) from problem
     return file
 
 
@@ -226,10 +224,8 @@ def with_inner_stalls(dut: Dut, folder: Path) -> Dut:
     given = checked(source, read_source(source), dut.digests)
     text = stalled(given.decode(encoding="utf-8", errors="replace"), source)
     file = folder.resolve() / source.name
-    try:
+    with writing("the stalled top level", folder):
         write_whole(file, text)
-    except OSError as problem:
-        raise not_written("the stalled top level", folder, problem) from problem
     sources = tuple(file if path == source else path for path in dut.sources)
     return dataclasses.replace(dut, sources=(file_of(CONNECTOR), *sources))
 

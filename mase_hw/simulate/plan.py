@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mase_hw.errors import ConfigError, suggest
 from mase_hw.hardware.beats import encode
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import writing
 from mase_hw.host.documents import Json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.simulate.dut import Dut
@@ -473,7 +473,7 @@ def clean_run_folder(run_dir: Path) -> None:
     Raises:
         EmitError: If the folder cannot be written.
     """
-    try:
+    with writing("the run folder", run_dir):
         run_dir.mkdir(parents=True, exist_ok=True)
         for name in ("plan.json", *RESULT_FILES):
             (run_dir / name).unlink(missing_ok=True)
@@ -483,8 +483,6 @@ def clean_run_folder(run_dir: Path) -> None:
             (run_dir / name).mkdir()
         if (run_dir / MEMORY).is_symlink():
             (run_dir / MEMORY).unlink()
-    except OSError as problem:
-        raise not_written("the run folder", run_dir, problem) from problem
 
 
 def write_plan(
@@ -544,14 +542,12 @@ def write_plan(
     for name in sorted(raw):
         digest.update(raw[name])
     plan["id"] = digest.hexdigest()
-    try:
+    with writing("the plan", run_dir):
         for name, data in raw.items():
             (run_dir / "beats" / f"{name}.bin").write_bytes(data)
         _place_memory(dut, run_dir / MEMORY)
         path = run_dir / "plan.json"
         path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise not_written("the plan", run_dir, problem) from problem
     plusargs = () if options.inner is None else options.inner.plusargs(options.seed)
     return Plan(path, plan, raw, plusargs)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mase_hw.errors import EmitError
 from mase_hw.hardware.manifest import Fixed, Instance, Manifest
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Limits
 from mase_hw.simulate.result import SimResult
@@ -149,10 +149,8 @@ def with_lanes(dut: Dut, streams: Sequence[Shown], folder: Path) -> Dut:
     if not streams:
         return dut
     file = folder.resolve() / f"{MODULE}.sv"
-    try:
+    with writing("the module that shows lanes", folder, EmitError):
         write_whole(file, lanes_module(dut.top, streams))
-    except OSError as problem:
-        raise not_written("the module that shows lanes", folder, problem, EmitError) from problem
     return dataclasses.replace(dut, sources=(file, *dut.sources))
 
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from mase_hw.design.design import Design
 from mase_hw.design.vectors import Played
 from mase_hw.errors import ConfigError, ToolError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import writing
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
 from mase_hw.regress.job import write_json
@@ -183,14 +183,12 @@ def measure(
         raise ConfigError("energy is counted over whole frames", field="frames", got=frames, expected="1 or more")
     kind = find_target(target)
     run = begin(design, kind, work_dir, progress or (lambda _: None))
-    try:
+    with writing("the synthesis folder", run.work):
         run.work.mkdir(parents=True, exist_ok=True)
         run.map()
         found = _Measurement(run, stalls).power(frames)
         write_json(run.work / "power.json", found.to_json())
         (run.work / "power.txt").write_text(found.text() + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise not_written("the synthesis folder", run.work, problem) from problem
     return found
 
 

@@ -24,7 +24,7 @@ from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import writing
 from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
@@ -78,10 +78,8 @@ def synthesise(
     if placement is not None:
         part = _placeable(kind, part)
     run = begin(design, kind, work_dir, tell)
-    try:
+    with writing("the synthesis folder", run.work):
         return run.all(part, replay_netlist, placement)
-    except OSError as problem:
-        raise not_written("the synthesis folder", run.work, problem) from problem
 
 
 def begin(design: Design, target: Target, work_dir: Path | None, tell: Tell) -> Run:

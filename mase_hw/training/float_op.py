@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mase_hw.compiler.float_nodes import FloatNode, Named
+from mase_hw.compiler.float_nodes import FloatNode, Named, filled
 from mase_hw.errors import UnsupportedError
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize
@@ -71,17 +71,7 @@ class FloatOp(nn.Module):
         given: dict[str, object] = dict(zip(self.origins, inputs, strict=True))
         made = parameters or {name: self.parameter(name) for name in self.trained}
         given |= {node: made[name] for node, name in self.stored.items() if name in made}
-
-        def fill(item: Any) -> Any:
-            if isinstance(item, Named):
-                return given.get(item.name, self.constant)
-            if isinstance(item, list | tuple):
-                return type(item)([fill(part) for part in item])
-            if isinstance(item, dict):
-                return {key: fill(part) for key, part in item.items()}
-            return item
-
-        args, kwargs = fill(self.args), fill(self.kwargs)
+        args, kwargs = filled((self.args, self.kwargs), lambda name: given.get(name, self.constant))
         if self.constant is not None and not self._reads_constant():
             number = next(i for i, arg in enumerate(args) if isinstance(arg, int | float))
             args = (*args[:number], float(self.constant), *args[number + 1 :])

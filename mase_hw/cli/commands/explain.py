@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from mase_hw.compiler.config import load_config
     from mase_hw.compiler.quantised_graph import quantised_graph
-    from mase_hw.host.disk import not_written
+    from mase_hw.host.disk import writing
     from mase_hw.ir.module_paths import nodes_at, translations
     from mase_hw.model_spec import load_model
     from mase_hw.passes.explanation import explain, explained
@@ -53,8 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
     listed = {"nodes": [each.to_dict() for each in found]}
     if arguments.out is None:
         return answer(arguments, OK, listed, "\n".join(map(str, found)))
-    try:
+    with writing("the explanation", arguments.out):
         arguments.out.write_text(document(arguments.command, OK, listed) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise not_written("the explanation", arguments.out, error) from error
     return OK

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.ir.annotated import AnnotatedGraph
 from mase_hw.ir.draw.cards import KINDS, Card, make_card
 from mase_hw.ir.draw.layout import Box, Layout, Link, lay_out
@@ -57,20 +57,8 @@ def write_picture(file: str | os.PathLike[str], made: Callable[[], str]) -> Path
             remedy="rename it",
         )
     text = made()
-    staged = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_text(text, encoding="utf-8")
-        os.replace(staged, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
-        raise EmitError(
-            "the picture cannot be written",
-            node=str(path),
-            got=f"{type(error).__name__}: {error.strerror or error}",
-            remedy="check permissions and free space",
-        ) from error
+    with writing("the picture", path):
+        write_whole(path, text)
     return path
 
 

@@ -91,21 +91,6 @@ def case(*given: Any, **more: Any) -> Case:
     return binary.case(build, *given, **more)
 
 
-def _cases() -> list[Case]:
-    return [
-        case("plain", (2, 3, 5), 2, "s8.4 s8.6 s12.5"),
-        case("unsigned", (3, 7), 3, "u6.3 u6.3 u9.3 half_up"),
-        case("mixed_signs", (3, 8), 4, "u6.3 s8.4 s8.4 floor"),
-        case("few_bits", (2, 9), 1, "s4.1 s3.0 s4.1 half_away wrap"),
-        case("coarse", (2, 9), 3, "s10.6 s4.1 s5.0"),
-        case("all_dropped", (2, 9), 3, "s4.8 s4.1 s4.0 floor wrap"),
-        case("wide", (9, 3), 3, "s24.9 s20.10 s24.8"),
-        case("by_number", (3, 10), 4, "s8.4 s3.0 s8.4", constant=()),
-        case("number_by", (3, 10), 3, "s8.4 s4.0 s12.5", constant=(), reversed=True),
-        case("per_channel", (2, 3, 10), 4, "s8.4 s6.4 s8.4 trunc", (10,)),
-    ]
-
-
 OPS = (
     OpDef(
         name="div",
@@ -123,7 +108,18 @@ OPS = (
             params=QuotientParams,
             build=build,
             latency=_latency,
-            cases=_cases,
+            cases=lambda: [
+                case("plain", (2, 3, 5), 2, "s8.4 s8.6 s12.5"),
+                case("unsigned", (3, 7), 3, "u6.3 u6.3 u9.3 half_up"),
+                case("mixed_signs", (3, 8), 4, "u6.3 s8.4 s8.4 floor"),
+                case("few_bits", (2, 9), 1, "s4.1 s3.0 s4.1 half_away wrap"),
+                case("coarse", (2, 9), 3, "s10.6 s4.1 s5.0"),
+                case("all_dropped", (2, 9), 3, "s4.8 s4.1 s4.0 floor wrap"),
+                case("wide", (9, 3), 3, "s24.9 s20.10 s24.8"),
+                case("by_number", (3, 10), 4, "s8.4 s3.0 s8.4", constant=()),
+                case("number_by", (3, 10), 3, "s8.4 s4.0 s12.5", constant=(), reversed=True),
+                case("per_channel", (2, 3, 10), 4, "s8.4 s6.4 s8.4 trunc", (10,)),
+            ],
             follows_input=True,
             static=(CONSTANT,),
             broadcast=(CONSTANT,),

@@ -119,15 +119,6 @@ def _case(name: str, tokens: int, count: int, formats: str, seed: int, slots: in
     return Case(name, _build(Request(name, a, shapes, {}, slots=slots)), frames, given=given)
 
 
-def _cases() -> list[Case]:
-    return [
-        _case("five", 6, 5, "u16.16 u7.0 u7.0", 1),
-        _case("two", 3, 2, "u3.3 u8.0 u8.0", 0x5EADBEEF),
-        _case("one", 4, 1, "u8.8 s4.0 s4.0", 7),
-        _case("slots", 5, 3, "u12.12 u6.0 u6.0", 0x12345678, slots=4),
-    ]
-
-
 OPS = (
     OpDef(
         name="draw",
@@ -139,7 +130,12 @@ OPS = (
             params=DrawParams,
             build=_build,
             latency=_latency,
-            cases=_cases,
+            cases=lambda: [
+                _case("five", 6, 5, "u16.16 u7.0 u7.0", 1),
+                _case("two", 3, 2, "u3.3 u8.0 u8.0", 0x5EADBEEF),
+                _case("one", 4, 1, "u8.8 s4.0 s4.0", 7),
+                _case("slots", 5, 3, "u12.12 u6.0 u6.0", 0x12345678, slots=4),
+            ],
             static=(SLOT,),
             layout="row_major",
         ),

@@ -19,7 +19,6 @@ from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import AxisPair, Cast, Image, Params
 from mase_hw.opdef import (
-    LAYER_TENSORS,
     ONE_INPUT,
     Arithmetic,
     Case,
@@ -172,30 +171,10 @@ def _generated(node: str, p: UnrolledConvParams, a: Arithmetic) -> Generated:
     return Generated(f"fixed_unrolled_{node}", OF_WINDOWS, context)
 
 
-def shape_of(a: Arithmetic, shape: tuple[int, ...], weight: Tensor) -> tuple[int, ...]:
-    """The shape of the result for images of a shape."""
-    kernel = (weight.shape[2], weight.shape[3])
-    return (shape[0], len(weight), *geometry_of(a.attributes, kernel).out((shape[2], shape[3]), kernel))
-
-
-def case(
-    name: str, shape: tuple[int, ...], weight: Tensor, formats: str, levels: int = 2, frames: int = 4, **more: Any
-) -> Case:
-    """A convolution with these constants; formats and modes as :meth:`Arithmetic.read` takes them."""
-    parameters = {"weight": weight} | {name: more.pop(name) for name in ("bias", "weight_shift") if name in more}
-    a = Arithmetic.read(formats, LAYER_TENSORS, more)
-    shapes = {"data_in_0": shape, "data_out_0": shape_of(a, shape, weight)}
-    request = Request(name, a, shapes, {}, parameters=parameters, levels=levels)
-    own = {k: f for k, f in a.formats.items() if k not in ONE_INPUT}
-    return Case(name, _build(request), frames, attributes={"parameters": parameters, "formats": own})
-
-
 @functools.cache
 def _cases() -> tuple[Case, ...]:
-    def random(*size: int, bits: int = 6, seed: int = 0) -> Tensor:
-        draw = torch.Generator().manual_seed(seed)
-        return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw)
-
+    case = functools.partial(unrolled.case, _build, frames=4)
+    random = functools.partial(unrolled.random, bits=6)
     s8 = "s8.4 s6.4 s8.5 s8.2"
     return (
         case("one_element", (1, 6, 2, 3), random(4, 6, 1, 1), s8, bias=random(4, bits=8), frames=6),

@@ -18,7 +18,6 @@ from mase_hw.errors import EmitError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Params, port
 from mase_hw.opdef import (
-    LAYER_TENSORS,
     ONE_INPUT,
     Arithmetic,
     Case,
@@ -171,17 +170,6 @@ def windowed(node: str, p: TabledConvParams, network: Network) -> Generated:
     return Generated(f"{NAME}_{node}", OF_WINDOWS, context)
 
 
-def _case(name: str, shape: tuple[int, ...], weight: Tensor, formats: str, frames: int = 12, **more: Any) -> Case:
-    parameters = {"weight": weight} | {key: more.pop(key) for key in ("bias", "weight_shift") if key in more}
-    a = Arithmetic.read(formats, LAYER_TENSORS, more)
-    windows = weight.dim() == 4
-    out = conv.shape_of(a, shape, weight) if windows else (*shape[:-1], len(weight))
-    request = Request(name, a, {"data_in_0": shape, "data_out_0": out}, {}, parameters=parameters)
-    own = {key: fmt for key, fmt in a.formats.items() if key not in ONE_INPUT}
-    build: Callable[[Request], Params] = _conv_build if windows else _linear_build
-    return Case(name, build(request), frames, attributes={"parameters": parameters, "formats": own})
-
-
 def _sparse(*size: int, bits: int, fan_in: int, seed: int) -> Tensor:
     """Weights of which every row has so many that are not 0."""
     draw = torch.Generator().manual_seed(seed)
@@ -192,18 +180,19 @@ def _sparse(*size: int, bits: int, fan_in: int, seed: int) -> Tensor:
 
 
 def _random(*size: int, bits: int) -> Tensor:
-    return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=torch.Generator().manual_seed(bits))
+    return unrolled.random(*size, bits=bits, seed=bits)
 
 
 @functools.cache
 def _linear_cases() -> tuple[Case, ...]:
+    case = functools.partial(unrolled.case, _linear_build, frames=12)
     sparse = _sparse(5, 9, bits=5, fan_in=3, seed=0)
     sparse[2] = 0
     return (
-        _case("sparse", (1, 9), sparse, "s4.2 s5.3 s6.3 s5.2", bias=_random(5, bits=6)),
-        _case("narrow", (2, 3, 6), _random(4, 6, bits=4), "u2.1 s4.2 - u3.1 half_up wrap"),
-        _case("one_bit", (1, 12), _random(3, 12, bits=3), "u1.0 s3.0 - s4.0"),
-        _case(
+        case("sparse", (1, 9), sparse, "s4.2 s5.3 s6.3 s5.2", bias=_random(5, bits=6)),
+        case("narrow", (2, 3, 6), _random(4, 6, bits=4), "u2.1 s4.2 - u3.1 half_up wrap"),
+        case("one_bit", (1, 12), _random(3, 12, bits=3), "u1.0 s3.0 - s4.0"),
+        case(
             "scales",
             (1, 5),
             _sparse(4, 5, bits=4, fan_in=2, seed=1),
@@ -216,20 +205,19 @@ def _linear_cases() -> tuple[Case, ...]:
 
 @functools.cache
 def _conv_cases() -> tuple[Case, ...]:
-    sparse = functools.partial(_sparse, bits=4)
+    sparse, case = functools.partial(_sparse, bits=4), functools.partial(unrolled.case, _conv_build, frames=4)
     return (
-        _case("one_element", (1, 5, 2, 3), sparse(4, 5, 1, 1, fan_in=3, seed=2), "s3.1 s4.2 - s5.2", 6),
-        _case(
+        case("one_element", (1, 5, 2, 3), sparse(4, 5, 1, 1, fan_in=3, seed=2), "s3.1 s4.2 - s5.2", frames=6),
+        case(
             "window",
             (1, 2, 5, 4),
             sparse(3, 2, 3, 3, fan_in=4, seed=3),
             "u2.0 s4.2 s6.2 s4.1",
-            4,
             bias=_random(3, bits=6),
             padding=1,
         ),
-        _case("strided", (2, 1, 4, 5), _random(3, 1, 2, 3, bits=4), "s2.1 s4.2 - u4.1 floor", 4, stride=(2, 1)),
-        _case("depthwise", (1, 3, 4, 4), _random(3, 1, 2, 2, bits=3), "s3.1 s3.1 - s5.1 trunc", 4, groups=3, padding=1),
+        case("strided", (2, 1, 4, 5), _random(3, 1, 2, 3, bits=4), "s2.1 s4.2 - u4.1 floor", stride=(2, 1)),
+        case("depthwise", (1, 3, 4, 4), _random(3, 1, 2, 2, bits=3), "s3.1 s3.1 - s5.1 trunc", groups=3, padding=1),
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from mase_hw.opdef import (
     verilog_params,
 )
 from mase_hw.ops import linear
+from mase_hw.ops._conv import geometry_of
 from mase_hw.ops._elementwise import ElementwiseParams
 from mase_hw.ops.unrolled._da4ml import solve as solve_with_da4ml
 from mase_hw.ops.unrolled._graph import Graph, Sum
@@ -495,39 +496,52 @@ def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
 
 
 def case(
-    name: str, shape: tuple[int, ...], weight: Tensor, formats: str, levels: int = 2, frames: int = 6, **more: Tensor
+    build: Callable[[Request], Any],
+    name: str,
+    shape: tuple[int, ...],
+    weight: Tensor,
+    formats: str,
+    levels: int = 2,
+    frames: int = 6,
+    **more: Any,
 ) -> Case:
-    """A layer with these constants; formats and modes as :meth:`Arithmetic.read` takes them."""
-    parameters = {"weight": weight, **more}  # in no parameter of the module
-    a = Arithmetic.read(formats, LAYER_TENSORS)
-    shapes = {"data_in_0": shape, "data_out_0": (*shape[:-1], len(weight))}
-    request = Request(name, a, shapes, {}, parameters=parameters, levels=levels)
+    """A layer or convolution with these constants; formats and modes as :meth:`Arithmetic.read` takes them."""
+    # In no parameter of the module.
+    parameters = {"weight": weight} | {key: more.pop(key) for key in ("bias", "weight_shift") if key in more}
+    a = Arithmetic.read(formats, LAYER_TENSORS, more)
+    out: tuple[int, ...] = (*shape[:-1], len(weight))
+    if weight.dim() == 4:
+        kernel = (weight.shape[2], weight.shape[3])
+        out = (shape[0], len(weight), *geometry_of(a.attributes, kernel).out((shape[2], shape[3]), kernel))
+    request = Request(name, a, {"data_in_0": shape, "data_out_0": out}, {}, parameters=parameters, levels=levels)
     own = {k: f for k, f in a.formats.items() if k not in ONE_INPUT}
-    return Case(name, _build(request), frames, attributes={"parameters": parameters, "formats": own})
+    return Case(name, build(request), frames, attributes={"parameters": parameters, "formats": own})
+
+
+def random(*size: int, bits: int = 8, seed: int = 0) -> Tensor:
+    """Constants of so many bits."""
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw)
 
 
 @functools.cache
 def _cases() -> tuple[Case, ...]:
-    def random(*size: int, bits: int = 8, seed: int = 0) -> Tensor:
-        draw = torch.Generator().manual_seed(seed)
-        return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw)
-
-    s8 = "s8.4 s8.6 s8.5 s8.2"
+    s8, of = "s8.4 s8.6 s8.5 s8.2", functools.partial(case, _build)
     sparse = random(4, 7, seed=1) * (random(4, 7, seed=2) > 40)
     sparse[2], sparse[:, 3] = 0, 0
     return (
-        case("layer", (1, 8), random(6, 8), s8, bias=random(6)),
-        case("one_register", (1, 8), random(5, 8), s8, levels=0, bias=random(5)),
-        case("register_each", (2, 3, 6), random(4, 6), "s8.4 s8.6 s8.5 s8.2 half_up wrap", 1, bias=random(4)),
-        case("zeros", (1, 7), sparse, s8, bias=torch.tensor([0, 3, 0, -5])),
-        case("floor", (1, 5), random(3, 5), "u6.4 s6.3 - s9.2 floor wrap", 3),
-        case("trunc", (3, 4), random(3, 4), "s8.4 s8.6 - u7.3 trunc"),
-        case("half_away", (1, 4), random(2, 4), "s8.4 s8.6 - s8.2 half_away wrap"),
-        case("one_input", (1, 1), random(4, 1), "s9.3 s8.4 - s12.2"),
-        case("one_output", (1, 9), random(1, 9), "s4.2 s8.4 - s11.3"),
-        case("finer_result", (1, 3), random(3, 3, bits=4), "s4.0 s4.0 - s12.3"),
-        case("fine_bias", (1, 4), random(3, 4), "s8.0 s8.0 s8.5 s12.-6", bias=random(3)),
-        case(
+        of("layer", (1, 8), random(6, 8), s8, bias=random(6)),
+        of("one_register", (1, 8), random(5, 8), s8, levels=0, bias=random(5)),
+        of("register_each", (2, 3, 6), random(4, 6), "s8.4 s8.6 s8.5 s8.2 half_up wrap", 1, bias=random(4)),
+        of("zeros", (1, 7), sparse, s8, bias=torch.tensor([0, 3, 0, -5])),
+        of("floor", (1, 5), random(3, 5), "u6.4 s6.3 - s9.2 floor wrap", 3),
+        of("trunc", (3, 4), random(3, 4), "s8.4 s8.6 - u7.3 trunc"),
+        of("half_away", (1, 4), random(2, 4), "s8.4 s8.6 - s8.2 half_away wrap"),
+        of("one_input", (1, 1), random(4, 1), "s9.3 s8.4 - s12.2"),
+        of("one_output", (1, 9), random(1, 9), "s4.2 s8.4 - s11.3"),
+        of("finer_result", (1, 3), random(3, 3, bits=4), "s4.0 s4.0 - s12.3"),
+        of("fine_bias", (1, 4), random(3, 4), "s8.0 s8.0 s8.5 s12.-6", bias=random(3)),
+        of(
             "per_channel",
             (1, 6),
             random(4, 6),
@@ -535,7 +549,7 @@ def _cases() -> tuple[Case, ...]:
             bias=random(4),
             weight_shift=torch.tensor([0, 3, 1, 2]),
         ),
-        case("powers", (1, 5), 1 << torch.arange(20).reshape(4, 5) % 7, "s8.4 u7.0 - s14.2"),
+        of("powers", (1, 5), 1 << torch.arange(20).reshape(4, 5) % 7, "s8.4 u7.0 - s14.2"),
     )
 
 

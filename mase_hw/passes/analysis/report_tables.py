@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from rich.text import Text
 from torch import fx
 
 from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole
 from mase_hw.host.shown import paper
 from mase_hw.ir.records import plain
 from mase_hw.passes.base import Info, PassArgs
@@ -110,19 +109,9 @@ def _width(sections: Sequence[Section]) -> int:
 
 def _write(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=".report-", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(text)
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
+        write_whole(path, text)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise ConfigError(
             "the report cannot be written",
             field="file_name",

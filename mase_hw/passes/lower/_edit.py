@@ -166,6 +166,18 @@ def may_alias(graph: MaseGraph, node: fx.Node, source: fx.Node) -> bool:
     return writes and set(source.users) != {node}
 
 
+def prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
+    """Take out what nobody reads any more, and what only that read."""
+    while nodes:
+        node = nodes.pop()
+        if node.users or node.op in ("placeholder", "output") or not graph.holds(node):
+            continue
+        if written(node, graph.model) is not None:
+            continue
+        nodes += node.all_input_nodes
+        graph.fx_graph.erase_node(node)
+
+
 def finish(graph: MaseGraph) -> None:
     """Bring code, modules and the boundary in line after a change."""
     for node in reversed(graph.nodes):

@@ -18,7 +18,7 @@ from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.fold_constants import compute
 from mase_hw.passes.lower.layers.call import Line, call_of, expand, stored_tensor
-from mase_hw.passes.lower.patterns.lower_patterns import ELEMENTS, KNOWN, prune
+from mase_hw.passes.lower.patterns.lower_patterns import ELEMENTS, KNOWN
 
 BY_TOKEN = ELEMENTS | KNOWN.keys() | {"linear", "layer_norm", "rms_norm"}
 """Ops of a token's own elements: element by element, or along the last dimension."""
@@ -109,7 +109,7 @@ def tabulate_transform_pass(graph: MaseGraph, args: TabulateArgs) -> tuple[MaseG
                 (at,) = at.all_input_nodes
             numbers[of.ids] = at
         lowered[node.name] = len(values[node])
-        prune(graph, before)
+        edit.prune(graph, before)
     return edit.finished(graph, lowered)
 
 

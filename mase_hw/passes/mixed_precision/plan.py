@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -12,7 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.base import validate
@@ -92,15 +92,8 @@ class Plan:
             raise ConfigError(
                 "a plan is a TOML file", field="path", got=str(file), expected="a name that ends in .toml"
             )
-        partial = file.with_name(f".{file.name}.partial")
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(self.text(), encoding="utf-8")
-            partial.replace(file)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise EmitError("the plan cannot be written", node=str(file), got=error.strerror) from error
+        with writing("the plan", file):
+            write_whole(file, self.text())
         return file
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from mase_hw.errors import EmitError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, writing
 from mase_hw.host.documents import parse_json
 from mase_hw.host.locks import locked
 
@@ -126,12 +126,10 @@ class Cache:
         if not whole:
             shutil.rmtree(place, ignore_errors=True)
             return False
-        try:
+        with writing("the build folder", folder):
             for name in (PROGRAM, LOG):
                 _link(place / name, folder / name)
             os.utime(place / _ENTRY)
-        except OSError as problem:
-            raise not_written("the build folder", folder, problem) from problem
         return True
 
     def put(self, identity: str, folder: Path, about: Mapping[str, Any]) -> None:

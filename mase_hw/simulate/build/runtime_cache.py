@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mase_hw.errors import ToolError
-from mase_hw.host.disk import full_disk, not_written
+from mase_hw.host.disk import full_disk, writing
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.cache import file_hash
@@ -132,12 +132,10 @@ class Runtime:
         if _is_whole(target):
             self.whole.add(target)
             return target  # without a lock: an environment may be read-only, and a file is replaced whole
-        try:
-            with locked(self.folder / f".{name}.lock", "the build cache", ToolError):
-                if not _is_whole(target):
-                    self._compile(target, arguments)
-        except OSError as problem:
-            raise not_written("the build cache", target, problem, ToolError) from problem
+        lock = self.folder / f".{name}.lock"
+        with writing("the build cache", target, ToolError), locked(lock, "the build cache", ToolError):
+            if not _is_whole(target):
+                self._compile(target, arguments)
         self.whole.add(target)
         return target
 
@@ -211,12 +209,10 @@ def runtime(tools: BuildTools, cache_dir: Path, *, waves: bool, optimise: str) -
     flags = (optimise, STANDARD, "-DVERILATOR=1", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}")
     key = hashlib.sha256("\0".join([tools.fingerprint, *flags, HEADER]).encode()).hexdigest()[:20]
     folder = _home(cache_dir) / f"runtime-{key}"
-    try:
+    with writing("the build cache", folder, ToolError):
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(PermissionError):
             os.utime(folder)  # the time of last use, for pruning
-    except OSError as problem:
-        raise not_written("the build cache", folder, problem, ToolError) from problem
     wave_flags, libraries = _wave_support(tools, folder) if waves else ((), ())
     return Runtime(folder, tools, flags, wave_flags, libraries)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from mase_hw.errors import SimulationError, ToolError
-from mase_hw.host.disk import emptied, full_disk, not_written, write_whole
+from mase_hw.host.disk import emptied, full_disk, write_whole, writing
 from mase_hw.host.locks import locked
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build.cache import LOG, PROGRAM, Cache, file_hash
@@ -175,18 +175,15 @@ def build(
         if identity is None:
             identity, chosen = next((each for each in wanted if cache.has(each[0])), wanted[0])
             # Always in this order, build folder before cache, so that builders cannot wait for each other.
-            with cache.using(identity):
-                try:
-                    (build_dir / "stamp.json").unlink(missing_ok=True)
-                    cached = cache.take(identity, build_dir)
-                    if not cached:
-                        library = runtime(tools, cache_dir, waves=waves, optimise=chosen.optimise)
-                        _build(dut, build_dir, library, chosen, waves, given)
-                        about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
-                        cache.put(identity, build_dir, about | {"flavour": chosen.name, "optimise": chosen.optimise})
-                    _stamp(build_dir, identity)
-                except OSError as problem:
-                    raise not_written("the build folder", build_dir, problem) from problem
+            with cache.using(identity), writing("the build folder", build_dir):
+                (build_dir / "stamp.json").unlink(missing_ok=True)
+                cached = cache.take(identity, build_dir)
+                if not cached:
+                    library = runtime(tools, cache_dir, waves=waves, optimise=chosen.optimise)
+                    _build(dut, build_dir, library, chosen, waves, given)
+                    about = {"top": dut.top, "parameters": dict(dut.parameters), "waves": waves}
+                    cache.put(identity, build_dir, about | {"flavour": chosen.name, "optimise": chosen.optimise})
+                _stamp(build_dir, identity)
     seconds = time.perf_counter() - begin
     return Built(dut, build_dir / PROGRAM, build_dir, waves, identity, reused, seconds, cached, flavour.coverage)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
-from mase_hw.host.disk import not_written
+from mase_hw.host.disk import not_written, write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
@@ -276,7 +276,7 @@ def write_batch_plan(plan: Plan) -> None:
     numbers += [[plan.resets, *itertools.chain(*plan.times_of_resets())]]
     numbers += [[len(content["inputs"]) + len(content["outputs"]), len(content["turns"])]]
     numbers += content["turns"]
-    try:
+    with writing("the plan", plan.folder):
         for direction, ports in (("in", content["inputs"]), ("out", content["outputs"])):
             for port in ports:
                 garbage = plan.garbage(port) if direction == "in" else ()
@@ -286,8 +286,6 @@ def write_batch_plan(plan: Plan) -> None:
                     (beats / f"{port['name']}.garbage.bin").write_bytes(b"".join(words))
         text = "".join(" ".join(map(str, line)) + "\n" for line in numbers)
         (beats / "batch.txt").write_text(text, encoding="ascii")
-    except OSError as problem:
-        raise not_written("the plan", plan.folder, problem) from problem
 
 
 @dataclass(frozen=True)
@@ -363,11 +361,9 @@ def join(dut: Dut, whole: Plan, shares: Sequence[Share], plans: Sequence[Plan], 
             part = Part(number, share.first, share.frames, 0, own=True)
             return dataclasses.replace(result, seconds=seconds, failure=_placed(result.failure, place), part=part)
     log = whole.folder / "sim.log"
-    try:
+    with writing("the merged results", whole.folder):
         _merge(dut, whole, results)
         log.write_text("".join(f"see {run.log}\n" for run in runs), encoding="utf-8")
-    except OSError as problem:
-        raise not_written("the merged results", whole.folder, problem) from problem
     names = dict.fromkeys(name for share in results for name in share.edges)
     edges = {name: [share.edges.get(name, (0, 0)) for share in results] for name in names}
     sums = {name: (sum(f for f, _ in seen), sum(b for _, b in seen)) for name, seen in edges.items()}
@@ -436,6 +432,4 @@ def _merge(dut: Dut, whole: Plan, results: Sequence[SimResult]) -> None:
         "streams": streams,
         "complete": True,
     }
-    partial = whole.folder / "outcome.json.partial"
-    partial.write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")
-    partial.replace(whole.folder / "outcome.json")
+    write_whole(whole.folder / "outcome.json", json.dumps(outcome, indent=1) + "\n")

@@ -16,7 +16,7 @@ from typing import Unpack
 import numpy as np
 
 from mase_hw.errors import ConfigError
-from mase_hw.host.disk import not_written, write_whole
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator
 from mase_hw.simulate.build.simulator import COCOTB, Built, Flavour, Place, literal, public_ports
@@ -47,11 +47,9 @@ def build(
 ) -> Built:
     """Build the design in its harness; arguments and exceptions as :func:`mase_hw.simulate.engines.cocotb.build`."""
     file, text = build_dir.resolve() / f"{TOP}.sv", harness_text(dut)
-    try:
+    with writing("the build folder", build_dir):
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             write_whole(file, text)
-    except OSError as problem:
-        raise not_written("the build folder", build_dir, problem) from problem
     wrapped, waves = harness(dut, file), bool(options.waves)
     return simulator.build(wrapped, build_dir, waves=waves, flavour=FLAVOUR, **place)
 
@@ -223,7 +221,7 @@ def write_fast_plan(dut: Dut, plan: Plan, test: Intervention | None = None) -> N
         "test": None if test is None else {"file": str(test.file), "function": test.function},
     }
     content, beats = plan.content, plan.folder / "beats"
-    try:
+    with writing("the plan", plan.folder):
         names = ("reset_cycles", "idle_cycles", "watchdog", "max_cycles", "tail_cycles")
         (beats / "control.fast").write_text(" ".join(str(content[name]) for name in names) + "\n", encoding="ascii")
         (beats / "harness.json").write_text(json.dumps(harness) + "\n", encoding="utf-8")
@@ -239,8 +237,6 @@ def write_fast_plan(dut: Dut, plan: Plan, test: Intervention | None = None) -> N
             if port in content["inputs"]:
                 garbage = "".join(f"{word:x}\n" for word in plan.garbage(port))
                 (beats / f"{name}.garbage").write_text(garbage, encoding="ascii")
-    except OSError as problem:
-        raise not_written("the plan", plan.folder, problem) from problem
 
 
 FUNCTION = "intervene"

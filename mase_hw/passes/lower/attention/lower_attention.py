@@ -165,14 +165,14 @@ def lower_attention_transform_pass(graph: MaseGraph, args: AttentionArgs) -> tup
         before = list(node.all_input_nodes)
         if transposes(graph, node) or (op is not None and op.name == "cat" and join_stored_tokens(graph, node)):
             lowered[node.name] = op.name if op is not None else str(node.target)
-            _prune(graph, before)
+            edit.prune(graph, before)
         elif op is not None and op.name == "scaled_dot_product_attention":
             reasons = fused_attention(graph, node)
             lowered[node.name] = op.name
             refused |= {node.name: reasons} if reasons else {}
         elif op is not None and (orphans := sum_with_one_rounding(graph, node)) is not None:
             lowered[node.name] = op.name
-            _prune(graph, orphans)
+            edit.prune(graph, orphans)
     refuse(refused)
     for node in graph.nodes:
         op = graph.op_of(node)
@@ -184,7 +184,7 @@ def lower_attention_transform_pass(graph: MaseGraph, args: AttentionArgs) -> tup
             continue
         if lower_product(graph, node) or (op.name == "softmax" and _lower_softmax(graph, node, args.decode)):
             lowered.setdefault(node.name, op.name)
-            _prune(graph, before)
+            edit.prune(graph, before)
     if lowered:
         causal_products(graph)
         edit.finish(graph)
@@ -279,16 +279,3 @@ def _mask_view(
         return x.transpose(1, 2)
 
     return run
-
-
-def _prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
-    """Take out what nobody reads any more, and what only that read."""
-    while nodes:
-        node = nodes.pop()
-        if node.users or node.op in ("placeholder", "output") or written(node, graph.model) is not None:
-            continue
-        if any(written(user, graph.model) is node for user in node.users):
-            continue
-        if graph.holds(node):
-            nodes += node.all_input_nodes
-            graph.fx_graph.erase_node(node)

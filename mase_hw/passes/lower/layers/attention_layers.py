@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -251,38 +252,23 @@ def _decoder(module: nn.TransformerDecoderLayer) -> Parts:
     return run, layers
 
 
-def _encoders(module: nn.TransformerEncoder) -> Parts:
-    """``nn.TransformerEncoder``."""
-    layers, stack = _stacked(module)
-
-    def run(src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None) -> Tensor:
-        for layer in stack:
-            src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
-        return layers["norm"](src) if "norm" in layers else src
-
-    return run, layers
-
-
-def _decoders(module: nn.TransformerDecoder) -> Parts:
-    """``nn.TransformerDecoder``."""
-    layers, stack = _stacked(module)
-
-    def run(tgt: Tensor, memory: Tensor, **masks: Tensor) -> Tensor:
-        for layer in stack:
-            tgt = layer(tgt, memory, **masks)
-        return layers["norm"](tgt) if "norm" in layers else tgt
-
-    return run, layers
-
-
-def _stacked(module: nn.Module) -> tuple[dict[str, nn.Module], nn.ModuleList]:
+def _stacked(first: str, module: nn.Module) -> Parts:
+    """``nn.TransformerEncoder`` and ``nn.TransformerDecoder``: every layer takes what comes ``first`` from the last."""
     assert isinstance(module.layers, nn.ModuleList)  # of either class
     stack = nn.ModuleList([copy.copy(layer) for layer in module.layers])
     layers: dict[str, nn.Module] = {"layers": stack}
     norm = module.norm
     if isinstance(norm, nn.Module):
         layers["norm"] = copy.copy(norm)
-    return layers, stack
+
+    def run(**given: Tensor) -> Tensor:
+        x = given.pop(first)
+        named = {"src_mask" if name == "mask" else name: value for name, value in given.items()}
+        for layer in stack:
+            x = layer(x, **named)
+        return layers["norm"](x) if "norm" in layers else x
+
+    return run, layers
 
 
 def _transformer(module: nn.Transformer) -> Parts:
@@ -299,7 +285,7 @@ def _transformer(module: nn.Transformer) -> Parts:
 _BODIES: dict[type[nn.Module], Callable[..., Parts]] = {
     nn.TransformerEncoderLayer: _encoder,
     nn.TransformerDecoderLayer: _decoder,
-    nn.TransformerEncoder: _encoders,
-    nn.TransformerDecoder: _decoders,
+    nn.TransformerEncoder: functools.partial(_stacked, "src"),
+    nn.TransformerDecoder: functools.partial(_stacked, "tgt"),
     nn.Transformer: _transformer,
 }

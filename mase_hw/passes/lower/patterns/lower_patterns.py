@@ -320,18 +320,6 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
                 lowered[node.name] = name
                 before = list(node.all_input_nodes)
                 expand(graph, node, body.module, body.sources)
-                prune(graph, before)
+                edit.prune(graph, before)
                 break
     return edit.finished(graph, lowered)
-
-
-def prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
-    """Take out what nobody reads any more, and what only that read."""
-    while nodes:
-        node = nodes.pop()
-        if node.users or node.op in ("placeholder", "output") or not graph.holds(node):
-            continue
-        if written(node, graph.model) is not None:
-            continue
-        nodes += node.all_input_nodes
-        graph.fx_graph.erase_node(node)

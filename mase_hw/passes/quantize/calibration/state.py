@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import cast
 
 from torch import nn
 
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json, parse_json
 from mase_hw.passes.quantize.calibration.observers import OBSERVERS, MethodOptions, Observer, SampleState
 
@@ -118,19 +117,8 @@ class CalibrationState:
             EmitError: If it cannot be written.
         """
         path = Path(path)
-        beside = path.with_name(f".{path.name:.80}.{os.getpid()}")
-        try:
-            beside.write_text(json.dumps(self.to_document()), encoding="utf-8")
-            os.replace(beside, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
-            raise EmitError(
-                "the state of a calibration cannot be written",
-                node=str(path),
-                got=str(error),
-                remedy="check the path and its permissions, or choose another file",
-            ) from error
+        with writing("the state of a calibration", path):
+            write_whole(path, json.dumps(self.to_document()))
 
     @classmethod
     def load(cls, path: str | Path) -> CalibrationState:
