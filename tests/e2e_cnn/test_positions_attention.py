@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.errors import ConfigError
+from mase_hw.ops.products.matmul import grouped_matmul
 from tests.unit.pipeline import OWN_FRAMES
 
 Shape = tuple[int, ...]
@@ -56,6 +57,22 @@ class Fused(nn.Module):
         return self.leave(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
+class Plain(nn.Module):
+    """Queries, keys and values of the input of the model, head by head."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Tokens of two heads to as many."""
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+class ByToken(nn.Module):
+    """The same token by token, as projections give them."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Tokens of two heads to as many."""
+        return grouped_matmul(torch.softmax(grouped_matmul(q, k, True), -1), v, False)
+
+
 class Masked(nn.Module):
     """Tokens that see those before them, and not all of these; what they see is counted, or stored."""
 
@@ -95,6 +112,8 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[Shape], int]] = {
     "shared": (Shared, [(8, 6)], 32),
     "causal": (lambda: Masked(True), [(8, 8)], 16),
     "window": (lambda: Masked(False), [(8, 8)], 16),
+    "plain": (Plain, [(2, 8, 4)] * 3, 16),
+    "by_token": (ByToken, [(8, 2, 4)] * 3, 16),
     "fused": (Fused, [(8, 8)], 24),
     "patches": (Patches, [(2, 4, 16)], 64),
 }
@@ -118,8 +137,12 @@ def compiled(name: str, out: Path, positions: int | dict[str, int]) -> tuple[Any
         ("fused", 2),
         ("causal", 2),
         ("window", 4),
+        ("plain", 2),
         *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES if name != "fused"),
-        *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("crossed", "shared", "fused", "causal")),
+        *(
+            pytest.param(name, 4, marks=pytest.mark.slow)
+            for name in ("crossed", "shared", "fused", "causal", "by_token")
+        ),
         *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ("crossed", "encoder", "patches")),
     ],
 )

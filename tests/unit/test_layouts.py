@@ -166,6 +166,26 @@ def test_tiles_of_positions(shape: tuple[int, ...], positions: int) -> None:
     assert Layout.tiled(shape, 1) == Layout.channels_last(shape)
 
 
+@pytest.mark.parametrize("shape", [(1, 8, 2, 4), (2, 4, 2, 3), (3, 2, 1, 5), (4, 3, 1), (1, 6, 3, 1)])
+def test_tokens_of_a_beat(shape: tuple[int, ...]) -> None:
+    """Of every element of a token its neighbours, and the same when heads are merged or come first."""
+    *outer, tokens, heads, size = shape
+    layout = Layout.tokens(shape, 2)
+    frames = np.arange(math.prod(shape)).reshape(1, *shape)
+    wanted = frames.reshape(*outer, tokens // 2, 2, heads * size).swapaxes(-1, -2)
+    assert layout.to_stream(frames).tolist() == [wanted.reshape(-1).tolist()]
+    assert (layout.beside, layout.row, layout.one_by_one.is_row_major) == (2, 2 * heads * size, True)
+    merged = layout.reshaped((*outer, tokens, heads * size))
+    assert merged == Layout.abreast((*outer, tokens, heads * size), 2) and merged.beside == 2
+    assert len(shape) == 3 or layout.permuted((0, 2, 1, 3)).beside == 2
+
+
+@pytest.mark.parametrize(("shape", "beside"), [((1, 8, 2, 4), 1), ((1, 6, 2, 4), 4), ((1, 8, 1, 1), 2)])
+def test_tokens_one_by_one(shape: tuple[int, ...], beside: int) -> None:
+    """Also where a tile would not divide them, or has nothing but its tokens."""
+    assert Layout.tokens(shape, beside) == Layout.row_major(shape)
+
+
 def test_tiles_of_other_sizes_turn_within_a_beat() -> None:
     shape = (1, 3, 2, 8)
     for few, many in ((1, 2), (2, 4), (1, 8)):

@@ -23,6 +23,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledUse
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, ExponentTables, Params, Tensor3, port
+from mase_hw.layouts import Layout
 from mase_hw.nn.streaming import AFTER, BEFORE
 from mase_hw.numerics import as_carrier, carrier, magnitude, straight_through, symbolic
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -214,10 +215,9 @@ class MaskedSoftmaxParams(Params, frozen=True):
         own: Attributes = {"causal": self.causal, "queries": self.queries, "hold": self.hold}
         if self.has_slot:
             own["slots"] = slots_of(self.slot.fmt)
-        scores = self.stream("data_in_0")
-        own["shapes"] = {"data_in_0": self.data_in_0.shape}
-        own["parallelism"] = {"data_in_0": scores.lane_dims}
-        own["layouts"] = {"data_in_0": scores.layout}
+        scores, shape = self.stream("data_in_0"), self.data_in_0.shape
+        own["shapes"], own["parallelism"] = {"data_in_0": shape}, {"data_in_0": scores.lane_dims}
+        own["layouts"] = {"data_in_0": scores.layout or Layout.row_major(shape)}
         return own
 
 
@@ -273,8 +273,7 @@ def build(r: Request) -> MaskedSoftmaxParams:
 def _memories(a: Arithmetic) -> dict[str, Memory]:
     size = a.attributes["shapes"]["data_in_0"][-1]
     found = exponentials(a, size, SOFTMAX).memories()
-    layout = a.attributes["layouts"]["data_in_0"]
-    beside = 1 if layout is None else layout.beside
+    beside = a.attributes["layouts"]["data_in_0"].beside
     rows, _ = _stored(a, a.attributes["shapes"]["data_in_0"], beside)
     if rows:
         lanes = a.attributes["parallelism"]["data_in_0"][0]

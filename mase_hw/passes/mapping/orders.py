@@ -45,11 +45,14 @@ class Orders:
             shape = tuple(self.graph.tensor(node, "data_out_0").shape)
             choices = [Layout.row_major(shape), Layout.channels_last(shape)]
             suits = [layout for layout in choices if self._suits(node, layout)]
-            if (wished := self._wished(node)) > 1 and len(shape) > 2 and (reader := self._reader(node)) is not None:
-                of_rows = Layout.abreast(shape, math.gcd(wished, shape[-2]))
-                if of_rows is not None and (reader.abreast or reader.layout == "rows"):
+            if (wished := self._wished(node)) > 1 and len(shape) > 2:
+                reader, of_rows = self._reader(node), Layout.abreast(shape, math.gcd(wished, shape[-2]))
+                rows = reader is not None and (reader.abreast or reader.layout == "rows")
+                if of_rows is not None and (rows or self._by_token(node, of_rows)):
                     suits = [of_rows]
-                else:
+                elif reader is not None and reader.layout == "row_major":
+                    suits = [Layout.tokens(shape, math.gcd(wished, shape[-3]))]
+                elif reader is not None:
                     suits = [Layout.tiled(shape, math.gcd(wished, shape[-1]))]
             self.found[node.name, "data_out_0"] = (suits or choices)[0]
 
@@ -74,6 +77,20 @@ class Orders:
             same = tuple(common.results["data_out_0"].shape) == tuple(self.graph.tensor(node, "data_out_0").shape)
             return self._reader(user) if same and op.arranged is None else None
         return None
+
+    def _by_token(self, node: fx.Node, layout: Layout) -> bool:
+        """Whether the first module behind a node takes the tokens of a beat, whatever they are called on the way."""
+        for user in node.users:
+            op, common = self.graph.op_of(user), self.graph.meta_of(user).common
+            if op is None or not common.results.tensors:
+                continue
+            if op.implicit:
+                wanted, made = self._renamed(user, layout)
+                return wanted == layout and self._by_token(user, made)
+            if op.hardware is None or op.hardware.positions is None or op.hardware.layout != "row_major":
+                return False
+            return layout.beside > 1 and layout == Layout.tokens(layout.shape, layout.beside)
+        return False
 
     def implicit(self, node: fx.Node, arriving: Layout) -> dict[str, Layout]:
         """The orders of a node without a module, which only names the elements anew.
