@@ -93,6 +93,10 @@ def matmul(t: Terms, p: Parameters) -> None:
     padded = rows % banks
     t.both("keep", banks - padded if padded else 0)
     t.logic("kept", (banks - padded) * width_rows if padded else 0)
+    if p["CAUSAL"] and rows_beside > 1:
+        # Rows of its own beat that a token does not see.
+        t.count(ff=banks)
+        t.logic("kept", banks * width_rows * (rows_beside - 1) // 2)
     array = {**p, **_NO_BIAS, **{f"WEIGHT_{k}": p[f"DATA_IN_1_{k}"] for k in ("PRECISION_0", "PRECISION_1", "SIGNED")}}
     shortest = (rows - tokens) // banks + 1 if causal and not rows_first else beats
     array["DATA_OUT_0_PARALLELISM_DIM_0"] = lanes_out * beside

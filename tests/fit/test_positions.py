@@ -86,3 +86,21 @@ def test_what_no_target_is(target: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         chosen(**target)
     assert caught.value.field == field
+
+
+@pytest.mark.slow
+def test_attention_in_half_the_cycles_of_its_heads(tmp_path: Path) -> None:
+    """Eight tokens of two heads: one token a beat takes a beat for each, whatever lanes there are."""
+
+    def attention() -> nn.Module:
+        return seeded(lambda: nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True))
+
+    x = torch.rand(4, 8, 8, generator=torch.Generator().manual_seed(2)) * 2 - 1
+    target = {"interval": 8, "positions": [1, 2], "unrolled": 0, "whole_frames": 0}
+    found = fit(attention(), x[:1], target=target, calibration=[x], front=False)
+    ways = {way.positions: way for way in found.choice.ways}
+    assert ways[1].impossible and found.choice.args.positions == 2 and found.proven
+    settings = {"target": target, "vectors": {"frames": 2}}
+    design = mase_hw.compile(attention(), x[:1], settings, out=tmp_path / "design", calibration=[x])
+    result = design.simulate(x, engine="batch")
+    assert result.passed and result.interval == design.timing["interval"] == found.interval == 8

@@ -99,10 +99,10 @@ def cases_where(build: Builder) -> list[Case]:
             "beside",
             (1, 4, 2, 6),
             2,
-            "s8.4 u8.8 u1.0",
-            causal=True,
+            "s8.4 u8.8 s2.0",
             allowed=("1f", "3e", "2d", "3f"),
             hold=2,
+            scale=0.2,
             beside=2,
         ),
     ]
