@@ -401,15 +401,20 @@ def _cases(name: str) -> Callable[[], list[Case]]:
     )
 
     def cases() -> list[Case]:
-        more: dict[str, list[Case]] = {
-            "leaky_relu": [case("wide", (3, 22), 4, "s16.9 s12.7 floor wrap")],
-            "hardsigmoid": [
+        found = [case("eight_bits", (4, 67), 4, "s8.4 s8.4")]
+        if name == "leaky_relu":
+            falling = attributes_of({"negative_slope": -2.0})
+            found += [
+                case("wide", (3, 22), 4, "s16.9 s12.7 floor wrap"),
+                case("falling", (4, 9), 3, "s4.2 s6.2", attributes=falling),
+            ]
+        if name == "hardsigmoid":
+            found += [
                 case("unsigned", (3, 23), 1, "u6.3 u8.8 half_up"),
                 case("one_left", (2, 9), 4, "s6.3 s8.7"),
                 case("finer", (2, 2, 5), 5, "s3.0 s16.13 trunc"),
-            ],
-        }
-        return [case("eight_bits", (4, 67), 4, "s8.4 s8.4"), *more.get(name, [])]
+            ]
+        return found
 
     return cases
 

@@ -309,6 +309,7 @@ def _repack_cases() -> list[Case]:
         (4, 2, 8, 16),
         (4, 2, 10, 20),
         (2, 4, 8, 16),
+        (2, 4, 8, 8),
     ]
     return [Case(f"{i}to{o}_rows{a}to{b}", RepackParams(5, i, o, a, b), 5) for i, o, a, b in sides]
 
