@@ -8,6 +8,7 @@ the second one is written into a buffer and read by address, as a layer reads it
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,6 +38,7 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
     """One lane and many, inner size 1, uneven folds, shared matrices, other numbers of tokens than of rows."""
 
     def case(
+        kind: str,
         name: str,
         a: tuple[int, int, int, int],
         b: tuple[int, int],
@@ -48,92 +50,73 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
     ) -> Case:
         """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix."""
         batch, tokens, heads, inner = a
-        groups, other = b
-        numbers = Arithmetic.read(formats, ("data_in_0", "data_in_1", "data_out_0"), {"causal": False} | attributes)
-        rows, columns = (other, inner) if attributes["transposed"] else (inner, other)
+        (groups, other), transposed = b, kind == "rows"
+        numbers = Arithmetic.read(
+            formats, ("data_in_0", "data_in_1", "data_out_0"), {"causal": False, "transposed": transposed} | attributes
+        )
+        rows, columns = (other, inner) if transposed else (inner, other)
         shapes = {
             "data_in_0": a,
             "data_in_1": (batch, rows, groups, columns),
             "data_out_0": (batch, tokens, heads, other),
         }
-        request = Request(name, numbers, shapes, {"data_in_0": lanes[:1], "data_out_0": lanes[1:]}, slots=slots)
+        request = Request(
+            f"{kind}_{name}", numbers, shapes, {"data_in_0": lanes[:1], "data_out_0": lanes[1:]}, slots=slots
+        )
         # Every other time a slot is full, and the sequence begins anew by itself.
         begun = sequences(slots, tokens, slots)
         given = {SLOT: np.concatenate((begun, begun % slots)).reshape(-1).tolist()} if slots > 1 else {}
-        return Case(name, build(request), frames, given=given)
+        return Case(request.node, build(request), frames, given=given)
 
+    rows, sums = functools.partial(case, "rows"), functools.partial(case, "sums")
     return [
-        case("rows_even", (1, 4, 2, 8), (2, 4), (4, 2), transposed=True),
-        case("rows_uneven", (1, 5, 1, 7), (1, 5), (3, 2), "s8.4 s8.4 s9.1 half_up wrap", transposed=True),
-        case("rows_serial", (1, 3, 1, 4), (1, 3), (1, 1), "s8.4 s8.4 s9.1 floor", transposed=True),
-        case("rows_one_element", (1, 3, 2, 1), (1, 5), (1, 2), "s8.4 s8.4 s8.4", transposed=True),
-        case("rows_one_tile", (1, 6, 1, 4), (1, 3), (4, 3), "s8.4 s8.4 s9.1 trunc wrap", transposed=True, frames=6),
-        case("rows_one_tile_more_banks", (2, 2, 1, 6), (1, 4), (2, 4), transposed=True),
-        case("rows_grouped", (2, 3, 4, 6), (2, 5), (4, 3), transposed=True),
-        case("rows_few_tokens", (3, 1, 1, 5), (1, 4), (2, 3), transposed=True),
-        case("rows_scalar", (1, 1, 1, 1), (1, 1), (1, 1), transposed=True, frames=16),
-        case("rows_two_bit", (1, 4, 1, 9), (1, 4), (4, 4), "s2.0 s2.0 s4.0", transposed=True),
-        case("rows_wide", (1, 3, 1, 6), (1, 5), (3, 2), "s16.9 s16.9 s16.0", transposed=True),
-        case("rows_beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), "s30.4 s28.6 s32.-20 floor", transposed=True),
-        case("rows_causal", (1, 6, 1, 4), (1, 6), (2, 2), transposed=True, causal=True),
-        case(
-            "rows_causal_uneven",
-            (2, 5, 2, 5),
-            (1, 7),
-            (2, 3),
-            "s8.4 s8.4 s9.1 half_up wrap",
-            transposed=True,
-            causal=True,
-        ),
-        case("rows_causal_serial", (1, 4, 2, 3), (2, 4), (1, 1), transposed=True, causal=True),
-        case("rows_causal_one_tile", (1, 4, 1, 3), (1, 4), (3, 4), transposed=True, causal=True, frames=6),
-        case("rows_causal_one_word", (2, 7, 1, 3), (1, 7), (3, 2), transposed=True, causal=True),
-        case("rows_causal_last_token", (1, 1, 4, 5), (2, 6), (2, 4), transposed=True, causal=True),
-        case("rows_causal_held", (1, 9, 2, 4), (2, 9), (4, 2), transposed=True, causal=True, frames=6),
-        case("rows_causal_held_long", (1, 20, 1, 6), (1, 20), (6, 1), transposed=True, causal=True),
-        case("sums_even", (1, 4, 2, 4), (2, 8), (2, 4), "u4.4 s8.4 s8.4", transposed=False),
-        case("sums_uneven", (1, 5, 1, 5), (1, 7), (2, 3), "u4.4 s8.4 s8.3 half_up wrap", transposed=False),
-        case("sums_serial", (1, 3, 1, 3), (1, 4), (1, 1), "s8.4 s8.4 s9.1 trunc wrap", transposed=False),
-        case("sums_serial_seven", (1, 5, 1, 7), (1, 2), (1, 1), transposed=False),
-        case("sums_one_row", (1, 3, 2, 1), (1, 5), (1, 2), "s8.4 s8.4 s8.4", transposed=False),
-        case("sums_one_tile", (1, 6, 1, 4), (1, 3), (4, 3), "s5.3 s5.3 s8.4", transposed=False, frames=6),
-        case("sums_one_word", (2, 3, 1, 7), (1, 4), (2, 4), "u4.4 u4.4 u6.3", transposed=False),
-        case("sums_grouped", (2, 3, 4, 5), (2, 6), (3, 4), transposed=False),
-        case("sums_few_tokens", (3, 1, 2, 4), (1, 5), (3, 2), transposed=False),
-        case("sums_two_bit", (1, 4, 1, 5), (1, 9), (4, 4), "s2.0 s2.0 s3.0", transposed=False),
-        case("sums_wide", (1, 3, 1, 6), (1, 5), (3, 2), "s16.9 s16.9 s16.0 floor", transposed=False),
-        case("sums_beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), "s30.4 s28.6 s32.-20", transposed=False),
-        case("sums_causal", (1, 6, 1, 6), (1, 4), (2, 2), "u4.4 s8.4 s8.3", transposed=False, causal=True),
-        case("sums_causal_uneven", (2, 5, 2, 7), (1, 5), (3, 2), "s8.4 s8.4 s9.1 floor", transposed=False, causal=True),
-        case("sums_causal_serial", (1, 4, 2, 4), (2, 3), (1, 1), transposed=False, causal=True),
-        case(
-            "sums_causal_one_tile",
-            (1, 4, 1, 4),
-            (1, 5),
-            (4, 2),
-            "s8.4 s8.4 s9.1 trunc wrap",
-            transposed=False,
-            causal=True,
-        ),
-        case("sums_causal_one_word", (2, 7, 1, 7), (1, 3), (2, 3), transposed=False, causal=True),
-        case("sums_causal_held", (1, 9, 2, 9), (2, 4), (2, 4), transposed=False, causal=True, frames=6),
-        case("sums_causal_held_short", (2, 14, 1, 16), (1, 6), (1, 3), transposed=False, causal=True),
-        case("sums_causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), transposed=False, causal=True),
-        case("rows_slots", (1, 5, 2, 4), (1, 5), (2, 2), transposed=True, causal=True, slots=2, frames=6),
-        case("rows_slots_serial", (1, 4, 4, 3), (2, 4), (1, 1), transposed=True, causal=True, slots=4, frames=10),
-        case("rows_slots_one_tile", (1, 3, 1, 4), (1, 3), (4, 3), transposed=True, causal=True, slots=2, frames=8),
-        case("sums_slots", (1, 5, 2, 5), (1, 4), (2, 2), "u4.4 s8.4 s8.3", transposed=False, causal=True, slots=2),
-        case("sums_slots_serial", (1, 4, 4, 4), (2, 3), (1, 1), transposed=False, causal=True, slots=4, frames=10),
-        case("sums_slots_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), transposed=False, causal=True, slots=2, frames=8),
-        case(
-            "rows_causal_beyond_int64",
-            (2, 5, 2, 6),
-            (1, 5),
-            (3, 2),
-            "s35.20 s34.28 s32.46 half_away wrap",
-            transposed=True,
-            causal=True,
-        ),
+        rows("even", (1, 4, 2, 8), (2, 4), (4, 2)),
+        rows("uneven", (1, 5, 1, 7), (1, 5), (3, 2), "s8.4 s8.4 s9.1 half_up wrap"),
+        rows("serial", (1, 3, 1, 4), (1, 3), (1, 1), "s8.4 s8.4 s9.1 floor"),
+        rows("one_element", (1, 3, 2, 1), (1, 5), (1, 2), "s8.4 s8.4 s8.4"),
+        rows("one_tile", (1, 6, 1, 4), (1, 3), (4, 3), "s8.4 s8.4 s9.1 trunc wrap", frames=6),
+        rows("one_tile_more_banks", (2, 2, 1, 6), (1, 4), (2, 4)),
+        rows("grouped", (2, 3, 4, 6), (2, 5), (4, 3)),
+        rows("few_tokens", (3, 1, 1, 5), (1, 4), (2, 3)),
+        rows("scalar", (1, 1, 1, 1), (1, 1), (1, 1), frames=16),
+        rows("two_bit", (1, 4, 1, 9), (1, 4), (4, 4), "s2.0 s2.0 s4.0"),
+        rows("wide", (1, 3, 1, 6), (1, 5), (3, 2), "s16.9 s16.9 s16.0"),
+        rows("beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), "s30.4 s28.6 s32.-20 floor"),
+        rows("causal", (1, 6, 1, 4), (1, 6), (2, 2), causal=True),
+        rows("causal_uneven", (2, 5, 2, 5), (1, 7), (2, 3), "s8.4 s8.4 s9.1 half_up wrap", causal=True),
+        rows("causal_serial", (1, 4, 2, 3), (2, 4), (1, 1), causal=True),
+        rows("causal_one_tile", (1, 4, 1, 3), (1, 4), (3, 4), causal=True, frames=6),
+        rows("causal_one_word", (2, 7, 1, 3), (1, 7), (3, 2), causal=True),
+        rows("causal_last_token", (1, 1, 4, 5), (2, 6), (2, 4), causal=True),
+        rows("causal_held", (1, 9, 2, 4), (2, 9), (4, 2), causal=True, frames=6),
+        rows("causal_held_long", (1, 20, 1, 6), (1, 20), (6, 1), causal=True),
+        sums("even", (1, 4, 2, 4), (2, 8), (2, 4), "u4.4 s8.4 s8.4"),
+        sums("uneven", (1, 5, 1, 5), (1, 7), (2, 3), "u4.4 s8.4 s8.3 half_up wrap"),
+        sums("serial", (1, 3, 1, 3), (1, 4), (1, 1), "s8.4 s8.4 s9.1 trunc wrap"),
+        sums("serial_seven", (1, 5, 1, 7), (1, 2), (1, 1)),
+        sums("one_row", (1, 3, 2, 1), (1, 5), (1, 2), "s8.4 s8.4 s8.4"),
+        sums("one_tile", (1, 6, 1, 4), (1, 3), (4, 3), "s5.3 s5.3 s8.4", frames=6),
+        sums("one_word", (2, 3, 1, 7), (1, 4), (2, 4), "u4.4 u4.4 u6.3"),
+        sums("grouped", (2, 3, 4, 5), (2, 6), (3, 4)),
+        sums("few_tokens", (3, 1, 2, 4), (1, 5), (3, 2)),
+        sums("two_bit", (1, 4, 1, 5), (1, 9), (4, 4), "s2.0 s2.0 s3.0"),
+        sums("wide", (1, 3, 1, 6), (1, 5), (3, 2), "s16.9 s16.9 s16.0 floor"),
+        sums("beyond_float64", (1, 3, 1, 5), (1, 4), (2, 2), "s30.4 s28.6 s32.-20"),
+        sums("causal", (1, 6, 1, 6), (1, 4), (2, 2), "u4.4 s8.4 s8.3", causal=True),
+        sums("causal_uneven", (2, 5, 2, 7), (1, 5), (3, 2), "s8.4 s8.4 s9.1 floor", causal=True),
+        sums("causal_serial", (1, 4, 2, 4), (2, 3), (1, 1), causal=True),
+        sums("causal_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), "s8.4 s8.4 s9.1 trunc wrap", causal=True),
+        sums("causal_one_word", (2, 7, 1, 7), (1, 3), (2, 3), causal=True),
+        sums("causal_held", (1, 9, 2, 9), (2, 4), (2, 4), causal=True, frames=6),
+        sums("causal_held_short", (2, 14, 1, 16), (1, 6), (1, 3), causal=True),
+        sums("causal_last_token", (1, 1, 4, 6), (2, 5), (4, 2), causal=True),
+        rows("slots", (1, 5, 2, 4), (1, 5), (2, 2), causal=True, slots=2, frames=6),
+        rows("slots_serial", (1, 4, 4, 3), (2, 4), (1, 1), causal=True, slots=4, frames=10),
+        rows("slots_one_tile", (1, 3, 1, 4), (1, 3), (4, 3), causal=True, slots=2, frames=8),
+        sums("slots", (1, 5, 2, 5), (1, 4), (2, 2), "u4.4 s8.4 s8.3", causal=True, slots=2),
+        sums("slots_serial", (1, 4, 4, 4), (2, 3), (1, 1), causal=True, slots=4, frames=10),
+        sums("slots_one_tile", (1, 4, 1, 4), (1, 5), (4, 2), causal=True, slots=2, frames=8),
+        rows("causal_beyond_int64", (2, 5, 2, 6), (1, 5), (3, 2), "s35.20 s34.28 s32.46 half_away wrap", causal=True),
     ]
 
 
