@@ -203,9 +203,7 @@ class Latest:
                 return [None]
             shaped = self._shaped(block, solved)
         shape, parts, whole = shaped
-        reads = []
-        for reading in self.readings:
-            reads.append(reading.pieces(frame, block, force))
+        reads = [reading.pieces(frame, block, force) for reading in self.readings]
         latest, kept = 0, 1
         if len(reads) > 1:
             # What is over before the latest begins decides nothing.
@@ -352,9 +350,7 @@ class Run:
         if known is None:
             known = solved.results[key] = self._solved(block, follows, reads, parts, reference, solved)
         made, then = known
-        chunks: list[Chunk | None] = []
-        for chunk in made:
-            chunks.append(None if chunk is None else (chunk[0], chunk[1] + reference))
+        chunks: list[Chunk | None] = [None if chunk is None else (chunk[0], chunk[1] + reference) for chunk in made]
         chunks.append((solved.point, then + reference if then > REAL else MINUS_INFINITY))
         return chunks
 

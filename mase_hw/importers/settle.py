@@ -393,10 +393,9 @@ class _Around:
     def _whole(self, parts: list[Part], settled: Mapping[str, MaseGraph], host: Mapping[str, str]) -> MaseGraph:
         """One graph of segments and of what the host computes."""
         root, graph = nn.Module(), fx.Graph()
-        made: dict[str, fx.Node] = {}
-        for node in self.model.graph.nodes:
-            if node.op == "placeholder":
-                made[node.name] = graph.node_copy(node)
+        made: dict[str, fx.Node] = {
+            node.name: graph.node_copy(node) for node in self.model.graph.nodes if node.op == "placeholder"
+        }
 
         def added(name: str, module: nn.Module, inputs: tuple[Any, ...]) -> fx.Node:
             while hasattr(root, name):

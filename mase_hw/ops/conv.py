@@ -8,6 +8,7 @@ A convolution of one dimension is one of height 1. Images are streamed channels-
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -121,6 +122,7 @@ def cases_of_positions() -> Sequence[Case]:
 def cases_2d() -> Sequence[Case]:
     """Odd sizes, lanes that do not divide, every attribute, narrow, wide and mixed formats, every way to fold."""
     u4, sums = "u4.2 s4.3 u8.6 u5.1", "s4.0 s14.0 s16.0"
+    packed, logic = (functools.partial(case, implementation=each) for each in ("packed", "logic"))
     return [
         case("same_3x3", (1, 4, 5, 6), (6, 4, 3, 3), (2, 3), padding=1),
         case("uneven_fold", (1, 5, 4, 5), (7, 5, 2, 3), (3, 2), "s8.4 s8.7 s8.5 s8.1 trunc", padding=(0, 1)),
@@ -137,43 +139,25 @@ def cases_2d() -> Sequence[Case]:
         case("whole_image", (1, 3, 4, 4), (5, 3, 4, 4), (3, 2), "s16.8 s16.14 s16.10 s16.5"),
         case("beyond_float64", (1, 2, 3, 3), (4, 1, 2, 2), (1, 2), "s30.4 s28.6 s31.12 s32.-18", groups=2),
         case("chain", (1, 5, 5, 5), (5, 1, 3, 3), (2, 2), u4, groups=5, padding=1, implementation="chain"),
-        case("packed", (1, 4, 5, 6), (6, 4, 3, 3), (4, 3), padding=1, implementation="packed", narrow=True),
-        case("packed_groups", (1, 8, 3, 4), (8, 4, 3, 3), (2, 4), groups=2, padding=1, implementation="packed"),
-        case(
-            "packed_unrolled",
-            (1, 3, 5, 6),
-            (4, 3, 3, 3),
-            (1, 4),
-            padding=1,
-            unroll=True,
-            implementation="packed",
-            narrow=True,
-        ),
-        case("logic", (1, 4, 5, 6), (6, 4, 3, 3), (4, 3), padding=1, implementation="logic"),
-        case("logic_depthwise", (1, 5, 5, 5), (5, 1, 3, 3), (2, 2), u4, groups=5, padding=1, implementation="logic"),
-        case(
-            "logic_unrolled",
-            (1, 4, 4, 5),
-            (4, 1, 3, 3),
-            (2, 2),
-            "u8.4 s8.7 - s10.3",
-            groups=4,
-            padding=1,
-            unroll=True,
-            implementation="logic",
+        packed("packed", (1, 4, 5, 6), (6, 4, 3, 3), (4, 3), padding=1, narrow=True),
+        packed("packed_groups", (1, 8, 3, 4), (8, 4, 3, 3), (2, 4), groups=2, padding=1),
+        packed("packed_unrolled", (1, 3, 5, 6), (4, 3, 3, 3), (1, 4), padding=1, unroll=True, narrow=True),
+        logic("logic", (1, 4, 5, 6), (6, 4, 3, 3), (4, 3), padding=1),
+        logic("logic_depthwise", (1, 5, 5, 5), (5, 1, 3, 3), (2, 2), u4, groups=5, padding=1),
+        logic(
+            "logic_unrolled", (1, 4, 4, 5), (4, 1, 3, 3), (2, 2), "u8.4 s8.7 - s10.3", groups=4, padding=1, unroll=True
         ),
         case("binary", (1, 4, 4, 5), (6, 4, 3, 3), (2, 3), "s8.4 b.3 s8.5 s8.1", padding=1),
         case("ternary", (1, 3, 4, 4), (4, 3, 3, 2), (2, 3), "u4.4 t.3 - s6.2", padding=1, unroll=True),
         case("blocks", (1, 4, 4, 5), (5, 4, 3, 3), (2, 2), "s8.4 x8.9.4 s8.5 s10.3 weight_shift=u3.0", padding=1),
         case("blocks_of_a_kernel", (1, 3, 3, 4), (4, 3, 2, 2), (2, 4), "u6.4 x5.6.32 - s9.2 weight_shift=u2.0"),
-        case(
+        packed(
             "blocks_over_columns",
             (1, 4, 4, 4),
             (3, 4, 3, 2),
             (4, 2),
             "s8.4 x5.3.16.e2m1 s8.5 s12.-6 weight_shift=u4.0 half_up",
             stride=2,
-            implementation="packed",
         ),
         case(
             "blocks_depthwise",
@@ -184,15 +168,7 @@ def cases_2d() -> Sequence[Case]:
             groups=5,
             padding=1,
         ),
-        case(
-            "blocks_groups",
-            (2, 8, 3, 4),
-            (6, 4, 3, 3),
-            (2, 3),
-            "s8.4 x4.5.2 - s9.2 weight_shift=u3.0",
-            groups=2,
-            implementation="logic",
-        ),
+        logic("blocks_groups", (2, 8, 3, 4), (6, 4, 3, 3), (2, 3), "s8.4 x4.5.2 - s9.2 weight_shift=u3.0", groups=2),
         case("groups_of_weights", (1, 4, 4, 4), (3, 4, 3, 3), (2, 2), "s8.4 g4.9.8 s8.5 s10.3 weight_shift=u6.0"),
         case("blocks_pixel", (1, 6, 3, 3), (4, 6, 1, 1), (3, 2), "s8.4 x8.9.3 s8.5 s10.3 weight_shift=u3.0"),
         case("inputs_first", (1, 5, 2, 3), (7, 5, 1, 1), (2, 3), order="inputs_first"),

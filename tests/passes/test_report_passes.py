@@ -229,7 +229,7 @@ def test_an_older_report_survives_a_failure(tmp_path: Path, monkeypatch: pytest.
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mase_hw.passes.analysis.report_tables.os.replace", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(ConfigError, match="No space left"):
         count_analysis_pass(mapped(), {"file_name": path})
     assert path.read_text() == "older" and list(tmp_path.iterdir()) == [path]

@@ -5,26 +5,92 @@ must be the same each time, and so must everything that Python can reach from it
 what is in them, attributes of the classes, the global variables that its functions use, and the settings of PyTorch.
 What is stored once and stays (a table for a shape), or holds the last input only, is no state. A counter is, whatever
 its period: it would have to be the same after two runs more and after one run more.
+
+Which calls of a model are random: dropout that is left on in evaluation, and random numbers.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
-from mase_hw.host.user_code import user_code
+from mase_hw.host.user_code import place_of_call, user_code
 from mase_hw.ir.evaluate import Values, has_rows
 from mase_hw.ir.faithful.fingerprint import fingerprint
-from mase_hw.ir.faithful.randomness import random_calls
 from mase_hw.ir.faithful.same_function import call, describe, equal
 from mase_hw.ir.faithful.surroundings import settings
 from mase_hw.ir.trace.containers import contents
 from mase_hw.ir.trace.tracer import private_copy
+from mase_hw.ops.reshape import DROPOUTS
+
+_DRAWN = frozenset(
+    [
+        "bernoulli",
+        "bernoulli_",
+        "rand",
+        "rand_like",
+        "randn",
+        "randn_like",
+        "randint",
+        "normal",
+        "normal_",
+        "multinomial",
+    ]
+)
+
+
+def random_calls(model: nn.Module, inputs: Values) -> list[str]:
+    """The user's lines that draw random numbers, each with what is left on there.
+
+    Args:
+        model: A model in evaluation mode; it runs once.
+        inputs: By name.
+    """
+    found = _Recorded()
+    with torch.random.fork_rng(devices=[]), found:
+        call(model, inputs)
+    return list(dict.fromkeys(found.lines))
+
+
+class _Recorded(TorchFunctionMode):
+    """Looks at every call of PyTorch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Values | None = None
+    ) -> Any:
+        """Run it, and note what is random about it."""
+        given = dict(kwargs or {})
+        what = _what(func, args, given)
+        if what is not None and (line := place_of_call(sys._getframe(1))) is not None:
+            self.lines.append(f"{line} ({what})")
+        return func(*args, **given)
+
+
+def _what(func: Callable[..., Any], args: tuple[Any, ...], given: Values) -> str | None:
+    name = getattr(func, "__name__", "")
+    if func in DROPOUTS or func is torch.dropout:
+        share, training = (
+            given.get(key, args[place] if len(args) > place else default)
+            for key, place, default in (("p", 1, 0.5), ("training", 2, True))
+        )
+        return f"{name} with p = {share}" if training and share else None
+    if func is F.scaled_dot_product_attention:
+        share = given.get("dropout_p", args[4] if len(args) > 4 else 0.0)
+        return f"dropout_p = {share}" if share else None
+    return name if name in _DRAWN else None
+
 
 _SHOWN = 3
 _LEFT_ON = (

@@ -30,14 +30,14 @@ from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, O
 from mase_hw.ops._slots import SLOT, not_in_turn, positions, slot_port, slots_of
 from mase_hw.ops._tensors import by_token, lanes_within
 from mase_hw.ops.rows._masked_cases import Builder, cases, cases_where
-from mase_hw.ops.rows._rows import evaluate, row_steps, tiles_of
+from mase_hw.ops.rows._rows import evaluate, tiles_of
 from mase_hw.ops.rows.softmax import (
     SOFTMAX,
     divisor_factor,
     exponentials,
     gradient_of,
     result_format,
-    share_stages,
+    rows_latency,
     shares,
     shares_cast,
     stepped,
@@ -313,16 +313,7 @@ def _positions(
 
 
 def _latency(p: MaskedSoftmaxParams) -> Latency:
-    beats, lanes = p.data_in_0.beats, p.data_in_0.lanes[0]
-    tiles, levels = p.data_in_0.tiles[0], (lanes - 1).bit_length()
-    joined = (Steps.registered(beats, 2, pipe=0),) if p.has_mask else ()
-    return Latency.from_steps(
-        *joined,
-        row_steps(beats, tiles, note=2),
-        Steps.registered(beats, pipe=p.exponent.exp_stages),
-        row_steps(beats, tiles, note=2 + levels + int(p.divisor_factor > 1)),
-        Steps.registered(beats, pipe=share_stages(p.data_out_0.fmt, p.share_levels)),
-    )
+    return rows_latency(p, *([Steps.registered(p.data_in_0.beats, 2, pipe=0)] if p.has_mask else []))
 
 
 def _op(

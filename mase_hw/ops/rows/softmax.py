@@ -265,11 +265,12 @@ def _memories(function: int, a: Arithmetic) -> dict[str, Memory]:
     return found | (fit(logarithms(a, size)).memories() if function == LOG else {})
 
 
-def _latency(p: SoftmaxParams) -> Latency:
+def rows_latency(p: Any, *before: Steps, is_log: bool = False) -> Latency:
+    """What comes before, the maximum of a row, its exponentials, their sum, and the shares or what is subtracted."""
     beats, tiles = p.data_in_0.beats, p.data_in_0.tiles[0]
     levels = (p.data_in_0.lanes[0] - 1).bit_length()
-    is_log = p.function == LOG
     return Latency.from_steps(
+        *before,
         row_steps(beats, tiles, note=2),
         Steps.registered(beats, pipe=p.exponent.exp_stages),
         row_steps(beats, tiles, note=2 + levels + (LOG_LATENCY if is_log else int(p.divisor_factor > 1))),
@@ -285,20 +286,6 @@ def share_stages(result: FixedFormat, levels: int) -> int:
 EVEN = (Rounding.HALF_EVEN, Overflow.SATURATE)
 
 
-def _case(
-    function: int,
-    name: str,
-    shape: tuple[int, ...],
-    lanes: int,
-    formats: str,
-    frames: int = 4,
-    **asked: Any,
-) -> Case:
-    return case(
-        functools.partial(_build, function), name, shape, lanes, formats, frames=frames, size=shape[-1], **asked
-    )
-
-
 def steps_case(
     build: Callable[[Request], Any], shape: tuple[int, ...], lanes: int, step: float, **attributes: Any
 ) -> Case:
@@ -309,32 +296,34 @@ def steps_case(
 
 
 def _cases(function: int) -> Callable[[], list[Case]]:
-    def case(*given: Any, **more: Any) -> Case:
-        return _case(function, *given, **more)
+    build = functools.partial(_build, function)
+
+    def of(name: str, shape: tuple[int, ...], *given: Any, **asked: Any) -> Case:
+        return case(build, name, shape, *given, size=shape[-1], **asked)
 
     def softmax() -> list[Case]:
         return [
-            case("one_lane", (1, 3, 9), 1, "s8.4 u8.8"),
-            case("uneven_fold", (2, 3, 7), 3, "u8.5 s8.6 half_up wrap"),
-            case("wide", (5, 6), 2, "s16.12 u16.14 floor"),
-            case("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
-            case("fast", (5, 6), 3, "s16.12 u16.14", fast=True),
-            case("levels", (3, 7), 2, "s8.4 u8.8", levels=3),
-            case("two_rows", (1, 4, 7), 3, "u8.5 s8.6 half_up", beside=2),
-            steps_case(functools.partial(_build, function), (4, 6), 2, float(np.float32(1 / 255)), size=6),
+            of("one_lane", (1, 3, 9), 1, "s8.4 u8.8"),
+            of("uneven_fold", (2, 3, 7), 3, "u8.5 s8.6 half_up wrap"),
+            of("wide", (5, 6), 2, "s16.12 u16.14 floor"),
+            of("one_beat", (6, 4), 4, "s4.2 u6.5", frames=5),
+            of("fast", (5, 6), 3, "s16.12 u16.14", fast=True),
+            of("levels", (3, 7), 2, "s8.4 u8.8", levels=3),
+            of("two_rows", (1, 4, 7), 3, "u8.5 s8.6 half_up", beside=2),
+            steps_case(build, (4, 6), 2, float(np.float32(1 / 255)), size=6),
         ]
 
     def softmin() -> list[Case]:
         return [
-            case("fold", (4, 6), 2, "s8.4 u9.9 half_away"),
-            case("three_rows", (6, 4), 4, "s8.4 u9.9 half_away", beside=3),
+            of("fold", (4, 6), 2, "s8.4 u9.9 half_away"),
+            of("three_rows", (6, 4), 4, "s8.4 u9.9 half_away", beside=3),
         ]
 
     def log() -> list[Case]:
         return [
-            case("one_lane", (3, 5), 1, "s8.4 s8.3"),
-            case("uneven_fold", (2, 2, 7), 3, "s14.10 s12.6 trunc wrap"),
-            case("two_rows", (4, 5), 2, "s8.4 s8.3", beside=2),
+            of("one_lane", (3, 5), 1, "s8.4 s8.3"),
+            of("uneven_fold", (2, 2, 7), 3, "s14.10 s12.6 trunc wrap"),
+            of("two_rows", (4, 5), 2, "s8.4 s8.3", beside=2),
         ]
 
     return {SOFTMAX: softmax, SOFTMIN: softmin, LOG: log}[function]
@@ -352,7 +341,7 @@ def _op(name: str, function: int, rows: Callable[..., Tensor], **targets: Any) -
             module="fixed_softmax",
             params=SoftmaxParams,
             build=functools.partial(_build, function),
-            latency=_latency,
+            latency=lambda p: rows_latency(p, is_log=p.function == LOG),
             cases=_cases(function),
             follows_input=True,
             fast=True,

@@ -162,7 +162,7 @@ def _generated(node: str, p: UnrolledConvParams, a: Arithmetic) -> Generated:
     arithmetic, parameters = layer_of_window(unrolled.whole(a), a.attributes["parameters"], channels)
     layer = layer_of(node, arithmetic, parameters, list(SOLVERS)[p.solver])
     stages = Stages(layer.graph, p.levels)
-    check_unchanged(node, p, stages)
+    check_unchanged(node, p, stages.figures)
     context = context_of(layer, stages, arithmetic, order_of(p), verilog_params(p))
     context["golden"] = "`mase_hw/ops/conv.py`"
     if not p.line_buffer_depth:

@@ -327,7 +327,7 @@ def generated(node: str, p: FrameParams, a: Arithmetic) -> Generated:
     """The module of a frame."""
     program: Program = a.attributes["program"]
     stages = stages_of(program)
-    check_unchanged(node, p, stages)
+    check_unchanged(node, p, stages.figures)
     beats = stages.network.beats
     context = context_of(stages, verilog_params(p), (p.data_in_0.fmt, p.data_out_0.fmt), stages.network.inputs)
     context |= {

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from mase_hw.cost.casts import table_luts
-from mase_hw.errors import EmitError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Params, port
 from mase_hw.opdef import (
@@ -35,7 +34,7 @@ from mase_hw.ops.unrolled._neurons import Rows, neurons
 from mase_hw.ops.unrolled._placed import NetworkStages
 from mase_hw.ops.unrolled._tables import words_of
 from mase_hw.ops.unrolled.conv import OF_WINDOWS, WindowParams
-from mase_hw.ops.unrolled.unrolled import TEMPLATE, check_lanes
+from mase_hw.ops.unrolled.unrolled import TEMPLATE, check_lanes, check_unchanged
 from mase_hw.steps import Steps
 
 NAME = "fixed_tabled"
@@ -89,23 +88,6 @@ def figures(network: Network) -> dict[str, int]:
     return {"tables": len(found), **luts}
 
 
-def check_unchanged(node: str, p: Params, network: Network) -> None:
-    """Refuse tables that are not those of the parameters.
-
-    Raises:
-        EmitError: If the module would have another size.
-    """
-    found = figures(network)
-    if any(getattr(p, name) != value for name, value in found.items()):
-        raise EmitError(
-            "the constants of a layer of truth tables have changed since its hardware was chosen",
-            node=node,
-            got=found,
-            expected={name: getattr(p, name) for name in found},
-            remedy="run add_hardware_metadata_analysis_pass again",
-        )
-
-
 def _of_rows(node: str, rows: Rows) -> Network:
     fmt = rows.arithmetic.formats["data_in_0"]
     return network_of(fmt, rows.weight.shape[1], lambda network: neurons(network, node, network.inputs, rows))
@@ -150,7 +132,7 @@ def _context(network: Network, p: Params, order: Sequence[int]) -> dict[str, Any
 
 def _linear_generated(node: str, p: TabledParams, a: Arithmetic) -> Generated:
     network = _of_rows(node, Rows.of(unrolled.whole(a), a.attributes["parameters"]))
-    check_unchanged(node, p, network)
+    check_unchanged(node, p, figures(network), "a layer of truth tables")
     return Generated(f"{NAME}_{node}", TEMPLATE, _context(network, p, unrolled.order_of(p.data_in_0.size[0], a)))
 
 
@@ -161,7 +143,7 @@ def _conv_generated(node: str, p: TabledConvParams, a: Arithmetic) -> Generated:
 
 def windowed(node: str, p: TabledConvParams, network: Network) -> Generated:
     """The module of windows whose elements, channel by channel, are the inputs of a network."""
-    check_unchanged(node, p, network)
+    check_unchanged(node, p, figures(network), "a layer of truth tables")
     context = _context(network, p, conv.order_of(p))
     context["golden"] = "`mase_hw/ops/conv.py`"
     if not p.line_buffer_depth:

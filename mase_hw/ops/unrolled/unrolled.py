@@ -460,16 +460,15 @@ def latency(p: UnrolledParams) -> Latency:
     return Latency.from_steps(Steps.registered(p.data_in_0.beats, pipe=p.stages))
 
 
-def check_unchanged(node: str, p: Any, stages: Stages) -> None:
-    """Refuse constants that are not those of the parameters.
+def check_unchanged(node: str, p: Any, found: Mapping[str, object], kind: str = "an unrolled layer") -> None:
+    """Refuse constants whose figures are not those of the parameters.
 
     Raises:
         EmitError: If the module would have another size.
     """
-    found = stages.figures
     if any(getattr(p, name) != value for name, value in found.items()):
         raise EmitError(
-            "the constants of an unrolled layer have changed since its hardware was chosen",
+            f"the constants of {kind} have changed since its hardware was chosen",
             node=node,
             got=found,
             expected={name: getattr(p, name) for name in found},
@@ -490,7 +489,7 @@ def order_of(size: int, a: Arithmetic) -> Sequence[int]:
 def _generated(node: str, p: UnrolledParams, a: Arithmetic) -> Generated:
     layer = layer_of(node, whole(a), a.attributes["parameters"], list(SOLVERS)[p.solver])
     stages = Stages(layer.graph, p.levels)
-    check_unchanged(node, p, stages)
+    check_unchanged(node, p, stages.figures)
     context = context_of(layer, stages, a, order_of(p.data_in_0.size[0], a), verilog_params(p))
     return Generated(f"fixed_unrolled_{node}", TEMPLATE, context)
 
