@@ -5,8 +5,8 @@
 
 The devices are of the size of XC7A200T, each with a memory outside that brings a word of so many bytes a cycle. With
 ``--build`` what is chosen is compiled for all devices, with ``--simulate`` frames go through all of them and the models
-of their links and memories: every bit, fill and interval. As that takes long, the networks can be smaller in all that
-changes no kind of layer, and the devices with them:
+of their links and memories: every bit, fill and interval. With ``--fit`` it is chosen again until what is compiled
+fits. As that takes long, the networks can be smaller in all that changes no kind of layer, and the devices with them:
 
     python -m benchmarks.devices deit_tiny --image 64 --depth 3 --narrower 4 --smaller 12 --devices 3 \\
         --interval 60000 --gap 0.05 --lint --simulate 2

@@ -29,7 +29,8 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(nn.functional.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x)))
+        y: Tensor = self.out(nn.functional.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x)))
+        return y
 
 
 def compiled(out: Path) -> mase_hw.Design:
