@@ -279,6 +279,8 @@ def cases() -> list[Case]:
         case("dense", (1, 2, 17), 1, -3, 2, cell_frac=10),
         case("stream", (1, 1, 4), 2, 5, 8, streaming=True),
         case("stream_of_steps", (1, 3, 5), 2, -9, 4, streaming=True, cell_frac=14),
+        case("fine_result", (1, 6, 5), 2, 0, cell_frac=9, out_shift=46),
+        case("few_bits_twice", (1, 4, 6), 2, 4, out_multiplier=1500, out_shift=33),
     ]
 
 
