@@ -96,7 +96,7 @@ def quantised_pipeline(
             )
         if calibration is not None:
             sample = FrameSample(graph)
-            for _index, inputs in batches(graph, calibration):
+            for _index, inputs in batches(graph, calibration, needed=False):
                 sample.add(inputs)
             graph.meta[KEPT] = sample.stacked()
         return graph, {"modified": False}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import enum
 import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +19,8 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from mase_hw._version import __version__
-from mase_hw.errors import ConfigError, EmitError
+from mase_hw.errors import ConfigError
+from mase_hw.host.disk import staged, writing
 
 SCRIPT = "run.py"
 
@@ -76,16 +75,8 @@ def reproducible(folder: str | os.PathLike[str]) -> Iterator[Path]:
             expected=f"no such folder, an empty one, or one with {SCRIPT}",
             remedy="name another one",
         )
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        partial.mkdir(parents=True)
+    with writing("the reproducer", target), staged(target) as partial:
         yield partial
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
-    except OSError as error:
-        raise EmitError("the reproducer cannot be written", node=str(target), got=error.strerror) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def script(what: str, imports: Iterable[str], body: Iterable[str]) -> str:

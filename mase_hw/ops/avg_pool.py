@@ -194,35 +194,17 @@ _case_1d, _case_2d = (functools.partial(case, functools.partial(_build, spatial=
 
 
 def _cases_2d() -> Sequence[Case]:
+    inside: dict[str, Any] = {"kernel_size": 3, "stride": 1, "padding": 1, "count_include_pad": False}
     return [
         _case_2d("thirds", (1, 3, 6, 7), 2, formats="s8.4 s12.7 half_up", kernel_size=3),
-        _case_2d(
-            "without_padding",
-            (1, 5, 5, 4),
-            3,
-            formats="s8.4 s5.1 trunc wrap",
-            kernel_size=3,
-            stride=1,
-            padding=1,
-            count_include_pad=False,
-        ),
+        _case_2d("without_padding", (1, 5, 5, 4), 3, formats="s8.4 s5.1 trunc wrap", **inside),
         _case_2d(
             "ceil", (1, 3, 5, 6), 1, formats="s16.9 s8.4", kernel_size=(2, 3), stride=(2, 4), padding=1, ceil_mode=True
         ),
         _case_2d("override", (2, 3, 3, 4), 2, formats="u8.6 u7.5", kernel_size=(3, 2), stride=1, divisor_override=5),
         _case_2d("four_columns", (1, 3, 6, 8), 2, "u8.4 u9.5", kernel_size=(3, 2), stride=(1, 2), positions=4),
         _case_2d("columns", (1, 2, 5, 8), 2, "u8.4 u9.5", kernel_size=3, stride=2, padding=1, positions=4),
-        _case_2d(
-            "columns_without_padding",
-            (1, 3, 4, 6),
-            2,
-            "s8.4 s9.5",
-            kernel_size=3,
-            stride=1,
-            padding=1,
-            count_include_pad=False,
-            positions=2,
-        ),
+        _case_2d("columns_without_padding", (1, 3, 4, 6), 2, "s8.4 s9.5", **inside, positions=2),
         _case_2d("few_bits", (1, 2, 3, 6), 2, formats="s3.0 s2.-4 floor", kernel_size=(3, 2)),
         _case_2d("columns_around", (1, 2, 3, 8), 2, "u8.4 u9.5", kernel_size=(1, 4), padding=(0, 1), positions=2),
     ]

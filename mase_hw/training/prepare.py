@@ -99,7 +99,7 @@ def prepare(
     made = TrainingModel(
         graph, floats, stored, functions, learn_zero_points=learn_zero_points, learn_widths=learn_widths
     )
-    for _, inputs in batches(graph, data):
+    for _, inputs in batches(graph, data, needed=False):
         made.begin(inputs)
         break
     return made

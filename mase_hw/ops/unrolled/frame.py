@@ -9,6 +9,7 @@ a beat, and what it needs of other beats is in registers.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ from mase_hw.ops.unrolled.unrolled import (
     UnrolledParams,
     check_unchanged,
     declared,
+    random,
     types_of,
 )
 from mase_hw.steps import Buffers, Steps
@@ -404,23 +406,24 @@ def _step(ops: Sequence[OpDef], name: str, formats: str, at: int, shape: tuple[i
     return Step(name, next(op for op in ops if op.name == name), a, parameters, (at,), shape)
 
 
-def _cases() -> tuple[Case, ...]:
-    def random(*size: int, bits: int = 4, seed: int = 0) -> Tensor:
-        draw = torch.Generator().manual_seed(seed)
-        return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw).float()
+def _random(*size: int, bits: int, seed: int = 0) -> Tensor:
+    return random(*size, bits=bits, seed=seed).float()
 
-    kernel, narrow = random(3, 2, 3, 3), random(4, 1, 3, 2)
+
+def _cases() -> tuple[Case, ...]:
+    draw = functools.partial(_random, bits=4)
+    kernel, narrow = draw(3, 2, 3, 3), draw(4, 1, 3, 2)
     order = torch.arange(24).reshape(1, 24)
     image = (
-        _step(conv.OPS, "conv2d", "s4.2 s4.3 s6.5 s6.3", 0, (1, 3, 4, 5), weight=kernel, bias=random(3), padding=1),
+        _step(conv.OPS, "conv2d", "s4.2 s4.3 s6.5 s6.3", 0, (1, 3, 4, 5), weight=kernel, bias=draw(3), padding=1),
         _step(relu.OPS, "relu", "s6.3 u5.3", 1, (1, 3, 4, 5)),
         _step(max_pool.OPS, "max_pool2d", "u5.3 u5.3", 2, (1, 3, 2, 4), kernel_size=2, stride=(2, 1)),
         Step("flatten", None, Arithmetic({}), {}, (3,), (1, 24), order),
-        _step(linear.OPS, "linear", "u5.3 s4.3 s9.3 half_up wrap", 4, (1, 5), weight=random(5, 24, seed=1)),
+        _step(linear.OPS, "linear", "u5.3 s4.3 s9.3 half_up wrap", 4, (1, 5), weight=draw(5, 24, seed=1)),
     )
     how = {"groups": 2, "stride": (1, 2), "padding": (1, 0)}
     strided = (_step(conv.OPS, "conv2d", "s4.2 s4.3 s6.2", 0, (1, 4, 3, 2), weight=narrow, **how),)
-    less, offsets = -random(4, 3).abs(), -random(4).abs() - 1
+    less, offsets = -draw(4, 3).abs(), -draw(4).abs() - 1
     below = (
         _step(linear.OPS, "linear", "u3.0 s4.0 s9.0 s7.0", 0, (1, 2, 4), weight=less, bias=offsets),
         _step(cast.OPS, "cast", "s7.0 s6.-1", 1, (1, 2, 4)),
@@ -430,7 +433,7 @@ def _cases() -> tuple[Case, ...]:
     alone = (_step(linear.OPS, "linear", "s4.0 s4.0 s7.0 s7.0", 0, (1, 3), weight=plain, bias=bias),)
     pixels, fmt = (1, 2, 4, 5), FixedFormat(4, 2)
     rounds = (
-        _step(linear.OPS, "linear", "s4.2 s4.3 s8.3", 0, (1, 3), weight=random(3, 4)),
+        _step(linear.OPS, "linear", "s4.2 s4.3 s8.3", 0, (1, 3), weight=draw(3, 4)),
         _step(cast.OPS, "cast", "s8.3 s4.1", 1, (1, 3)),
     )
     return (
@@ -452,15 +455,10 @@ def _case(name: str, program: Program, out: FixedFormat | None = None) -> Case:
 
 
 def _cases_in_beats() -> tuple[Case, ...]:
-    def random(*size: int, bits: int = 3, seed: int = 0) -> Tensor:
-        draw = torch.Generator().manual_seed(seed)
-        return torch.randint(-(1 << (bits - 1)), 1 << (bits - 1), size, generator=draw).float()
-
-    fmt, first, second = FixedFormat(4, 2), random(3, 2, 3), random(2, 3, 5, seed=1)
+    draw = functools.partial(_random, bits=3)
+    fmt, first, second = FixedFormat(4, 2), draw(3, 2, 3), draw(2, 3, 5, seed=1)
     radio = (
-        _step(
-            conv.OPS, "conv1d", "s4.2 s3.2 s6.4 s6.3", 0, (1, 3, 12), weight=first, bias=random(3, bits=6), padding=1
-        ),
+        _step(conv.OPS, "conv1d", "s4.2 s3.2 s6.4 s6.3", 0, (1, 3, 12), weight=first, bias=draw(3, bits=6), padding=1),
         _step(relu.OPS, "relu", "s6.3 u5.3", 1, (1, 3, 12)),
         _step(conv.OPS, "conv1d", "u5.3 s3.2 s6.3 floor", 2, (1, 2, 12), weight=second, padding=2),
     )
@@ -468,15 +466,13 @@ def _cases_in_beats() -> tuple[Case, ...]:
     ends = (
         *radio,
         Step("flatten", None, Arithmetic({}), {}, (3,), (1, 24), flat),
-        _step(linear.OPS, "linear", "s6.3 s3.2 s9.3 half_up wrap", 4, (1, 3), weight=random(3, 24, seed=2)),
+        _step(linear.OPS, "linear", "s6.3 s3.2 s9.3 half_up wrap", 4, (1, 3), weight=draw(3, 24, seed=2)),
         _step(relu.OPS, "relu", "s9.3 u6.2", 5, (1, 3)),
     )
     image = (
-        _step(
-            conv.OPS, "conv2d", "s4.2 s3.2 s6.3", 0, (1, 3, 4, 3), weight=random(3, 2, 3, 2), stride=(2, 2), padding=1
-        ),
+        _step(conv.OPS, "conv2d", "s4.2 s3.2 s6.3", 0, (1, 3, 4, 3), weight=draw(3, 2, 3, 2), stride=(2, 2), padding=1),
         _step(max_pool.OPS, "max_pool2d", "s6.3 s6.3", 1, (1, 3, 2, 3), kernel_size=(2, 1)),
-        _step(conv.OPS, "conv2d", "s6.3 s3.2 s5.2", 2, (1, 2, 2, 3), weight=random(2, 3, 3, 1, seed=3), padding=(1, 0)),
+        _step(conv.OPS, "conv2d", "s6.3 s3.2 s5.2", 2, (1, 2, 2, 3), weight=draw(2, 3, 3, 1, seed=3), padding=(1, 0)),
     )
     return (
         *(_case(f"radio_{k}", Program((1, 2, 12), fmt, radio, 2, k, 2)) for k in (2, 4, 12)),

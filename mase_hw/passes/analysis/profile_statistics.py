@@ -17,7 +17,7 @@ from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.paths import attribute_at
 from mase_hw.passes.analysis.add_software_metadata import statistics_of
 from mase_hw.passes.analysis.statistics import Collection, StatisticsConfig
-from mase_hw.passes.analysis.statistics.base import batches, empty, has_dim
+from mase_hw.passes.analysis.statistics.base import batches, has_dim
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 
 PROFILE_PASS = "profile_statistics_analysis_pass"
@@ -117,8 +117,6 @@ def _run(graph: MaseGraph, args: ProfileArgs, seen: dict[Result, Collection]) ->
             args.progress(done, total)
         if args.num_samples is not None and samples >= args.num_samples:
             break
-    if not done:
-        raise empty("input_generator", subject)
     if samples < (args.num_samples or 0):
         raise ConfigError(
             "there is less data than num_samples",

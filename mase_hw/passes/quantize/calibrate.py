@@ -20,7 +20,7 @@ from mase_hw.ir.graph import COMMON_PASS, MaseGraph
 from mase_hw.ir.inputs import frame_tensor
 from mase_hw.ir.records import Entries
 from mase_hw.passes.analysis.statistics import RangeMinMax
-from mase_hw.passes.analysis.statistics.base import batches, check_finite, empty
+from mase_hw.passes.analysis.statistics.base import batches, check_finite
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.quantize.calibration import (
     OBSERVERS,
@@ -97,7 +97,7 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
         total = len(args.data) if hasattr(args.data, "__len__") else None
     sample, masked = _sample(graph, state), Masked(graph)
     with _progress(args, total) as report:
-        for index, inputs in batches(graph, args.data):
+        for index, inputs in batches(graph, args.data, needed=not before):
             for name, value in inputs.items():
                 if isinstance(value, Tensor):
                     frame_tensor(value, f"data[{index}].{name}")
@@ -108,8 +108,6 @@ def calibrate_analysis_pass(graph: MaseGraph, args: CalibrateArgs) -> tuple[Mase
                 args.watch(inputs, last)
             state.batches += 1
             report(state.batches - before, total)
-    if not state.batches:
-        raise empty()
     if args.watch is not None and state.batches == before:
         _show_kept(graph, sample, args.watch)
     state.frames = sample.state()
@@ -149,7 +147,7 @@ def _sample(graph: MaseGraph, state: CalibrationState) -> FrameSample:
 def _show_kept(graph: MaseGraph, sample: FrameSample, watch: Callable[[Values, Any], Any]) -> None:
     """Show an observer the frames that were kept: of a state without further data they are all there is."""
     kept, found = sample.stacked(), list[Any]()
-    for _, inputs in batches(graph, [kept] if kept else [], "state"):
+    for _, inputs in batches(graph, [kept] if kept else [], "state", needed=False):
         evaluate(graph.model, inputs, lambda node, value: found.append(value) if node.op == "output" else None)
         watch(inputs, found[0])
 

@@ -6,6 +6,7 @@ beats and cycle numbers of the two engines can be compared directly; ``tests/eng
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from mase_hw.errors import ConfigError, MismatchError, ResultsError, SimulationError
-from mase_hw.host.disk import not_written, write_whole, writing
+from mase_hw.host.disk import write_whole, writing
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import sim_root
 from mase_hw.simulate.build import simulator as simulators
@@ -307,12 +308,8 @@ class Share:
 
 def clean_parts(run_dir: Path) -> None:
     """Remove the shares of an earlier run."""
-    try:
+    with writing("the run folder", run_dir), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(run_dir / "parts")
-    except FileNotFoundError:
-        return
-    except OSError as problem:
-        raise not_written("the run folder", run_dir, problem) from problem
 
 
 def cut(dut: Dut, stimulus: Beats, expected: Beats, jobs: int) -> list[Share]:

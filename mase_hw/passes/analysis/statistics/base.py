@@ -27,7 +27,7 @@ from mase_hw.ir.inputs import as_tensor, check_inputs, input_dtype
 
 
 def batches(
-    graph: MaseGraph, data: Any, field: str = "data", subject: str = "calibration data"
+    graph: MaseGraph, data: Any, field: str = "data", subject: str = "calibration data", *, needed: bool = True
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Every batch as a dict by input, checked against the shapes the metadata was made with.
 
@@ -37,9 +37,10 @@ def batches(
             for a tensor.
         field: Name of the argument, for errors.
         subject: What the data is, for errors.
+        needed: Whether there has to be a batch.
 
     Raises:
-        ConfigError: If it is no such iterable, or a batch does not fit the inputs.
+        ConfigError: If it is no such iterable or an empty one, or a batch does not fit the inputs.
     """
     if isinstance(data, Tensor | np.ndarray | Mapping | str) or not hasattr(data, "__iter__"):
         raise ConfigError(
@@ -52,6 +53,7 @@ def batches(
     names = [str(n.target) for n in places if not str(n.target).startswith("*")]
     dtypes = {name: input_dtype(graph, n) for n in places for name in (str(n.target), n.name)}
     for index, batch in _each(data, field, subject):
+        needed = False
         what = f"{field}[{index}]"
         if isinstance(batch, Tensor | np.ndarray):
             batch = (batch,)
@@ -72,6 +74,13 @@ def batches(
         for node in places:
             _check_shape(graph, node, inputs[node.name], what)
         yield index, inputs
+    if needed:
+        raise ConfigError(
+            f"there is no {subject}",
+            field=field,
+            got="an empty iterable",
+            remedy="pass at least one batch; a generator that was used up once is empty",
+        )
 
 
 def _each(data: Any, field: str, subject: str) -> Iterator[tuple[int, Any]]:
@@ -85,16 +94,6 @@ def _each(data: Any, field: str, subject: str) -> Iterator[tuple[int, Any]]:
             return
         yield index, batch
         index += 1
-
-
-def empty(field: str = "data", subject: str = "calibration data") -> ConfigError:
-    """The error for data without a batch."""
-    return ConfigError(
-        f"there is no {subject}",
-        field=field,
-        got="an empty iterable",
-        remedy="pass at least one batch; a generator that was used up once is empty",
-    )
 
 
 def _check_shape(graph: MaseGraph, node: fx.Node, value: Any, what: str) -> None:

@@ -34,7 +34,7 @@ from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import Values, evaluate
 from mase_hw.nn import Quantized
 from mase_hw.numerics import quantize
-from mase_hw.passes.analysis.statistics.base import batches, empty
+from mase_hw.passes.analysis.statistics.base import batches
 from mase_hw.passes.evaluation.criteria import decibels
 from mase_hw.passes.quantize.noise.record import Noise
 
@@ -253,12 +253,11 @@ def network_noise(
             if name not in alone:
                 raise ConfigError("this node is not quantised", field=f"groups.{group}", got=name, expected=list(alone))
     partial = {name: _partly(float_graph, quantised_graph, members, origin) for name, members in chosen.items()}
-    signal, done, noise = 0.0, 0, dict.fromkeys(chosen, 0.0)
+    signal, noise = 0.0, dict.fromkeys(chosen, 0.0)
     generator = torch.Generator().manual_seed(seed)
     for _, inputs in batches(quantised_graph, data, subject="data"):
         exact = _outputs(float_graph, inputs)
         signal += sum(float(t.square().sum()) for t in exact)
-        done += 1
         if method == "measured":
             for name, made in partial.items():
                 pairs = zip(exact, _outputs(made, inputs), strict=True)
@@ -266,8 +265,6 @@ def network_noise(
             continue
         for name, power in _estimated(float_graph, partial, chosen, inputs, generator).items():
             noise[name] += power
-    if not done:
-        raise empty(subject="data")
     return NetworkNoise(signal, noise, method)
 
 
