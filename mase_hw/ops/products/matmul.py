@@ -45,12 +45,11 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         lanes: tuple[int, int],
         formats: str = "s8.4 s8.4 s9.1",
         frames: int = 4,
-        slots: int = 1,
-        **attributes: bool,
+        **attributes: int,
     ) -> Case:
         """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix."""
         batch, tokens, heads, inner = a
-        (groups, other), transposed = b, kind == "rows"
+        (groups, other), transposed, slots = b, kind == "rows", attributes.pop("slots", 1)
         numbers = Arithmetic.read(
             formats, ("data_in_0", "data_in_1", "data_out_0"), {"causal": False, "transposed": transposed} | attributes
         )
