@@ -50,9 +50,8 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix."""
         batch, tokens, heads, inner = a
         (groups, other), transposed, slots = b, kind == "rows", attributes.pop("slots", 1)
-        numbers = Arithmetic.read(
-            formats, ("data_in_0", "data_in_1", "data_out_0"), {"causal": False, "transposed": transposed} | attributes
-        )
+        attributes = {"causal": False, "transposed": transposed, **attributes}
+        numbers = Arithmetic.read(formats, ("data_in_0", "data_in_1", "data_out_0"), attributes)
         rows, columns = (other, inner) if transposed else (inner, other)
         shapes = {
             "data_in_0": a,
