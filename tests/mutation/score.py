@@ -52,7 +52,7 @@ Score = dict[str, tuple[str, list[Entry]]]
 
 
 def digest_of(path: Path) -> str:
-    """A hash of the code of a file, whatever its comments and spaces are."""
+    """A hash of the code of a file, whatever its comments and spaces are; of RTL by line, as mutants are named by it."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         tree = ast.parse(text)
@@ -64,7 +64,8 @@ def digest_of(path: Path) -> str:
                     value.value = ""
         code = ast.dump(tree)
     else:
-        code = " ".join(without_comments(text).split())
+        lines = (" ".join(line.split()) for line in without_comments(text).splitlines())
+        code = "\n".join(line for line in lines if line)
     return hashlib.sha256(code.encode()).hexdigest()
 
 

@@ -248,7 +248,7 @@ def test_nothing_is_half_written(design: Design, tmp_path: Path, monkeypatch: py
         self.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(EmitError, match="No space left"):
         design.report(target)
     assert target.read_bytes() == before and _listing(tmp_path) == [target]

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.nn.streaming import AFTER
+from mase_hw.layouts import Layout
 from mase_hw.opdef import Arithmetic, Request
 from mase_hw.ops._slots import SLOT
 from mase_hw.ops.rows._rows import WORST, evaluate, exponent
@@ -201,6 +202,7 @@ def test_the_stored_mask(lanes: int) -> None:
     allowed = ("1ff", "0", "0a5", "1f0", "10f")
     attributes: dict[str, Any] = {"allowed": allowed, "shapes": {"data_in_0": (1, 5, 1, 9)}}
     attributes["parallelism"] = {"data_in_0": (lanes, 1, 1)}
+    attributes["layouts"] = {"data_in_0": Layout.row_major((1, 5, 1, 9))}
     hardware = OPS[0].hardware
     assert hardware is not None
     a = Arithmetic({"data_in_0": S8, "data_out_0": U8}, attributes=attributes)
