@@ -52,7 +52,7 @@ Score = dict[str, tuple[str, list[Entry]]]
 
 
 def digest_of(path: Path) -> str:
-    """A hash of the code of a file, whatever its comments and spaces are; of RTL by line, as mutants are named by it."""
+    """A hash of the code of a file, whatever its comments and spaces; of RTL by line, as mutants are named by it."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         tree = ast.parse(text)

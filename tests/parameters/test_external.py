@@ -190,7 +190,8 @@ def test_digits(name: str, tmp_path: Path, root: Path) -> None:
     words = design.manifest["external"]["words_per_frame"]
     assert words == design.manifest["external"]["words"]
     assert design.timing["interval"] == max(fixed.timing["interval"], words)
-    found = design.simulate(engine="batch", waves=False)
+    # The first frames are faster where memory sets the interval: sources have read ahead by then.
+    found = design.simulate(spec.calibration[0][:20], engine="batch", waves=False)
     assert found.passed and (found.fill, found.interval) == (design.timing["fill"], design.timing["interval"])
     slow = Slow(design)
     assert slow.simulate(engine="batch", waves=False, stalls=0.2, check=False).passed

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
-from mase_hw.nn.streaming import AFTER
 from mase_hw.layouts import Layout
+from mase_hw.nn.streaming import AFTER
 from mase_hw.opdef import Arithmetic, Request
 from mase_hw.ops._slots import SLOT
 from mase_hw.ops.rows._rows import WORST, evaluate, exponent
