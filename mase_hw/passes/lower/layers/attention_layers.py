@@ -185,9 +185,9 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 def _layers_of(module: nn.Module) -> dict[str, nn.Module]:
     found = {name: copy.copy(child) for name, child in module.named_children()}
-    activation = module.activation
+    activation: Any = module.activation
     if not isinstance(activation, nn.Module):
-        found["activation"] = Line(activation)  # type: ignore[arg-type]
+        found["activation"] = Line(activation)
     return found
 
 

@@ -99,15 +99,16 @@ def _apply(keys: int, s: Formula, x: Tensor, bits: Tensor) -> Tensor:
 
 def _attention(graph: MaseGraph, e: Expression) -> tuple[Body, str] | None:
     """``scaled_dot_product_attention`` with such a mask, written out."""
-    q, k, v, mask = (e.args.get(name) for name in ("query", "key", "value", "attn_mask"))
-    if not all(isinstance(n, fx.Node) for n in (q, k, v, mask)) or len({q, k, v}) != 3 or e.args.get("dropout_p"):
+    given = [n for name in ("query", "key", "value", "attn_mask") if isinstance(n := e.args.get(name), fx.Node)]
+    if len(given) != 4 or len(set(given[:3])) != 3 or e.args.get("dropout_p"):
         return None
-    (*lead, queries, size), keys = e.shapes[q], e.shapes[k][-2]  # type: ignore[index]
-    found = _mask_of(graph, mask, (*lead, queries, keys), False)  # type: ignore[arg-type]
+    q, k, v, mask = given
+    (*lead, queries, size), keys = e.shapes[q], e.shapes[k][-2]
+    found = _mask_of(graph, mask, (*lead, queries, keys), False)
     if found is None:
         return None
     keep = found.keep & torch.ones(queries, keys, dtype=torch.bool).tril() if e.args.get("is_causal") else found.keep
-    repeats = lead[-1] // e.shapes[k][-3] if e.args.get("enable_gqa") else 1  # type: ignore[index]
+    repeats = lead[-1] // e.shapes[k][-3] if e.args.get("enable_gqa") else 1
     scale = e.args.get("scale")
     factor = 1 / math.sqrt(size) if scale is None else float(scale)
 
@@ -118,7 +119,7 @@ def _attention(graph: MaseGraph, e: Expression) -> tuple[Body, str] | None:
         return torch.matmul(torch.softmax(_apply(keys, s, scores, bits), -1), c)
 
     tensors = {} if bool(keep.all()) else {"left_out": ~keep}
-    return Body(Formula(run, **tensors), [q, k, v, found.source]), "attention with a mask of bits"  # type: ignore[list-item]
+    return Body(Formula(run, **tensors), [q, k, v, found.source]), "attention with a mask of bits"
 
 
 def _canonical(graph: MaseGraph, mask: fx.Node) -> bool:
