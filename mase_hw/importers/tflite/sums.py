@@ -38,12 +38,18 @@ def added(s: Step, *, subtract: bool) -> Value:
             raise Refused("sums of 16 bits whose scales are taken for powers of two", "convert the model again")
     made = RoundedSum(x.fmt, y, want, subtract=subtract, constant=codes, reversed=reversed_, left=left)
     shape = s.writer.shape(nodes[0])
+    total = _sum(s, made, nodes, "sums")
+    return s.result(s.put(made.last, [total], shape), want, first=first)
+
+
+def _sum(s: Step, made: RoundedSum, nodes: list[fx.Node], name: str) -> fx.Node:
+    """The sum of both operands as they are rounded, not yet rounded itself."""
+    shape = s.writer.shape(nodes[0])
     operands = [s.put(made.first, nodes[:1], shape, "first")]
     if made.second is not None:
         assert isinstance(made.second, Quantized)  # a requantisation, as the first
         operands.append(s.put(made.second, nodes[1:], shape, "second"))
-    total = s.put(made.sum, operands, shape, "sums")
-    return s.result(s.put(made.last, [total], shape), want, first=first)
+    return s.put(made.sum, operands, shape, name)
 
 
 def multiplied(s: Step) -> Value:
@@ -69,11 +75,7 @@ def squared_difference(s: Step) -> Value:
     both = 2 * max(x.fmt.scale, y.scale)
     made = RoundedSum(x.fmt, y, ScaledFormat.make(8, both), subtract=True, constant=codes, reversed=reversed_, left=7)
     shape = s.writer.shape(nodes[0])
-    operands = [s.put(made.first, nodes[:1], shape, "first")]
-    if made.second is not None:
-        assert isinstance(made.second, Quantized)  # a requantisation, as the first
-        operands.append(s.put(made.second, nodes[1:], shape, "second"))
-    apart = s.put(made.sum, operands, shape, "difference")
+    apart = _sum(s, made, nodes, "difference")
     difference = made.sum.arithmetic.formats["data_out_0"]
     assert isinstance(difference, ScaledFormat)  # as the operands are
     square = product_of(difference, difference)
