@@ -164,7 +164,8 @@ def main() -> int:
         tell(f"compiled: {design.timing}")
         for number, use in taken(design, "xc7").items():
             tell(f"device {number} takes, FIFOs and ends of links included: {use.as_dict()}")
-        tell(f"beyond what devices have, less what was kept: {beyond(found, design) or 'nothing'}")
+        over = beyond(found, design) or "nothing"
+        tell(f"beyond what the choice had, which is {args.keep} block RAMs less than each device has: {over}")
         clean = not args.lint or linted(design, tell)
         return 0 if (not args.simulate or simulated(design, frame, args.simulate, tell)) and clean else 1
 
