@@ -35,10 +35,14 @@ def _wrapping_counter(t: Terms, places: int) -> None:
 
 
 def cut(t: Terms, p: Parameters) -> None:
-    """A ``fixed_slice``."""
+    """A ``fixed_slice``; wires where a beat is a whole row and the cast drops bits, or none."""
     lanes, inside = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DIM"] == 0
     tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes)
     taken, given, way = _formats(p)
+    left = p["DATA_OUT_0_PARALLELISM_DIM_0"]
+    if left < lanes and (taken == given or way == (2, 1)):
+        return
+    lanes = left
     counter(t, "inner", 1 if inside else tiles * p["DATA_IN_0_TENSOR_SIZE_DIM_1"])
     _wrapping_counter(t, tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"])
     _wrapping_counter(t, max(p["STEP"], 2))

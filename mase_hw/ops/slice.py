@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from mase_hw.errors import UnsupportedError
+from mase_hw.formats import Overflow, Rounding
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Tensor4, port
 from mase_hw.layouts import Layout
@@ -39,6 +40,12 @@ class SliceParams(Params, frozen=True):
     begin: int
     step: int
     cast: Cast
+
+    @property
+    def at_once(self) -> bool:
+        """Whether an input beat is a whole row, and an output beat all that stays of it."""
+        taken, given = self.data_in_0.lanes[0], self.data_out_0.lanes[0]
+        return self.dim == 0 and taken == self.data_in_0.size[0] and given == self.data_out_0.size[0] < taken
 
     def attributes(self) -> Attributes:
         """The slice of a tensor that has the module's dimensions."""
@@ -149,15 +156,19 @@ def _build(r: Request) -> SliceParams:
             sizes[place + 1 :] = [each // layout.row, layout.row]
     inside = place == len(sizes) - 1
     lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
-    if inside:
-        taken, lanes = (math.prod(sizes[:-1]), 1, 1, sizes[-1]), _whole_beats(cut, sizes[-1], lanes)
+    given = lanes
+    if inside and lanes == sizes[-1] > cut.length:
+        taken, given = (math.prod(sizes[:-1]), 1, 1, sizes[-1]), cut.length
         left = (*taken[:3], cut.length)
+    elif inside:
+        taken, lanes = (math.prod(sizes[:-1]), 1, 1, sizes[-1]), _whole_beats(cut, sizes[-1], lanes)
+        left, given = (*taken[:3], cut.length), lanes
     else:
         taken = (math.prod(sizes[:place]), sizes[place], math.prod(sizes[place + 1 : -1]), sizes[-1])
         left = (taken[0], cut.length, *taken[2:])
     return SliceParams(
         data_in_0=port(taken, a.formats["data_in_0"], lanes, dims=DIMS),
-        data_out_0=port(left, a.formats["data_out_0"], lanes, dims=DIMS),
+        data_out_0=port(left, a.formats["data_out_0"], given, dims=DIMS),
         dim=0 if inside else 2,
         begin=cut.begin,
         step=cut.step,
@@ -181,18 +192,25 @@ def passing(p: SliceParams) -> IntArray:
     source, sink = p.streams()
     tiles = np.arange(source.beats, dtype=np.int64).reshape(*reversed(source.tiles))
     at = p.attributes()
+    if p.at_once:
+        return tiles.reshape(-1)
     begin, length = at["begin"], sink.tiles[p.dim]
     if not p.dim:
         begin //= source.lanes
     return np.take(tiles, begin + np.arange(length) * p.step, axis=at["dim"]).reshape(-1)
 
 
-def _latency(p: SliceParams) -> Latency:
+def latency(p: SliceParams) -> Latency:
     """A step takes an input beat; only those that pass wait for the output."""
     beats = p.streams()[0].beats
     every = np.arange(beats, dtype=np.int64)
+    equal = p.data_in_0.fmt == p.data_out_0.fmt
+    wires = p.at_once and (equal or p.cast == Cast(rounding=Rounding.FLOOR, overflow=Overflow.WRAP))
+    pipe, queue = (0, 0) if wires else (1, 2)
     return Latency.from_steps(
-        Steps.at(beats, needed=[every], freed=[every], emitted=passing(p), delay=(0,), room=(0,), pipe=1, queue=2)
+        Steps.at(
+            beats, needed=[every], freed=[every], emitted=passing(p), delay=(0,), room=(0,), pipe=pipe, queue=queue
+        )
     )
 
 
@@ -211,6 +229,8 @@ def _cases() -> list[Case]:
         _case("fewer_lanes", (3, 1, 1, 10), (3, 5, 5, 1), 4, "u6.3 u6.3"),
         _case("every_other_channel", (3, 1, 1, 7), (3, 1, 3, 2), 4, "s8.4 s8.4"),
         _case("one_channel", (4, 1, 1, 5), (3, 2, 1, 1), 1, "s2.0 s2.0"),
+        _case("whole_rows", (5, 1, 1, 7), (3, 2, 3, 1), 7, "s8.4 s6.2 half_up wrap"),
+        _case("whole_rows_by_wires", (5, 1, 1, 7), (3, 1, 3, 2), 7, "s8.4 s6.3 floor wrap"),
         _case("columns", (4, 5, 1, 6), (1, 1, 3, 1), 4, "s8.4 s8.4"),
         _case("rows", (2, 4, 3, 5), (1, 2, 2, 1), 2, "s8.4 s9.5"),
         _case("every_third_row", (2, 8, 3, 4), (1, 1, 3, 3), 4, "s16.9 s12.4 trunc"),
@@ -232,7 +252,7 @@ OPS = (
             module="fixed_slice",
             params=SliceParams,
             build=_build,
-            latency=_latency,
+            latency=latency,
             cases=_cases,
             follows_input=True,
             positions=as_they_come,

@@ -31,6 +31,7 @@ GENERATED = {
     "table_windows",
     "frame",
     "frame_channels_last",
+    "frame_of_several",
 }
 LINEAR = [it for it in MADE if it.op.name in GENERATED]
 """The cases; a convolution of one element has the module of a linear layer."""

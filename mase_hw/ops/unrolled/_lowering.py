@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -559,11 +558,12 @@ def network_of(program: Program) -> Network:
     Raises:
         UnsupportedError: If a step is not one of constants, or has too many of them.
     """
-    network, ends = Network(beats=program.beats), (program.fmt.min_mantissa, program.fmt.max_mantissa)
+    network = Network(beats=program.beats)
     shape, beats, axis = program.shape, program.beats, program.axis
     size = shape[axis] // beats if beats > 1 else 0
     part = (*shape[:axis], size, *shape[axis + 1 :]) if beats > 1 else shape
-    network.inputs = [network.graph.enter(*ends, 0) for _ in range(math.prod(part))]
+    formats = [fmt for size, fmt in program.ports for _ in range(size // beats)]
+    network.inputs = [network.graph.enter(fmt.min_mantissa, fmt.max_mantissa, 0) for fmt in formats]
     numbers = np.array(network.inputs, dtype=np.int64)
     tile = program.layout(part).from_stream(numbers[None])[0]
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]

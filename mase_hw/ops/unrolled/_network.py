@@ -8,6 +8,7 @@ which beats an element is there. With one beat none of this occurs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -43,6 +44,7 @@ class Step:
         inputs: Numbers of the tensors that it takes: 0 is the input, ``k`` the result of step ``k - 1``.
         shape: Of its result.
         order: Of one without an op: for every element of the result the number of that of the input.
+        taken: Elements of that input, if it has others too.
     """
 
     node: str
@@ -52,12 +54,13 @@ class Step:
     inputs: tuple[int, ...]
     shape: tuple[int, ...]
     order: Tensor | None = None
+    taken: int | None = None
 
     def run(self, given: Sequence[Tensor]) -> Tensor:
         """Mantissas of the result, from those of the inputs; frames may be stacked along the first dimension."""
         if self.op is None or self.op.golden is None:
             assert self.order is not None
-            frames = given[0].numel() // self.order.numel()
+            frames = given[0].numel() // (self.taken or self.order.numel())
             moved = given[0].reshape(frames, -1)[:, self.order.reshape(-1)]
             return moved.reshape(frames * self.shape[0], *self.shape[1:])
         named = {f"data_in_{k}": tensor for k, tensor in enumerate(given)}
@@ -66,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The steps of a network of one input and one result.
+    """The steps of a network of one result.
 
     Args:
         shape: Of the input.
@@ -79,6 +82,8 @@ class Program:
         mhz: The clock for which registers are placed in place of ``levels``; None for none.
         family: Of FPGAs, whose delays these are.
         carry_save: Whether the latest sums of a layer save carries, where the clock decides.
+        inputs: Number of elements and format of every input, where there are several. The input of the steps is then
+            all their elements in a row, one input after the other, of which steps without an op take one.
     """
 
     shape: tuple[int, ...]
@@ -91,6 +96,12 @@ class Program:
     mhz: float | None = None
     family: str = ""
     carry_save: bool = False
+    inputs: tuple[tuple[int, FixedFormat], ...] = ()
+
+    @property
+    def ports(self) -> tuple[tuple[int, FixedFormat], ...]:
+        """Number of elements and format of every input."""
+        return self.inputs or ((math.prod(self.shape), self.fmt),)
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
         """The order in which a tensor is streamed."""

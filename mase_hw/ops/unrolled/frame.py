@@ -382,7 +382,7 @@ def context_of(
             for lane, n in enumerate(order)
             if n in live
         ],
-        "unread": [lane for lane, n in enumerate(order) if n not in live],
+        "unread": [{"lane": lane} for lane, n in enumerate(order) if n not in live],
         "halves": False,
         "last": "The results",
         "tables": text.table_lines(),

@@ -235,7 +235,7 @@ def context_of(
             for i in range(inputs)
             if i in used
         ],
-        "unread": [lane_of[i] for i in range(inputs) if i not in used],
+        "unread": [{"lane": lane_of[i]} for i in range(inputs) if i not in used],
         "last": "The cast of every sum",
         "tables": [],
         "halves": any(layer.halves),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, fx
 
 from mase_hw.errors import ConfigError, UnsupportedError, suggest
+from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.formats.attributes import attributes_of
-from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir import MaseGraph, MaseMetadata, TensorMetadata
 from mase_hw.ir.module_paths import translations
 from mase_hw.ir.paths import module_at
 from mase_hw.nn import Quantized
 from mase_hw.opdef import Arithmetic
+from mase_hw.ops.concat import holding_all
 from mase_hw.ops.unrolled._network import Program, Step
+from mase_hw.ops.unrolled.several import inputs_of
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower._edit import finish
 from mase_hw.passes.mapping.args import HardwareArgs
@@ -27,6 +31,10 @@ FRAME = "frame"
 """The node, and the op that it is."""
 CHANNELS_LAST = "frame_channels_last"
 """The op where images or sequences with their channels first come in several beats."""
+SEVERAL = "frame_of_several"
+"""The op of several inputs."""
+RESULT = "frame_result"
+"""The op, and the nodes, of several results, each of which is a part of that of the frame."""
 _POSITIONS = ("conv1d", "conv2d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
 """Ops whose input has its channels before its positions."""
 
@@ -73,15 +81,15 @@ class Part:
     """Nodes that become one, and what they compute.
 
     Args:
-        entry: The node whose result they take.
-        result: The one whose result is read behind them.
+        entries: The nodes whose results they take.
+        results: Those whose results are read behind them.
         nodes: Their names.
-        program: What they compute.
+        program: What they compute; of several results all elements in a row, in a format that holds all.
         op: The op that the one node is.
     """
 
-    entry: str
-    result: str
+    entries: tuple[str, ...]
+    results: tuple[str, ...]
     nodes: tuple[str, ...]
     program: Program
     op: str
@@ -89,15 +97,16 @@ class Part:
 
 @graph_pass("unroll_frame_transform_pass", args=UnrollArgs, needs=("quantize_transform_pass",))
 def unroll_frame_transform_pass(graph: MaseGraph, args: UnrollArgs) -> tuple[MaseGraph, Info]:
-    """Make one node of a quantised network of one input and one result, or of such a part of a network.
+    """Make one node of a quantised network, or of a part of it; of several results each is a slice of that of the node.
 
     Returns:
         The graph, whose node ``frame`` computes what all nodes did, and the names of these.
 
     Raises:
         ConfigError: If a node that the part begins or ends with is not in the graph, or not on a way to the other.
-        UnsupportedError: If there are several inputs or results, or a node is not quantised; or if a frame has no
-            positions, or not as many in every beat.
+        UnsupportedError: If there are several inputs or results and a frame comes in several beats, or one of them is
+            an image inside of a network; if a node is not quantised; or if a frame has no positions, or not as many
+            in every beat.
     """
     part = part_of(graph, args)
     put(graph, part)
@@ -110,40 +119,126 @@ def part_of(graph: MaseGraph, args: UnrollArgs) -> Part:
     Raises:
         MaseHwError: As the pass.
     """
-    entry, inside, result = _ends(graph, args)
-    numbers, steps = {entry: 0}, []
+    entries, inside, results = _ends(graph, args)
+    alone = len(entries) == 1 and len(results) == 1
+    formats = [_format(graph, entry) for entry in entries]
+    shapes = [tuple(graph.tensor(entry, "data_out_0").shape) for entry in entries]
+    shape, steps, numbers = shapes[0], list[Step](), {entries[0]: 0}
+    inputs: tuple[tuple[int, FixedFormat], ...] = ()
+    if len(entries) > 1:
+        taken, total = inputs_of(shapes)
+        steps = list(taken)
+        shape, inputs = (1, total), tuple((math.prod(of), fmt) for of, fmt in zip(shapes, formats, strict=True))
+        numbers = {entry: number for number, entry in enumerate(entries, 1)}
     for node in graph.nodes:
         if node in inside:
             steps.append(_step(graph, node, numbers))
             numbers[node] = len(steps)
-    given, made = (graph.tensor(node, "data_out_0") for node in (entry, result))
-    fmt = given.fmt
-    assert fmt is not None and made.fmt is not None  # both ends of a quantised graph have formats
-    kept = tuple(steps[: numbers[result]])
-    shape = tuple(given.shape)
-    axis = _axis(shape, kept, args.beats)
-    if args.beats == 1 and (args.first or args.last) and _positions_last(graph, (entry, result)):
+    if alone:
+        del steps[numbers[results[0]] :]
+    else:
+        _check_alone(graph, args, (*entries, *results))
+    if len(results) > 1:
+        steps += _in_a_row(graph, results, numbers, len(steps))
+    axis = _axis(shape, steps, args.beats)
+    if alone and args.beats == 1 and (args.first or args.last) and _positions_last(graph, (*entries, *results)):
         axis = 2
     saved = args.carry_save and args.mhz is not None
     program = Program(
-        shape, fmt, kept, args.levels, args.beats, axis, mhz=args.mhz, family=args.family, carry_save=saved
+        shape, formats[0], tuple(steps), args.levels, args.beats, axis, False, args.mhz, args.family, saved, inputs
     )
-    names = tuple(node.name for node in numbers if node is not entry)
-    return Part(entry.name, result.name, names, program, FRAME if axis == 1 else CHANNELS_LAST)
+    names = tuple(node.name for node in numbers if node not in entries)
+    op = SEVERAL if inputs else FRAME if axis == 1 else CHANNELS_LAST
+    return Part(tuple(entry.name for entry in entries), tuple(node.name for node in results), names, program, op)
+
+
+def _format(graph: MaseGraph, node: fx.Node) -> FixedFormat:
+    """The format of what a node gives."""
+    return _known(graph.tensor(node, "data_out_0").fmt)
+
+
+def _known(fmt: FixedFormat | None) -> FixedFormat:
+    assert fmt is not None  # all tensors of a quantised graph have formats
+    return fmt
+
+
+def _check_alone(graph: MaseGraph, args: UnrollArgs, ends: Sequence[fx.Node]) -> None:
+    """Refuse what a part of one input and one result alone can have."""
+    inner = (args.first or args.last) and _positions_last(graph, ends)
+    if args.beats > 1 or inner:
+        raise UnsupportedError(
+            "images inside of a network have one input and one result where they are one expression"
+            if inner
+            else "a frame in several beats has one input and one result",
+            field="hardware.unroll_first" if inner else "hardware.unroll_beats",
+            got=f"inputs or results: {', '.join(node.name for node in ends)}",
+            remedy="leave it out, or let the part begin earlier or end later",
+        )
+
+
+def _in_a_row(graph: MaseGraph, results: Sequence[fx.Node], numbers: dict[fx.Node, int], count: int) -> list[Step]:
+    """Steps that put all elements of several results in a row, in the narrowest format that holds all."""
+    formats = {f"data_in_{k}": _format(graph, node) for k, node in enumerate(results)}
+    shapes = [tuple(graph.tensor(node, "data_out_0").shape) for node in results]
+    sizes = [math.prod(shape) for shape in shapes]
+    flat = [
+        Step(node.name, None, Arithmetic({}), {}, (numbers[node],), (1, size), torch.arange(size).reshape(1, size))
+        for node, size in zip(results, sizes, strict=True)
+    ]
+    own = Arithmetic({**formats, "data_out_0": holding_all(formats)}, attributes=attributes_of({"dim": 1}))
+    inputs = tuple(range(count + 1, count + 1 + len(flat)))
+    return [*flat, Step(FRAME, graph.catalogue["cat"], own, {}, inputs, (1, sum(sizes)))]
 
 
 def put(graph: MaseGraph, part: Part) -> str:
     """Put a node in place of those that a part is made of, in a copy of its graph as well; the name of the node."""
-    entry, result = graph.node(part.entry), graph.node(part.result)
-    formats = {"data_in_0": part.program.fmt}
-    if (out := graph.tensor(result, "data_out_0").fmt) is not None:
-        formats["data_out_0"] = out
+    entries, results = ([graph.node(name) for name in names] for names in (part.entries, part.results))
+    formats = {f"data_in_{k}": _format(graph, entry) for k, entry in enumerate(entries)}
+    tensors = [graph.tensor(node, "data_out_0") for node in results]
+    out = tensors[0].copy()
+    if len(results) > 1:
+        out = dataclasses.replace(out, shape=list(part.program.steps[-1].shape), value=None)
+        out.fmt = part.program.steps[-1].arithmetic.formats["data_out_0"]
+    formats["data_out_0"] = _known(out.fmt)
     arithmetic = Arithmetic(formats, attributes=attributes_of({"program": part.program}))
-    return _replace(graph, entry, result, arithmetic, part.op)
+    behind = next(node for node in reversed(graph.nodes) if node in results)
+    node = _insert(graph, behind, part.op, arithmetic, entries, out)
+    begin, given = 0, [node]
+    for result, tensor in zip(results, tensors, strict=True):
+        if len(results) > 1:
+            given.append(_result(graph, given[-1], node, tensor, begin))
+            begin += math.prod(tensor.shape)
+        result.replace_all_uses_with(given[-1], lambda user: user.name not in part.nodes)
+    _put_behind(graph, given)
+    graph.fx_graph.eliminate_dead_code(lambda given: given.op in ("placeholder", "output"))
+    finish(graph)
+    return node.name
 
 
-def _ends(graph: MaseGraph, args: UnrollArgs) -> tuple[fx.Node, set[fx.Node], fx.Node]:
-    """The node whose result a part takes, the nodes of it, and the one whose result is read behind it."""
+def _result(graph: MaseGraph, behind: fx.Node, row: fx.Node, tensor: TensorMetadata, begin: int) -> fx.Node:
+    """The node, behind another one, of one result, whose elements are in a row with those of others."""
+    shape = tuple(tensor.shape)
+    attributes = attributes_of({"begin": begin, "length": math.prod(shape), "out_shape": shape})
+    formats = {"data_in_0": _format(graph, row), "data_out_0": _known(tensor.fmt)}
+    # The row has place for more than the result ever is: no bit that is dropped says anything.
+    arithmetic = Arithmetic(formats, Rounding.FLOOR, Overflow.WRAP, attributes)
+    return _insert(graph, behind, RESULT, arithmetic, [row], tensor.copy())
+
+
+def _put_behind(graph: MaseGraph, made: Sequence[fx.Node]) -> None:
+    """Move nodes that read one of those behind the last of these, which come in order."""
+    moved, last, first = set(made), made[-1], made[0]
+    for node in list(graph.nodes):
+        if node is first:
+            return
+        if any(source in moved for source in node.all_input_nodes):
+            last.append(node)
+            moved.add(node)
+            last = node
+
+
+def _ends(graph: MaseGraph, args: UnrollArgs) -> tuple[list[fx.Node], set[fx.Node], list[fx.Node]]:
+    """The nodes whose results a part takes, the nodes of it, and those whose results are read behind it."""
     if not args.first and not args.last:
         return _whole(graph)
     first = _named(graph, args.first, "hardware.unroll_first", 0) if args.first else None
@@ -157,31 +252,17 @@ def _ends(graph: MaseGraph, args: UnrollArgs) -> tuple[fx.Node, set[fx.Node], fx
             remedy="name a later node as hardware.unroll_last",
         )
     entries, results = ends_of(graph, inside)
-    if len(entries) != 1 or len(results) != 1:
-        raise UnsupportedError(
-            "a part that is one expression has one input and one result",
-            field="hardware.unroll_first" if args.first else "hardware.unroll_last",
-            got=f"inputs: {', '.join(node.name for node in entries)}; results: {', '.join(n.name for n in results)}",
-            remedy="let it begin earlier, or end later, so that branches are inside or outside",
-        )
-    return entries[0], inside, results[0]
+    return entries, inside, results
 
 
-def _whole(graph: MaseGraph) -> tuple[fx.Node, set[fx.Node], fx.Node]:
+def _whole(graph: MaseGraph) -> tuple[list[fx.Node], set[fx.Node], list[fx.Node]]:
     """The same of the whole network."""
-    entries = [node for node in graph.nodes if graph.meta_of(node).common.mase_op == "quantize"]
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    results = [producer for producer, _ in graph.sources(output).values()]
-    if len(entries) != 1 or len(set(results)) != 1:
-        raise UnsupportedError(
-            "a whole frame per beat is for networks of one input and one result",
-            field="hardware.unroll",
-            got=f"{len(entries)} inputs, {len(set(results))} results",
-            remedy="join the tensors in the model, or leave hardware.unroll out",
-        )
-    if results[0] is entries[0]:
-        raise UnsupportedError("the network computes nothing", node=results[0].name, field="hardware.unroll")
-    return entries[0], nodes_between(graph, None, None), results[0]
+    inside = nodes_between(graph, None, None)
+    entries, results = ends_of(graph, inside)
+    if not results:
+        (output,) = (node for node in graph.nodes if node.op == "output")
+        raise UnsupportedError("the network computes nothing", node=output.name, field="hardware.unroll")
+    return entries, inside, results
 
 
 def _named(graph: MaseGraph, name: str, field: str, place: int) -> fx.Node:
@@ -293,21 +374,26 @@ def _renamed(graph: MaseGraph, node: fx.Node, source: fx.Node, places: Tensor) -
     return found
 
 
-def _replace(graph: MaseGraph, entry: fx.Node, result: fx.Node, arithmetic: Arithmetic, op: str) -> str:
-    """Put the node of a program in place of those of its steps; its name."""
+def _insert(
+    graph: MaseGraph,
+    behind: fx.Node,
+    op: str,
+    arithmetic: Arithmetic,
+    given: Sequence[fx.Node],
+    out: TensorMetadata,
+) -> fx.Node:
+    """A quantised node behind another one."""
     module = Quantized(graph.catalogue[op], arithmetic)
-    name = FRAME
+    name = RESULT if op == RESULT else FRAME
     while hasattr(graph.model, name):
         name += "_"
     module.label = name
     graph.model.add_submodule(name, module)
-    with graph.fx_graph.inserting_after(result):
-        node = graph.fx_graph.create_node("call_module", name, (entry,), {}, name=name)
+    with graph.fx_graph.inserting_after(behind):
+        node = graph.fx_graph.create_node("call_module", name, tuple(given), {}, name=name)
     meta = node.meta["mase"] = MaseMetadata(node, graph.model)
     meta.common.mase_type, meta.common.mase_op = module.op.mase_type, op
-    meta.common.args["data_in_0"] = graph.tensor(entry, "data_out_0").copy()
-    meta.common.results["data_out_0"] = graph.tensor(result, "data_out_0").copy()
-    result.replace_all_uses_with(node)
-    graph.fx_graph.eliminate_dead_code(lambda given: given.op in ("placeholder", "output"))
-    finish(graph)
-    return node.name
+    for k, source in enumerate(given):
+        meta.common.args[f"data_in_{k}"] = graph.tensor(source, "data_out_0").copy()
+    meta.common.results["data_out_0"] = out
+    return node
