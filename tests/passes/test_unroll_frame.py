@@ -168,6 +168,27 @@ def test_clocks_that_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
+class Mean(nn.Module):
+    """A layer on the mean of all positions."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(channels, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x.mean(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("shape", "beats"), [((6, 4), 1), ((25, 2), 1), ((12, 3), 4)])
+def test_a_mean_over_any_number(shape: tuple[int, ...], beats: int, tmp_path: Path) -> None:
+    """Sums of 6, 25 and 12 numbers: as a table, as a product, and of several beats; bits, stalls and cycles."""
+    torch.manual_seed(0)
+    design = compiled(tmp_path / "b", Mean(shape[1]), shape, unroll="frame", unroll_beats=beats)
+    result = design.simulate(engine="batch")
+    assert result.passed and design.simulate(stalls=0.4, engine="batch").passed
+    assert (result.fill, result.interval) == (design.timing["fill"], beats)
+
+
 def test_refused(tmp_path: Path) -> None:
     """What leaves something to choose, or is no expression of constants; nothing is written."""
     x = torch.rand(1, 4)
@@ -182,6 +203,11 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(MaseHwError, match="cannot take a whole frame") as softmax:
         mase_hw.compile(nn.Softmax(1), x, {"hardware": {"unroll": "frame"}}, out=tmp_path / "b")
     assert softmax.value.node is not None
+    wide = {"data_in_width": 10, "data_in_frac_width": 4, "data_out_width": 5, "data_out_frac_width": 0}
+    config = {"hardware": {"unroll": "frame"}, "quantize": {"default": {"config": wide}}}
+    with pytest.raises(UnsupportedError, match="cannot take a whole frame") as ties:
+        mase_hw.compile(Mean(1), torch.rand(1, 6, 1), config, out=tmp_path / "b")
+    assert "half_even" in str(ties.value.got) and "half_up" in str(ties.value.expected)
     assert not (tmp_path / "b").exists()
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,6 +47,8 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
+from mase_hw.ops.unrolled._quotients import MOST as MOST_QUOTIENTS
+from mase_hw.ops.unrolled._quotients import as_product, quotients
 from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
 from mase_hw.ops.unrolled._solver import Early, Plan, apart, digits, finished, merged, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
@@ -65,6 +68,10 @@ _LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", *_POOLS}
 _DIVIDING = {"mean", "mean_over", *_POOLS}
 """Those that divide."""
 _CONVOLUTIONS = ("conv1d", "conv2d")
+_PLACES = 32
+"""Bits of the share that a mean has of a number, by which it is known."""
+_TABLED = 128
+"""Numbers of a sum up to which its quotient is a table."""
 _MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad", "interpolate"}
 """Ops that put elements elsewhere, perhaps zeros between them, and cast them."""
 _FUNCTIONS = {"fixed_function", "fixed_unary", "fixed_pieces", "fixed_prelu", "fixed_affine", "fixed_binary"}
@@ -140,8 +147,51 @@ class _Lowering:
 
     def _linear(self, given: Sequence[Elements]) -> Elements:
         """A linear op, from its results for unit vectors."""
-        matrix, biases, frac = self._probed(given)
-        return self._summed(np.concatenate([each.reshape(-1) for each in given]), matrix, biases, frac)
+        numbers = np.concatenate([each.reshape(-1) for each in given])
+        (positive, negative), frac = _units(self.step, [each.shape for each in given])
+        if not _symmetric(positive, negative):
+            return self._divided(numbers, positive[1:].T)
+        bits = int(np.bitwise_or.reduce(np.abs(positive).reshape(-1)))
+        dividing = self.step.op is not None and self.step.op.name in _DIVIDING
+        spare = (bits & -bits).bit_length() - 1 if bits and dividing else 0
+        matrix = (positive[1:] - positive[0]).T >> spare
+        return self._summed(numbers, matrix, positive[0] >> spare, frac - spare)
+
+    def _divided(self, numbers: Elements, shares: npt.NDArray[np.int64]) -> Elements:
+        """Means over numbers that are no powers of two, from what one has of each: exact sums, which are divided."""
+        frac = self.step.arithmetic.formats["data_in_0"].frac_width
+        exact = Casts(FixedFormat(WIDE, frac), Rounding.FLOOR, Overflow.SATURATE)
+        zeros = np.zeros(len(shares), dtype=np.int64)
+        sums = self._with(exact)._summed(numbers, (shares > 0).astype(np.int64), zeros, frac)
+        divisors = [round((1 << _PLACES) / max(int(most), 1)) for most in shares.max(1)]
+        found = [self._quotient(int(total), by) for total, by in zip(sums, divisors, strict=True)]
+        return np.array(found, dtype=np.int64)
+
+    def _quotient(self, total: int, divisor: int) -> int:
+        """A sum divided by a constant: a table where it has few codes, else a product."""
+        a, ends = self.step.arithmetic, self.network.ends(total)
+        codes, frac, out = ends[1] - ends[0] + 1, a.formats["data_in_0"].frac_width, self.casts.fmt
+        if codes > MOST_QUOTIENTS:
+            raise self._refused(f"a mean of {codes} numbers", f"at most {MOST_QUOTIENTS}")
+        product = as_product(ends, divisor, frac, out.frac_width, a.rounding) if codes > _TABLED else None
+        if product is None:
+            if codes > MOST_CODES:
+                raise self._refused(
+                    f"a mean over {divisor} of {codes} numbers, rounded as {a.rounding.name.lower()}",
+                    f"half_up, or at most {MOST_CODES}",
+                )
+            table = tuple(quotients(ends, divisor, frac, out, a.modes).tolist())
+            made = self.network.enter(Looked((total % BEAT,), table), (min(table), max(table)), 1)
+            return self._in(made, total // BEAT)
+        by, constant, shift = product
+        lowered = self._with(Casts(out, Rounding.FLOOR, a.overflow))
+        return int(
+            lowered._summed(np.array([total]), np.array([[by]]), np.array([constant]), out.frac_width + shift)[0]
+        )
+
+    def _with(self, casts: Casts) -> _Lowering:
+        """The same with other casts of sums."""
+        return _Lowering(self.network, self.step, self.delays, casts)
 
     def _summed(
         self, inputs: Elements, matrix: npt.NDArray[np.int64], biases: npt.NDArray[np.int64], frac: int
@@ -213,36 +263,6 @@ class _Lowering:
                 term = network.accumulated(term, (low[row], high[row]), begins, (over.times - 1) * over.step + 1)
             found.append(later(term, (over.times - 1) * over.step))
         return found
-
-    def _probed(self, given: Sequence[Elements]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-        """Matrix and constants of a linear op, and the fraction width of its sums."""
-        step, formats = self.step, self.step.arithmetic.formats
-        assert step.op is not None
-        stored = step.parameters.keys() - {"weight", "bias"}  # an operand that is a constant
-        frac = max(formats[name].frac_width for name in (*(f"data_in_{k}" for k in range(len(given))), *stored))
-        if "weight" in step.parameters:
-            frac += formats["weight"].frac_width
-        if "bias" in step.parameters:
-            frac = max(frac, formats["bias"].frac_width)
-        frac += 16 if step.op.name in _DIVIDING else 0
-        total = sum(each.size for each in given)
-        wide = {**formats, "data_out_0": FixedFormat(WIDE, frac)}
-        exact = dataclasses.replace(step.arithmetic, formats=wide, rounding=Rounding.FLOOR)
-        found = []
-        for sign in (1, -1):
-            units = torch.cat([torch.zeros(1, total), sign * torch.eye(total)])
-            parts = [
-                part.reshape(-1, *each.shape[1:])
-                for part, each in zip(torch.split(units, [each.size for each in given], 1), given, strict=True)
-            ]
-            run = dataclasses.replace(step, arithmetic=exact).run(parts)
-            found.append(run.to(torch.int64).reshape(total + 1, -1).numpy())
-        if (found[0] + found[1] != 2 * found[0][0]).any():  # what is rounded down is not symmetric
-            raise self._refused("a division that no power of two does", "divisors that are powers of two")
-        bits = int(np.bitwise_or.reduce(np.abs(found[0]).reshape(-1)))
-        spare = (bits & -bits).bit_length() - 1 if bits and step.op.name in _DIVIDING else 0
-        matrix = (found[0][1:] - found[0][0]).T >> spare
-        return matrix, found[0][0] >> spare, frac - spare
 
     def _convolution(self, x: Elements) -> Elements:
         """A convolution: a plan for each group, at every position."""
@@ -541,6 +561,36 @@ class _Lowering:
         return dataclasses.replace(self.step, arithmetic=dataclasses.replace(a, formats=formats))
 
 
+def _units(step: Step, shapes: Sequence[tuple[int, ...]]) -> tuple[list[npt.NDArray[np.int64]], int]:
+    """What a linear op makes of no input and of 1, and then -1, in each element; and the fraction width of that."""
+    formats = step.arithmetic.formats
+    assert step.op is not None
+    stored = step.parameters.keys() - {"weight", "bias"}  # an operand that is a constant
+    frac = max(formats[name].frac_width for name in (*(f"data_in_{k}" for k in range(len(shapes))), *stored))
+    if "weight" in step.parameters:
+        frac += formats["weight"].frac_width
+    if "bias" in step.parameters:
+        frac = max(frac, formats["bias"].frac_width)
+    frac += _PLACES if step.op.name in _DIVIDING else 0
+    sizes = [math.prod(shape) for shape in shapes]
+    total = sum(sizes)
+    wide = {**formats, "data_out_0": FixedFormat(WIDE, frac)}
+    exact = dataclasses.replace(step.arithmetic, formats=wide, rounding=Rounding.FLOOR)
+    found = []
+    for sign in (1, -1):
+        units = torch.cat([torch.zeros(1, total), sign * torch.eye(total)])
+        parts = torch.split(units, sizes, 1)
+        given = [part.reshape(-1, *shape[1:]) for part, shape in zip(parts, shapes, strict=True)]
+        run = dataclasses.replace(step, arithmetic=exact).run(given)
+        found.append(run.to(torch.int64).reshape(total + 1, -1).numpy())
+    return found, frac
+
+
+def _symmetric(positive: npt.NDArray[np.int64], negative: npt.NDArray[np.int64]) -> bool:
+    """Whether nothing was rounded: what is rounded down is not symmetric."""
+    return bool((positive + negative == 2 * positive[0]).all())
+
+
 @functools.lru_cache(maxsize=256)
 def _plan(
     matrix: tuple[tuple[int, ...], ...],
@@ -569,6 +619,12 @@ def network_of(program: Program) -> Network:
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     delays = DELAYS.get(program.family) if program.carry_save else None
     done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS})
+    shapes = [program.shape, *(step.shape for step in program.steps)]
+    for number in list(done):
+        before = program.steps[program.steps[number].inputs[0] - 1]
+        means = before.op is not None and before.op.name in _DIVIDING
+        if means and not _symmetric(*_units(before, [shapes[i] for i in before.inputs])[0]):
+            del done[number]  # a quotient is rounded by itself
     casts = {program.steps[number].inputs[0]: both for number, both in done.items()}
     for number, step in enumerate(program.steps):
         given = [found[i] for i in step.inputs]

@@ -22,7 +22,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, Port, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
-from mase_hw.ops import cast, conv, linear, max_pool, relu
+from mase_hw.ops import avg_pool, cast, conv, linear, max_pool, relu
 from mase_hw.ops.unrolled._graph import Sum
 from mase_hw.ops.unrolled._network import (
     Above,
@@ -436,7 +436,12 @@ def _cases() -> tuple[Case, ...]:
         _step(linear.OPS, "linear", "s4.2 s4.3 s8.3", 0, (1, 3), weight=draw(3, 4)),
         _step(cast.OPS, "cast", "s8.3 s4.1", 1, (1, 3)),
     )
+    means = (
+        _step(avg_pool.OPS, "avg_pool2d", "s4.2 s6.3", 0, (1, 2, 2, 2), kernel_size=3, stride=2),
+        _step(avg_pool.OPS, "avg_pool2d", "s6.3 s5.2 half_up", 1, (1, 2, 1, 1), kernel_size=2, divisor_override=3),
+    )
     return (
+        _case("means", Program((1, 2, 5, 5), fmt, means, 2)),
         _case("image", Program(pixels, fmt, image, 2)),
         _case("image_at_once", Program(pixels, fmt, image, 0)),
         _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(6, -1)),
