@@ -158,11 +158,17 @@ class Orders:
         shapes: Mapping[str, tuple[int, ...]],
         arriving: Mapping[str, Layout],
     ) -> dict[str, Layout]:
-        """The orders of an op that takes its inputs token by token, several of them in a beat if they come so."""
+        """The orders of an op that takes its inputs token by token, several of them in a beat if they come so.
+
+        One that makes tokens of their numbers gives as many as are wished for.
+        """
+        attributes = self.graph.meta_of(node).common.args.attributes
+        ids, made = shapes["data_in_0"], shapes["data_out_0"]
+        if len(made) > len(ids):
+            rows = Layout.abreast(made, positions(attributes, shapes, 1, self._wished(node))[1])
+            return {"data_in_0": Layout.row_major(ids), "data_out_0": rows or Layout.row_major(made)}
         come = [layout.beside for _, layout in sorted(arriving.items())]
-        first, other = positions(
-            self.graph.meta_of(node).common.args.attributes, shapes, self.asked(node) or come[0], come[-1]
-        )
+        first, other = positions(attributes, shapes, self.asked(node) or come[0], come[-1])
         taken = {name: Layout.tokens(shapes[name], first if name == "data_in_0" else other) for name in arriving}
         return {**taken, "data_out_0": Layout.tokens(shapes["data_out_0"], first)}
 
