@@ -135,17 +135,19 @@ class Layout:
         both = self.factors[element] * self.factors[neighbour]
         return self.factors[neighbour] if apart and self.row % both == 0 else 1
 
-    def of_rows(self, size: int) -> Layout | None:
-        """The same order of rows of the last dimension with another size; None if they are not several abreast.
+    def of_rows(self, size: int, dim: int = -1) -> Layout | None:
+        """The same order of rows of a dimension with another size; None if they are not several abreast.
 
         Args:
             size: Of a row, more than 1.
+            dim: The dimension, the last one if nothing is said.
         """
-        last = self.factors_of(len(self.shape) - 1) if self.shape else []
-        if self.beside == 1 or size == 1 or [self.order[-2]] != last:
+        own = self.factors_of(dim) if self.shape else []
+        if self.beside == 1 or size == 1 or [self.order[-2]] != own:
             return None
-        *outer, own = self.factors
-        return Layout((*self.shape[:-1], size), (*outer, size), self.order, self.row // own * size)
+        shape, factors = list(self.shape), list(self.factors)
+        shape[dim] = factors[own[0]] = size
+        return Layout(tuple(shape), tuple(factors), self.order, self.row // self.factors[own[0]] * size)
 
     @property
     def one_by_one(self) -> Layout:

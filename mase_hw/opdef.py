@@ -217,6 +217,8 @@ class Hardware:
             output. Of ``row_major`` they are tokens, dimension 1: those in which its first and its last input arrive ->
             those of the first input, which the output has too, and of the others. Where the op has a ``relayout``, that
             says it instead. None: one position a beat.
+        by_position: Of an op with ``positions``: whether it does the same to the channels of every position by itself,
+            from the attributes, so that they may come in any order that all inputs have.
         abreast: Of ``rows``: the op whose hardware facets it has where a beat has several neighbouring rows; its result
             has as many. Empty: one row a beat, or ``positions`` says it.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
@@ -268,6 +270,7 @@ class Hardware:
     tied: Callable[[Any], Mapping[str, str]] = _tied
     layout: str = "any"
     positions: Positions | None = None
+    by_position: Callable[[Attributes], bool] = lambda _: False
     abreast: str = ""
     permuted: tuple[str, ...] = ()
     unrolls: bool = False

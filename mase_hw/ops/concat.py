@@ -18,7 +18,7 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import lanes_within, positions_of
+from mase_hw.ops._tensors import lanes_within
 from mase_hw.steps import Steps
 
 MOST = 4
@@ -97,7 +97,7 @@ def _build(r: Request) -> ConcatParams:
     rank = len(r.shapes["data_in_0"])
     dim = r.arithmetic.attributes.get("dim", 0) % rank
     images = rank > 2 and "data_in_0" in r.layouts
-    beside = positions_of(r)[0]
+    beside = r.layouts["data_in_0"].beside if images else 1
     shapes = {name: blocks(r.shapes[name], dim, images, beside) for name in names}
     rounds, _, inner = shapes["data_in_0"]
     inside = dim == (1 if images else rank - 1)
@@ -187,6 +187,7 @@ _HARDWARE = Hardware(
     cases=_cases,
     layout="channels_last",
     positions=_positions,
+    by_position=lambda attributes: attributes.get("dim") == 1,
 )
 _FORMATS = (*(f"data_in_{k}" for k in range(MOST)), "data_out_0")
 

@@ -142,8 +142,8 @@ def _build(r: Request) -> SliceParams:
     place, each = layout.order.index(cut.factor), _inside(layout, cut)
     if layout.beside > 1:
         # A row is all channels of a tile, of each all positions.
-        if cut.step == 1 and each * sizes[place] == layout.row:
-            sizes[place:] = [layout.row]
+        if cut.step == 1 and layout.row % (each * sizes[place]) == 0:
+            sizes[place:] = [each * sizes[place]]
             cut = Cut(cut.factor, cut.begin * each, cut.length * each, 1)
         elif each % layout.row == 0:
             sizes[place + 1 :] = [each // layout.row, layout.row]

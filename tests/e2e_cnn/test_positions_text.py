@@ -44,6 +44,30 @@ class Words(nn.Module):
         return self.head(self.words(ids) + self.places(torch.arange(ids.shape[1])))
 
 
+class Llama(nn.Module):
+    """Ids, a block with rotary positions whose heads share keys, and a gate of what it computes for each token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm, self.after = nn.Embedding(ROWS, SIZE), nn.RMSNorm(SIZE), nn.RMSNorm(SIZE)
+        self.q, self.k, self.v = nn.Linear(SIZE, 16), nn.Linear(SIZE, 8), nn.Linear(SIZE, 8)
+        self.leave, self.gate, self.up = nn.Linear(16, SIZE), nn.Linear(SIZE, 16), nn.Linear(SIZE, 16)
+        self.down, self.head = nn.Linear(16, SIZE), nn.Linear(SIZE, ROWS, bias=False)
+        angle = torch.arange(TOKENS)[:, None] / 10 ** (torch.arange(2) / 2)
+        self.cos, self.sin = (torch.cat((f(angle), f(angle)), -1) for f in (torch.cos, torch.sin))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids to as many rows of numbers."""
+        x = self.words(ids)
+        y = self.norm(x)
+        q, k, v = (f(y).unflatten(-1, (-1, 4)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        q, k = (z * self.cos + torch.cat((-z[..., 2:], z[..., :2]), -1) * self.sin for z in (q, k))
+        found = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.leave(found.transpose(1, 2).flatten(2))
+        y = self.after(x)
+        return self.head(x + self.down(nn.functional.silu(self.gate(y)) * self.up(y)))
+
+
 def compiled(make: type[nn.Module], out: Path, positions: int | dict[str, int]) -> tuple[Any, Tensor]:
     """A design, and frames for it."""
     torch.manual_seed(5)
@@ -52,16 +76,23 @@ def compiled(make: type[nn.Module], out: Path, positions: int | dict[str, int]) 
     return mase_hw.compile(model, ids[:1], settings, out=out, calibration=[ids]), ids
 
 
+BEATS = {Words: 2, Gpt: 2, Llama: 8}
+"""Of a token: 13 numbers leave in beats of 8, and halves of 4 heads, two numbers each, are put together."""
+
+
 @pytest.mark.parametrize(
-    ("make", "positions"), [(Words, 4), *(pytest.param(Gpt, n, marks=pytest.mark.slow) for n in (1, 2, 4))]
+    ("make", "positions"),
+    [
+        (Words, 4),
+        *(pytest.param(make, n, marks=pytest.mark.slow) for make in (Gpt, Llama) for n in (1, 2, 4)),
+    ],
 )
 def test_bits_and_cycles(make: type[nn.Module], positions: int, tmp_path: Path) -> None:
     design, x = compiled(make, tmp_path / "b", positions)
     with torch.no_grad():
         wanted = torch.cat([design.model(frame[None]) for frame in x]).double()
     assert len(wanted.unique()) > 10
-    # Two beats of a token's numbers leave: one for every 8 of 13.
-    assert design.timing["exact"] and design.timing["interval"] == 2 * TOKENS // positions
+    assert design.timing["exact"] and design.timing["interval"] == BEATS[make] * TOKENS // positions
     instances = design.manifest["instances"]
     assert not {i["module"] for i in instances} & {"beat_turn", "stream_reorder"}
     (table,) = (i["parameters"] for i in instances if i["module"] == "fixed_embedding")

@@ -130,6 +130,9 @@ class Orders:
             return layouts
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
+            if hardware.by_position(attributes) and (same := _same(arriving, shapes["data_out_0"][1])) is not None:
+                self.found[node.name, "data_out_0"] = same
+                return {**arriving, "data_out_0": same}
             wished = self._wished(node)
             come = max(_positions_of(layout, wished) for layout in arriving.values())
             taken_in, given = hardware.positions(attributes, shapes, come, wished)
@@ -242,6 +245,12 @@ def _positions_of(arriving: Layout, wished: int) -> int:
     if wished == 1 or len(arriving.shape) < 3 or arriving.positions > 1 or arriving.one_by_one == _last(arriving):
         return arriving.positions
     return math.gcd(wished, arriving.shape[-1])
+
+
+def _same(arriving: Mapping[str, Layout], channels: int) -> Layout | None:
+    """The order that inputs share, for so many channels of several neighbours; None if they share none."""
+    made = {layout.of_rows(channels, 1) if len(layout.shape) > 2 else None for layout in arriving.values()}
+    return made.pop() if len(made) == 1 else None
 
 
 def _last(layout: Layout) -> Layout:
