@@ -219,6 +219,8 @@ class Hardware:
             says it instead. None: one position a beat.
         by_position: Of an op with ``positions``: whether it does the same to the channels of every position by itself,
             from the attributes, so that they may come in any order that all inputs have.
+        stretch: Elements of its input that pass in one piece, from the layout of that and the attributes: as many lanes
+            as a producer has, up to these, where the innermost dimension is shorter. None: lanes are along that.
         abreast: Of ``rows``: the op whose hardware facets it has where a beat has several neighbouring rows; its result
             has as many. Empty: one row a beat, or ``positions`` says it.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
@@ -271,6 +273,7 @@ class Hardware:
     layout: str = "any"
     positions: Positions | None = None
     by_position: Callable[[Attributes], bool] = lambda _: False
+    stretch: Callable[[Layout, Attributes], int] | None = None
     abreast: str = ""
     permuted: tuple[str, ...] = ()
     unrolls: bool = False
