@@ -135,19 +135,33 @@ class Layout:
         both = self.factors[element] * self.factors[neighbour]
         return self.factors[neighbour] if apart and self.row % both == 0 else 1
 
-    def of_rows(self, size: int, dim: int = -1) -> Layout | None:
-        """The same order of rows of a dimension with another size; None if they are not several abreast.
+    def of_rows(self, size: int) -> Layout | None:
+        """The same order of rows of the last dimension with another size; None if they are not several abreast.
 
         Args:
             size: Of a row, more than 1.
-            dim: The dimension, the last one if nothing is said.
         """
-        own = self.factors_of(dim) if self.shape else []
-        if self.beside == 1 or size == 1 or [self.order[-2]] != own:
+        last = self.factors_of(len(self.shape) - 1) if self.shape else []
+        if self.beside == 1 or size == 1 or [self.order[-2]] != last:
             return None
+        return self.resized(len(self.shape) - 1, size)
+
+    def resized(self, dim: int, size: int) -> Layout | None:
+        """The same order with another size of a dimension; None if it travels in parts, as neighbours of a beat do.
+
+        Args:
+            dim: The dimension, not negative, of more than one element.
+            size: Its size.
+        """
+        own, row = self.factors_of(dim), self.row
+        if len(own) != 1 or (row and (self.beside == 1 or own[0] == self.order[-1])):
+            return None
+        (i,) = own
+        if math.prod(self.factors[j] for j in self.order[self.order.index(i) + 1 :]) < row:
+            row = row // self.factors[i] * size
         shape, factors = list(self.shape), list(self.factors)
-        shape[dim] = factors[own[0]] = size
-        return Layout(tuple(shape), tuple(factors), self.order, self.row // self.factors[own[0]] * size)
+        shape[dim] = factors[i] = size
+        return Layout(tuple(shape), tuple(factors), self.order, row)
 
     @property
     def one_by_one(self) -> Layout:

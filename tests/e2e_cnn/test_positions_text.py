@@ -44,6 +44,21 @@ class Words(nn.Module):
         return self.head(self.words(ids) + self.places(torch.arange(ids.shape[1])))
 
 
+class Beside(nn.Module):
+    """Ids, and two layers of each token whose results lie behind each other, parts of them in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.first, self.second = nn.Embedding(ROWS, SIZE), nn.Linear(SIZE, 4), nn.Linear(SIZE, SIZE)
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids to as many rows of numbers."""
+        x = self.words(ids)
+        y = self.second(x)
+        return self.head(torch.cat((y[..., 4:], self.first(x), y[..., :4]), -1))
+
+
 class Llama(nn.Module):
     """Ids, a block with rotary positions whose heads share keys, and a gate of what it computes for each token."""
 
@@ -76,14 +91,16 @@ def compiled(make: type[nn.Module], out: Path, positions: int | dict[str, int]) 
     return mase_hw.compile(model, ids[:1], settings, out=out, calibration=[ids]), ids
 
 
-BEATS = {Words: 2, Gpt: 2, Llama: 8}
-"""Of a token: 13 numbers leave in beats of 8, and halves of 4 heads, two numbers each, are put together."""
+BEATS = {Words: 2, Beside: 3, Gpt: 2, Llama: 8}
+"""Of a token: 13 numbers leave in beats of 8, 12 are read in beats of 4, and halves of 4 heads are put together."""
 
 
 @pytest.mark.parametrize(
     ("make", "positions"),
     [
         (Words, 4),
+        (Beside, 2),
+        *(pytest.param(Beside, n, marks=pytest.mark.slow) for n in (1, 8)),
         *(pytest.param(make, n, marks=pytest.mark.slow) for make in (Gpt, Llama) for n in (1, 2, 4)),
     ],
 )

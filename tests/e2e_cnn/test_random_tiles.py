@@ -76,7 +76,7 @@ class Draw:
         if kind == "pool":
             return self.pick(nn.MaxPool2d((1, 2)), nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1))
         if kind == "norm":
-            rows = self.layer(self.pick(nn.LayerNorm, nn.RMSNorm)(channels))
+            rows = self.layer(self.pick(nn.LayerNorm, nn.RMSNorm)(channels, eps=1e-3))
             groups = self.layer(nn.GroupNorm(self.pick(1, channels), channels))
             return self.pick(groups, lambda x: rows(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
         if kind == "shares":
@@ -97,7 +97,7 @@ class Draw:
         if kind == "linear":
             return self.layer(nn.Linear(size, self.pick(4, 6, 8)))
         if kind == "norm":
-            return self.layer(self.pick(nn.LayerNorm, nn.RMSNorm)(size))
+            return self.layer(self.pick(nn.LayerNorm, nn.RMSNorm)(size, eps=1e-3))
         if kind == "shares":
             return self.pick(lambda x: x.softmax(-1), F.gelu, F.silu)
         if kind == "block":

@@ -130,9 +130,10 @@ class Orders:
             return layouts
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
-            if hardware.by_position(attributes) and (same := _same(arriving, shapes["data_out_0"][1])) is not None:
-                self.found[node.name, "data_out_0"] = same
-                return {**arriving, "data_out_0": same}
+            joined = None if hardware.joined is None else _joined(arriving, shapes, hardware.joined(attributes))
+            if joined is not None:
+                self.found[node.name, "data_out_0"] = joined
+                return {**arriving, "data_out_0": joined}
             wished = self._wished(node)
             come = max(_positions_of(layout, wished) for layout in arriving.values())
             taken_in, given = hardware.positions(attributes, shapes, come, wished)
@@ -247,10 +248,14 @@ def _positions_of(arriving: Layout, wished: int) -> int:
     return math.gcd(wished, arriving.shape[-1])
 
 
-def _same(arriving: Mapping[str, Layout], channels: int) -> Layout | None:
-    """The order that inputs share, for so many channels of several neighbours; None if they share none."""
-    made = {layout.of_rows(channels, 1) if len(layout.shape) > 2 else None for layout in arriving.values()}
-    return made.pop() if len(made) == 1 else None
+def _joined(arriving: Mapping[str, Layout], shapes: Mapping[str, tuple[int, ...]], dim: int) -> Layout | None:
+    """The order that inputs share, of all of them behind each other along a dimension; None if they share none."""
+    shape = shapes["data_out_0"]
+    dim %= len(shape)
+    found = (layout.resized(dim, shape[dim]) for layout in arriving.values())
+    made = next((layout for layout in found if layout is not None), None)
+    alike = made is not None and all(made.resized(dim, shapes[name][dim]) == arriving[name] for name in arriving)
+    return made if alike else None
 
 
 def _last(layout: Layout) -> Layout:
@@ -268,6 +273,8 @@ def _choices(arriving: Layout) -> list[Layout]:
 
 def streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
     """Sizes of a tensor in the order in which a module streams it."""
+    if hardware.joined is not None and (single := layout.one_by_one) != Layout.channels_last(layout.shape):
+        return single.stream_shape
     if hardware.layout == "channels_last" and len(layout.shape) > 2:
         batch, channels, *spatial = layout.shape
         return (batch, *spatial, channels)
