@@ -144,8 +144,24 @@ class Layout:
         last = self.factors_of(len(self.shape) - 1) if self.shape else []
         if self.beside == 1 or size == 1 or [self.order[-2]] != last:
             return None
-        *outer, own = self.factors
-        return Layout((*self.shape[:-1], size), (*outer, size), self.order, self.row // own * size)
+        return self.resized(len(self.shape) - 1, size)
+
+    def resized(self, dim: int, size: int) -> Layout | None:
+        """The same order with another size of a dimension; None if it travels in parts, as neighbours of a beat do.
+
+        Args:
+            dim: The dimension, not negative, of more than one element.
+            size: Its size.
+        """
+        own, row = self.factors_of(dim), self.row
+        if len(own) != 1 or (row and (self.beside == 1 or own[0] == self.order[-1])):
+            return None
+        (i,) = own
+        if math.prod(self.factors[j] for j in self.order[self.order.index(i) + 1 :]) < row:
+            row = row // self.factors[i] * size
+        shape, factors = list(self.shape), list(self.factors)
+        shape[dim] = factors[i] = size
+        return Layout(tuple(shape), tuple(factors), self.order, row)
 
     @property
     def one_by_one(self) -> Layout:

@@ -217,6 +217,10 @@ class Hardware:
             output. Of ``row_major`` they are tokens, dimension 1: those in which its first and its last input arrive ->
             those of the first input, which the output has too, and of the others. Where the op has a ``relayout``, that
             says it instead. None: one position a beat.
+        joined: Of an op that puts its inputs behind each other: along which dimension, from the attributes. They come
+            in any order that all of them have. None: ``layout`` says it.
+        stretch: Elements of its input that pass in one piece, from the layout of that and the attributes: as many lanes
+            as a producer has, up to these, where the innermost dimension is shorter. None: lanes are along that.
         abreast: Of ``rows``: the op whose hardware facets it has where a beat has several neighbouring rows; its result
             has as many. Empty: one row a beat, or ``positions`` says it.
         permuted: Of ``rows``: the parameters whose last dimension follows the order of the input's.
@@ -268,6 +272,8 @@ class Hardware:
     tied: Callable[[Any], Mapping[str, str]] = _tied
     layout: str = "any"
     positions: Positions | None = None
+    joined: Callable[[Attributes], int] | None = None
+    stretch: Callable[[Layout, Attributes], int] | None = None
     abreast: str = ""
     permuted: tuple[str, ...] = ()
     unrolls: bool = False

@@ -14,6 +14,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Cast, Params, Pixels, port
+from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
@@ -66,22 +67,23 @@ def golden(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"data_out_0": torch.cat(parts, dim=a.attributes.get("dim", 0))}
 
 
-def blocks(shape: Sequence[int], dim: int, images: bool, beside: int = 1) -> tuple[int, int, int]:
-    """A tensor as (rounds, what a round takes further out, innermost size) of its stream.
+def blocks(layout: Layout, dim: int, sizes: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Parts of a tensor as (rounds, what a round takes further out, innermost size) of its stream.
 
     Args:
-        shape: Logical shape.
-        dim: Logical dimension of the concatenation, not negative.
-        images: The stream is channels-last.
-        beside: Neighbouring positions of an image in a beat, which a round takes together.
+        layout: Order of the whole.
+        dim: Dimension of the concatenation, not negative.
+        sizes: Of the parts along it.
     """
-    sizes = list(shape)
-    if images:
-        sizes.append(sizes.pop(1))
-        dim = len(sizes) - 1 if dim == 1 else dim - 1 if dim > 1 else dim
-    if dim == len(sizes) - 1:
-        return math.prod(sizes[:-1]) // beside, beside, sizes[-1]
-    return math.prod(sizes[:dim]), math.prod(sizes[dim:-1]), sizes[-1]
+    beside = layout.beside
+    factors = [layout.factors[i] for i in layout.order]
+    place = layout.order.index(layout.factors_of(dim)[0])
+    outer, (*within, inner) = factors[:place], factors[place : len(factors) - (beside > 1)]
+    rounds = math.prod(outer)
+    if not within:
+        return [(rounds, beside, size) for size in sizes]
+    whole = math.prod(within) * beside
+    return [(rounds, whole * size // layout.shape[dim], inner) for size in sizes]
 
 
 def _build(r: Request) -> ConcatParams:
@@ -94,17 +96,15 @@ def _build(r: Request) -> ConcatParams:
             expected=f"2 to {MOST}",
             remedy="concatenate in two steps",
         )
-    rank = len(r.shapes["data_in_0"])
-    dim = r.arithmetic.attributes.get("dim", 0) % rank
-    images = rank > 2 and "data_in_0" in r.layouts
-    beside = positions_of(r)[0]
-    shapes = {name: blocks(r.shapes[name], dim, images, beside) for name in names}
-    rounds, _, inner = shapes["data_in_0"]
-    inside = dim == (1 if images else rank - 1)
-    parts = list(shapes.values())
-    joined = (rounds, beside, sum(s[2] for s in parts)) if inside else (rounds, sum(s[1] for s in parts), inner)
+    shape = list(r.shapes["data_in_0"])
+    dim = r.arithmetic.attributes.get("dim", 0) % len(shape)
+    sizes = [r.shapes[name][dim] for name in names]
+    shape[dim] = sum(sizes)
+    made = r.layouts.get("data_out_0") or Layout.tiled(shape, positions_of(r)[0])
+    beside, (joined, *parts) = made.beside, blocks(made, dim, [shape[dim], *sizes])
+    shapes = dict(zip(names, parts, strict=True))
     lanes = min(lanes_within(r.node, n, r.parallelism[n], s) for n, s in {**shapes, "data_out_0": joined}.items())
-    while inside and any(s[2] % lanes for s in parts[:-1]):
+    while joined[2] != parts[0][2] and any(s[2] % lanes for s in parts[:-1]):
         lanes -= 1
     idle = port((1, 1, 1), FixedFormat(1, 0, signed=False), 1)
     taken = {name: port(shapes[name], r.arithmetic.formats[name], lanes, beside) for name in names}
@@ -187,6 +187,7 @@ _HARDWARE = Hardware(
     cases=_cases,
     layout="channels_last",
     positions=_positions,
+    joined=lambda attributes: int(attributes.get("dim", 0)),
 )
 _FORMATS = (*(f"data_in_{k}" for k in range(MOST)), "data_out_0")
 

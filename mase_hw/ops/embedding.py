@@ -6,6 +6,7 @@ of the quantised one where it is given as an integer; in hardware, which has no 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -18,6 +19,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, ScaledFormat, ScaledUse, format_of_places
 from mase_hw.formats.attributes import Attributes
 from mase_hw.hardware.params import Params, Tensor3, port
+from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier, cast, magnitude
 from mase_hw.numerics.observing import note_look_up
 from mase_hw.opdef import Arithmetic, Case, Golden, Hardware, Latency, Memory, OpDef, Request
@@ -35,6 +37,15 @@ class EmbeddingParams(Params, frozen=True):
     data_in_0: Tensor3
     data_out_0: Tensor3
     rows: int
+
+    def positions(self, name: str) -> int:
+        """Rows of a beat of the result."""
+        return self.data_out_0.lanes[1] if name == "data_out_0" else 1
+
+    def layout(self, name: str) -> Layout | None:
+        """Of several rows in a beat: lane ``element * rows + row``."""
+        rows = self.positions(name)
+        return Layout.abreast(self.data_out_0.shape, rows) if rows > 1 else None
 
     def attributes(self) -> Attributes:
         """The table, and the lanes, on which its memory depends."""
@@ -70,13 +81,16 @@ def _memories(a: Arithmetic) -> dict[str, Memory]:
     """Row after row, a beat a word."""
     given = a.attributes.get("parameters", {}).get("weight")
     table = _cast(a, given if given is not None else sample_table(a)).to(torch.int64).numpy()
-    lanes, width = a.attributes["parallelism"]["data_out_0"][0], a.formats["data_out_0"].width
+    (ids, *_), (lanes, *_) = (a.attributes["parallelism"][name] for name in ("data_in_0", "data_out_0"))
+    lanes, width = lanes // ids, a.formats["data_out_0"].width
     rows, size = table.shape
     padded = np.zeros((rows, ceil_div(size, lanes) * lanes), dtype=object)
     padded[:, :size] = table & ((1 << width) - 1)
     beats = padded.reshape(-1, lanes)
     words = (beats << np.arange(0, lanes * width, width).astype(object)).sum(1)
-    return {FILE: Memory(tuple(words.tolist()), lanes * width, f"{rows} rows of {size}")}
+    return {
+        FILE: Memory(tuple(words.tolist()), lanes * width, f"{rows} rows of {size}" + f", {ids} copies" * (ids > 1))
+    }
 
 
 def _reads(a: Arithmetic, name: str, content: Memory) -> Golden:
@@ -124,12 +138,21 @@ def _build(r: Request) -> EmbeddingParams:
             remedy=f"leave the data_in formats of {r.node} out of the configuration",
         )
     lanes_within(r.node, "data_in_0", r.parallelism.get("data_in_0", (1,)), shape)
+    beside = r.layouts["data_out_0"].beside if "data_out_0" in r.layouts else 1
     lanes = lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), (size,))
     return EmbeddingParams(
-        data_in_0=port(shape, source, 1),
-        data_out_0=port((math.prod(shape), size), formats["data_out_0"], lanes),
+        data_in_0=port(shape, source, beside),
+        data_out_0=port((math.prod(shape), size), formats["data_out_0"], lanes, beside),
         rows=rows,
     )
+
+
+def _positions(
+    attributes: Attributes, shapes: Mapping[str, tuple[int, ...]], arriving: int, wished: int
+) -> tuple[int, int]:
+    """As many rows as are wished for, as far as they divide the ids of a sequence; one if it has one element."""
+    beside = math.gcd(wished, (shapes["data_in_0"] or (1,))[-1]) if shapes["data_out_0"][-1] > 1 else 1
+    return beside, beside
 
 
 def _latency(p: EmbeddingParams) -> Latency:
@@ -152,9 +175,15 @@ def _latency(p: EmbeddingParams) -> Latency:
     )
 
 
-def _case(name: str, tokens: tuple[int, ...], rows: int, size: int, lanes: int, formats: str) -> Case:
+def _case(name: str, tokens: tuple[int, ...], rows: int, size: int, lanes: int, formats: str, beside: int = 1) -> Case:
     shapes = {"data_in_0": tokens, "weight": (rows, size)}
-    return case(_build, name, shapes, {"data_out_0": lanes}, formats, ("data_in_0", "weight", "data_out_0"))
+    made = Layout.abreast((*tokens, size), beside)
+    layouts = {} if made is None else {"data_out_0": made}
+
+    def build(r: Request) -> EmbeddingParams:
+        return _build(dataclasses.replace(r, layouts=layouts))
+
+    return case(build, name, shapes, {"data_out_0": lanes}, formats, ("data_in_0", "weight", "data_out_0"))
 
 
 def _cases() -> list[Case]:
@@ -165,6 +194,8 @@ def _cases() -> list[Case]:
         _case("one_column", (3, 4), 16, 1, 1, "u4.0 u5.5 u5.5"),
         _case("two_rows", (1, 6), 2, 4, 2, "u1.0 s8.6 s8.6"),
         _case("wide_ids", (6,), 5, 3, 2, "u9.0 s3.1 s3.1"),
+        _case("two_tokens", (2, 6), 11, 5, 2, "u4.0 s8.6 s8.6", 2),
+        _case("four_tokens", (1, 8), 16, 3, 3, "u4.0 u5.5 u5.5", 4),
     ]
 
 
@@ -199,6 +230,7 @@ OPS = (
             memories=_memories,
             reads=_reads,
             layout="row_major",
+            positions=_positions,
         ),
     ),
 )

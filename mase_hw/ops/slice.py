@@ -133,6 +133,14 @@ def _inside(layout: Layout, cut: Cut) -> int:
     return math.prod(layout.factors[i] for i in layout.order[layout.order.index(cut.factor) + 1 :])
 
 
+def _stretch(layout: Layout, attributes: Attributes) -> int:
+    """Elements that pass in one piece; a tile is one anyway."""
+    cut = cut_of(layout, attributes)
+    if cut is None or layout.beside > 1:
+        return 1
+    return _inside(layout, cut) * (cut.length if cut.step == 1 else 1)
+
+
 def _build(r: Request) -> SliceParams:
     a, shape = r.arithmetic, r.shapes["data_in_0"]
     layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
@@ -147,15 +155,21 @@ def _build(r: Request) -> SliceParams:
         )
     sizes = [layout.factors[i] for i in layout.order]
     place, each = layout.order.index(cut.factor), _inside(layout, cut)
+    longest = max(layout.stream_shape[-1], _stretch(layout, a.attributes))
+    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (longest,))
     if layout.beside > 1:
         # A row is all channels of a tile, of each all positions.
-        if cut.step == 1 and each * sizes[place] == layout.row:
-            sizes[place:] = [layout.row]
+        if cut.step == 1 and layout.row % (each * sizes[place]) == 0:
+            sizes[place:] = [each * sizes[place]]
             cut = Cut(cut.factor, cut.begin * each, cut.length * each, 1)
         elif each % layout.row == 0:
             sizes[place + 1 :] = [each // layout.row, layout.row]
+    elif lanes > sizes[-1]:
+        sizes[place + 1 :] = [each]
+        if cut.step == 1:
+            sizes[place:] = [each * sizes[place]]
+            cut = Cut(cut.factor, cut.begin * each, cut.length * each, 1)
     inside = place == len(sizes) - 1
-    lanes = lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], layout.stream_shape)
     given = lanes
     if inside and lanes == sizes[-1] > cut.length:
         taken, given = (math.prod(sizes[:-1]), 1, 1, sizes[-1]), cut.length
@@ -256,6 +270,7 @@ OPS = (
             cases=_cases,
             follows_input=True,
             positions=as_they_come,
+            stretch=_stretch,
         ),
     ),
 )

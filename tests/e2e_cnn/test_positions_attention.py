@@ -117,7 +117,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[Shape], int]] = {
     "fused": (Fused, [(8, 8)], 24),
     "patches": (Patches, [(2, 4, 16)], 64),
 }
-"""A model, the shapes of its inputs, and cycles per frame times positions; with one ``fused`` takes twice as many."""
+"""A model, the shapes of its inputs, and cycles per frame times positions."""
 
 
 def compiled(name: str, out: Path, positions: int | dict[str, int]) -> tuple[Any, tuple[Tensor, ...]]:
@@ -138,7 +138,7 @@ def compiled(name: str, out: Path, positions: int | dict[str, int]) -> tuple[Any
         ("causal", 2),
         ("window", 4),
         ("plain", 2),
-        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES if name != "fused"),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES),
         *(
             pytest.param(name, 4, marks=pytest.mark.slow)
             for name in ("crossed", "shared", "fused", "causal", "by_token")

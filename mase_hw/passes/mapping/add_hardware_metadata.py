@@ -171,6 +171,9 @@ class _Mapper:
         # What is shared has the lanes that the first block needs, whatever comes before the blocks.
         first = self.twins.get(node, (node,))[0]
         before = [self.lanes[n.name][0] for n in first.all_input_nodes if n.name in self.lanes]
+        if hardware.stretch is not None and before:
+            piece = hardware.stretch(layouts["data_in_0"], common.args.attributes)
+            sizes = {name: (*size[:-1], max(piece, size[-1])) if size else size for name, size in sizes.items()}
         arriving = self._positions_before(first)
         # Lanes of what looks at positions are channels, those of every other op all elements of a beat; and of one that
         # has as many out as in, in any order.

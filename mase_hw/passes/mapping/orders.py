@@ -130,6 +130,10 @@ class Orders:
             return layouts
         if hardware.positions is not None:
             attributes = self.graph.meta_of(node).common.args.attributes
+            joined = None if hardware.joined is None else _joined(arriving, shapes, hardware.joined(attributes))
+            if joined is not None:
+                self.found[node.name, "data_out_0"] = joined
+                return {**arriving, "data_out_0": joined}
             wished = self._wished(node)
             come = max(_positions_of(layout, wished) for layout in arriving.values())
             taken_in, given = hardware.positions(attributes, shapes, come, wished)
@@ -158,11 +162,17 @@ class Orders:
         shapes: Mapping[str, tuple[int, ...]],
         arriving: Mapping[str, Layout],
     ) -> dict[str, Layout]:
-        """The orders of an op that takes its inputs token by token, several of them in a beat if they come so."""
+        """The orders of an op that takes its inputs token by token, several of them in a beat if they come so.
+
+        One that makes tokens of their numbers gives as many as are wished for.
+        """
+        attributes = self.graph.meta_of(node).common.args.attributes
+        ids, made = shapes["data_in_0"], shapes["data_out_0"]
+        if len(made) > len(ids):
+            rows = Layout.abreast(made, positions(attributes, shapes, 1, self._wished(node))[1])
+            return {"data_in_0": Layout.row_major(ids), "data_out_0": rows or Layout.row_major(made)}
         come = [layout.beside for _, layout in sorted(arriving.items())]
-        first, other = positions(
-            self.graph.meta_of(node).common.args.attributes, shapes, self.asked(node) or come[0], come[-1]
-        )
+        first, other = positions(attributes, shapes, self.asked(node) or come[0], come[-1])
         taken = {name: Layout.tokens(shapes[name], first if name == "data_in_0" else other) for name in arriving}
         return {**taken, "data_out_0": Layout.tokens(shapes["data_out_0"], first)}
 
@@ -238,6 +248,16 @@ def _positions_of(arriving: Layout, wished: int) -> int:
     return math.gcd(wished, arriving.shape[-1])
 
 
+def _joined(arriving: Mapping[str, Layout], shapes: Mapping[str, tuple[int, ...]], dim: int) -> Layout | None:
+    """The order that inputs share, of all of them behind each other along a dimension; None if they share none."""
+    shape = shapes["data_out_0"]
+    dim %= len(shape)
+    found = (layout.resized(dim, shape[dim]) for layout in arriving.values())
+    made = next((layout for layout in found if layout is not None), None)
+    alike = made is not None and all(made.resized(dim, shapes[name][dim]) == arriving[name] for name in arriving)
+    return made if alike else None
+
+
 def _last(layout: Layout) -> Layout:
     return Layout.channels_last(layout.shape)
 
@@ -253,6 +273,8 @@ def _choices(arriving: Layout) -> list[Layout]:
 
 def streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
     """Sizes of a tensor in the order in which a module streams it."""
+    if hardware.joined is not None and (single := layout.one_by_one) != Layout.channels_last(layout.shape):
+        return single.stream_shape
     if hardware.layout == "channels_last" and len(layout.shape) > 2:
         batch, channels, *spatial = layout.shape
         return (batch, *spatial, channels)
