@@ -56,7 +56,7 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"\.shift$", 1.0, 1.0),
     (r"\.block$", 0.0, 1.0),
     (r"mac\.first$", 0.0, 1.0),
-    (r"^(slots|found|aside)$", 1.0, 1.0),
+    (r"^(slots|slots_late|found|aside)$", 1.0, 1.0),
     (r"(tree\.add|chain\.(tree|sum|weights)|soft\.add|mac\.sum|mac\.biased|bias_half)$", 1.0, 1.0),
     (r"(inside|alone|_bias|bias_above)$", 0.0, 0.0),
     (r"soft\.bits$", 1.0, 1.0),

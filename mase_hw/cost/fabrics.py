@@ -99,16 +99,21 @@ class Luts:
             return self.aside[units]
         return self.aside[-1] * ceil(units / 8) if self.muxes else self.chosen(units) + 1
 
-    def late(self, ways: int) -> int:
-        """Those of a bit that comes from one of so many places, where it is known late which one.
+    def late(self, places: int, relaxed: bool) -> float:
+        """Those of a bit that comes from one of so many places, of which it is known late from which one.
 
-        It is in the largest functions there are; where these are small, each place is masked and all are joined.
+        It is in the largest functions there are, if no other way is longer; where these are small, and where another
+        is, each further place is a data bit and the bit that chooses it, in front of or behind the others.
+
+        Args:
+            places: How many, without the register that keeps what it has.
+            relaxed: Whether what chooses is on a longer way.
         """
         if self.inputs == 6:
-            return self.chosen(ways)
-        if self.muxes:
-            return min(1 << (ways - 1), 1 << (self.widest - self.inputs))
-        return ceil(ways / 2) + ceil((ceil(ways / 2) - 1) / 3)
+            return (2 * places - 1) / 3
+        if self.muxes and not relaxed:
+            return min(1 << places, 1 << (self.widest - self.inputs))
+        return max(places - 1, 1 / 2)
 
     def chosen(self, ways: int) -> int:
         """Those of a bit that comes from one of so many places: one for four with six inputs, one for two with four."""
