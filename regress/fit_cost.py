@@ -65,7 +65,7 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"(saturate|carry)$", 1.0, 1.0),
     (r"\.above$", 0.2, 0.4),
     (r"\.tie$", 0.2, 0.35),
-    (r"\.logic$", 0.2, 0.4),
+    (r"\.logic$", 0.6, 1.0),
     (r"(rounds|negative|ties|\.lanes)$", 0.5, 1.0),
     (r"", 0.3, 0.4),
 )

@@ -97,7 +97,9 @@ class Luts:
         """Those of a bit of one of so many units, or of the one set aside."""
         if units < len(self.aside):
             return self.aside[units]
-        return self.aside[-1] * ceil(units / 8) if self.muxes else self.chosen(units) + 1
+        if self.muxes:
+            return self.aside[-1] * ceil(units / 8)
+        return self.chosen(units) + (1 if self.inputs == 6 else units % 2)
 
     def late(self, places: int, relaxed: bool) -> float:
         """Those of a bit that comes from one of so many places, of which it is known late from which one.
@@ -189,7 +191,7 @@ FABRICS: Mapping[str, Fabric] = {
     ),
     "ecp5": Fabric(
         "ecp5",
-        Luts(4, 7, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41)),
+        Luts(4, 7, (0, 1, 2, 8, 9, 6, 7, 9, 9), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41)),
         Multiplier(18, 18, 18),
         _LATTICE,
         rom_register=0,
@@ -213,7 +215,7 @@ FABRICS: Mapping[str, Fabric] = {
     ),
     "gowin": Fabric(
         "ecp5",
-        Luts(4, 8, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 2, 5, 11, 14, 16, 18, 20, 23, 26, 29), carries=1),
+        Luts(4, 8, (0, 1, 2, 3, 3, 4, 5, 6, 7), (0, 0, 2, 5, 11, 14, 16, 18, 20, 23, 26, 29), carries=1),
         Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
         _LATTICE,
         price=128,

@@ -93,7 +93,7 @@ def ram(
         t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
     if words * bits <= lutram + EMULATED and (of or not cheaper):
         # With enables a word is written without logic, and what is read is chosen among the others.
-        t.logic(f"{name}.logic", banks * bits * (words - 1 if t.luts.trees else words))
+        t.logic(f"{name}.logic", banks * bits * t.luts.chosen(words))
         t.data(banks * (words * bits + (bits if registered else 0)))
         return False
     if cheaper:
