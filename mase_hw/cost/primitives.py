@@ -19,7 +19,7 @@ def counter(t: Terms, name: str, count: int) -> None:
     """A ``loop_counter``: it counts down, its sign bit says that it is at the end."""
     if bits := counted_down(count):
         t.count(ff=bits)
-        _bits(t, name, bits)
+        level_bits(t, name, bits)
         t.logic(f"{name}.any", 1)
 
 
@@ -32,7 +32,7 @@ def ring(t: Terms, name: str, size: int) -> None:
     """A pointer that counts up to any number and begins again."""
     bits = max(bits_of(size), 1)
     t.count(ff=bits)
-    _bits(t, name, bits)
+    level_bits(t, name, bits)
     if size & (size - 1):
         t.logic(f"{name}.compare", bits)
 
@@ -41,14 +41,15 @@ def level(t: Terms, name: str, most: int) -> None:
     """A number of occupied places, which goes up and down."""
     bits = bits_of(most + 1)
     t.count(ff=bits)
-    _bits(t, name, bits)
+    level_bits(t, name, bits)
 
 
 CARRIED = 10
 """Bits from which a counter is mapped with a carry chain on ECP5: below, every bit depends on those before it."""
 
 
-def _bits(t: Terms, name: str, bits: int) -> None:
+def level_bits(t: Terms, name: str, bits: int) -> None:
+    """Look-up tables of so many bits that count."""
     t.logic(f"{name}.bits", bits)
     t.chains(1, bits)
     if not t.xilinx and bits < CARRIED:
