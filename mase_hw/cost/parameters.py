@@ -71,7 +71,7 @@ def ram_source(t: Terms, p: Parameters) -> None:
 
 def _found(t: Terms, ways: int) -> int:
     """Look-up tables of a bit that is one of so many: four ways have six inputs, which take four of ECP5."""
-    if t.xilinx:
+    if not t.luts.muxes:
         return t.luts.chosen(ways)
     if ways <= 4:
         return (0, 0, 1, 2, 4)[ways]
