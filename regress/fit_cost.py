@@ -49,6 +49,7 @@ NOISE = 0.02
 EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"\.bits$", 1.2, 2.2),
     (r"\.chain$", 0.0, 0.2),
+    (r"\.(level|write|read)\.soft$", 1.0, 1.0),
     (r"\.compare$", 0.3, 0.6),
     (r"any$", 3.0, 4.0),
     (r"\.mux$", 0.35, 0.8),

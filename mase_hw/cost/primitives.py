@@ -132,10 +132,14 @@ def _lutram_cost(t: Terms, bits: int, wide: int, rows: int, luts: int) -> float:
 def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
     """A ``stream_fifo``."""
     t.logic(f"{name}.any", 1)
-    level(t, f"{name}.level", depth)
-    if depth > 1:
-        ring(t, f"{name}.write", depth)
-        ring(t, f"{name}.read", depth)
+    if t.xilinx:
+        level(t, f"{name}.level", depth)
+        for pointer in ("write", "read") if depth > 1 else ():
+            ring(t, f"{name}.{pointer}", depth)
+    else:
+        _place(t, f"{name}.level", bits_of(depth + 1), 2)
+        for pointer in ("write", "read") if depth > 1 else ():
+            _place(t, f"{name}.{pointer}", max(bits_of(depth), 1), 1)
     if depth <= 32:
         ram(t, f"{name}.ram", depth, bits, False)
     else:
@@ -145,6 +149,16 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
         # What is kept beside a block of ECP5 is one of the words that wait here already.
         t.count(ff=1)
         t.data(0 if blocks and not (t.xilinx or t.fabric.read_first) else bits)
+
+
+def _place(t: Terms, name: str, bits: int, ways: int) -> None:
+    """A number that counts up, or up and down (two ways), in a FIFO: with carries if it is not a short one."""
+    t.count(ff=bits)
+    if bits > SOFT[False]:
+        t.logic(f"{name}.bits", bits)
+        t.chains(ways, bits)
+    else:
+        t.logic(f"{name}.soft", bits**ways)
 
 
 def replay(t: Terms, name: str, bits: int, depth: int, repeats: int) -> None:
