@@ -49,6 +49,7 @@ NOISE = 0.02
 EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"\.bits$", 1.2, 2.2),
     (r"\.chain$", 0.0, 0.2),
+    (r"\.(level|write|read)\.soft$", 1.0, 1.0),
     (r"\.compare$", 0.3, 0.6),
     (r"any$", 3.0, 4.0),
     (r"\.mux$", 0.35, 0.8),
@@ -56,7 +57,7 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"\.shift$", 1.0, 1.0),
     (r"\.block$", 0.0, 1.0),
     (r"mac\.first$", 0.0, 1.0),
-    (r"^(slots|found|aside)$", 1.0, 1.0),
+    (r"^(slots|slots_late|found|aside)$", 1.0, 1.0),
     (r"(tree\.add|chain\.(tree|sum|weights)|soft\.add|mac\.sum|mac\.biased|bias_half)$", 1.0, 1.0),
     (r"(inside|alone|_bias|bias_above)$", 0.0, 0.0),
     (r"soft\.bits$", 1.0, 1.0),
@@ -65,7 +66,7 @@ EXPECTED: tuple[tuple[str, float, float], ...] = (
     (r"(saturate|carry)$", 1.0, 1.0),
     (r"\.above$", 0.2, 0.4),
     (r"\.tie$", 0.2, 0.35),
-    (r"\.logic$", 0.2, 0.4),
+    (r"\.logic$", 0.6, 1.0),
     (r"(rounds|negative|ties|\.lanes)$", 0.5, 1.0),
     (r"", 0.3, 0.4),
 )

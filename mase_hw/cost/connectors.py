@@ -14,9 +14,20 @@ def stream_fifo(t: Terms, p: Parameters) -> None:
 
 
 def stream_fork(t: Terms, p: Parameters) -> None:
-    """A ``stream_fork``."""
-    t.both("outputs", p["N"])
+    """A ``stream_fork``: what each output has had follows from what all of them have, or take in this cycle."""
+    outputs = p["N"]
+    t.count(ff=outputs, lut=outputs + _had(t, outputs))
     t.logic("any", 1)
+
+
+def _had(t: Terms, outputs: int) -> int:
+    """Look-up tables of the bits of a fork, each of which depends on all of them and on the readies."""
+    pairs, joined = 2 * outputs, ceil(2 * outputs / t.luts.inputs)
+    if t.xilinx:
+        return outputs + joined
+    if t.luts.muxes and pairs <= t.luts.widest + 1:  # in a single function, if that is large enough
+        return outputs * t.luts.of(pairs + 1)
+    return 3 * outputs - 1
 
 
 def beat_turn(t: Terms, p: Parameters) -> None:
@@ -68,10 +79,10 @@ def stream_repack(t: Terms, p: Parameters) -> None:
     level(t, f"{kind}.count", ins + ready)
     for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
         if tail != units and beats > 1:
-            t.count(ff=bits_of(beats))
-            t.logic(f"{name}_ragged.bits", bits_of(beats))
+            t.count(ff=counted_down(beats))
+            t.logic(f"{name}_ragged.bits", counted_down(beats))
             t.logic(f"{name}_ragged.any", 1)
-    t.logic("padded", (outs - out_tail) * bits if out_beats > 1 else 0)
+    in_end, out_end = ceil(in_tail / piece) != in_pieces, ceil(out_tail / piece) != out_pieces
     if kind == "beat":
         t.count(ff=1, lut=bits * t.luts.found(ins))
         t.data((ins + 1) * bits)
@@ -80,7 +91,7 @@ def stream_repack(t: Terms, p: Parameters) -> None:
         t.count(ff=4)
         ram(t, "split.ram", 4, ins * bits, False)
         t.logic("split.found", t.luts.chosen(in_pieces) * piece_bits)
-        _at(t, kind, in_pieces)
+        _at(t, kind, in_pieces, in_end)
     elif kind == "fill":
         t.count(lut=bits)
         t.data(2 * outs * bits)
@@ -90,16 +101,18 @@ def stream_repack(t: Terms, p: Parameters) -> None:
         row = 1 if slack == 0 and out_tail == outs else 2
         t.count(ff=row)  # that of the reads is the register that Yosys makes for the memory
         t.logic("join.rows", row)
-        _at(t, kind, out_pieces)
+        _at(t, kind, out_pieces, out_end)
         t.logic("join.filled", out_pieces)
         ram(t, "join.ram", 1 << row, piece_bits, False, out_pieces)
     else:
         _shifted(t, (ins, outs, out_tail if out_beats > 1 else outs), ready, bits)
+    # What fills the last beat of a row is part of what chooses among registers.
+    t.logic("padded", (outs - out_tail) * bits if out_beats > 1 and "join.ram.logic" not in t.lut else 0)
     for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
         whole = splits and (slack or piece > 1) if name == "in" else joins
-        if whole and ceil(tail / piece) != units // piece and beats > 1:
-            t.count(ff=bits_of(beats))
-            t.logic(f"{name}_ragged.bits", bits_of(beats))
+        if whole and (in_end if name == "in" else out_end) and beats > 1:
+            t.count(ff=counted_down(beats))
+            t.logic(f"{name}_ragged.bits", counted_down(beats))
 
 
 def _kind(splits: bool, joins: bool, even: bool, whole: bool) -> str:
@@ -111,24 +124,26 @@ def _kind(splits: bool, joins: bool, even: bool, whole: bool) -> str:
     return "shift"
 
 
-def _at(t: Terms, kind: str, units: int) -> None:
-    """The number of a unit in its beat, which counts up."""
+def _at(t: Terms, kind: str, units: int, ragged: bool = False) -> None:
+    """The number of a unit in its beat, which counts up, to another one where the last beat of a row has fewer."""
     t.count(ff=bits_of(units))
     t.logic(f"{kind}.at.bits", bits_of(units))
-    t.logic(f"{kind}.at.compare", bits_of(units) if units & (units - 1) else 0)
+    t.logic(f"{kind}.at.compare", bits_of(units) if units & (units - 1) and not ragged else 0)
+    t.logic(f"{kind}.end.any", int(ragged))
 
 
 def _shifted(t: Terms, units: tuple[int, int, int], ready: int, bits: int) -> None:
     """Units of the input go behind those that are there, units of the output leave from below."""
     ins, outs, tail = units
     capacity = ins + ready
+    ragged = tail != outs
     t.data(capacity * bits)
     for slot in range(capacity):
         lanes = min(slot, ins - 1) - max(slot - ready, 0) + 1
-        places = 1 + int(slot + outs < capacity) + int(tail != outs and slot + tail < capacity)
-        ways = lanes + places
-        t.logic("slots", bits * t.luts.late(ways))
-        t.logic("choices", ways - 1)
+        places = lanes + int(slot + outs < capacity) + int(ragged and slot + tail < capacity)
+        # How many units leave is known later still where the last beat of a row has fewer.
+        t.logic("slots_late" if ragged else "slots", bits * t.luts.late(places, ragged))
+        t.logic("choices", places)
     t.logic("insert_at", ready + 1)
 
 

@@ -97,18 +97,25 @@ class Luts:
         """Those of a bit of one of so many units, or of the one set aside."""
         if units < len(self.aside):
             return self.aside[units]
-        return self.aside[-1] * ceil(units / 8) if self.muxes else self.chosen(units) + 1
+        if self.muxes:
+            return self.aside[-1] * ceil(units / 8)
+        return self.chosen(units) + (1 if self.inputs == 6 else units % 2)
 
-    def late(self, ways: int) -> int:
-        """Those of a bit that comes from one of so many places, where it is known late which one.
+    def late(self, places: int, relaxed: bool) -> float:
+        """Those of a bit that comes from one of so many places, of which it is known late from which one.
 
-        It is in the largest functions there are; where these are small, each place is masked and all are joined.
+        It is in the largest functions there are, if no other way is longer; where these are small, and where another
+        is, each further place is a data bit and the bit that chooses it, in front of or behind the others.
+
+        Args:
+            places: How many, without the register that keeps what it has.
+            relaxed: Whether what chooses is on a longer way.
         """
         if self.inputs == 6:
-            return self.chosen(ways)
-        if self.muxes:
-            return min(1 << (ways - 1), 1 << (self.widest - self.inputs))
-        return ceil(ways / 2) + ceil((ceil(ways / 2) - 1) / 3)
+            return (2 * places - 1) / 3
+        if self.muxes and not relaxed:
+            return min(1 << places, 1 << (self.widest - self.inputs))
+        return max(places - 1, 1 / 2)
 
     def chosen(self, ways: int) -> int:
         """Those of a bit that comes from one of so many places: one for four with six inputs, one for two with four."""
@@ -184,7 +191,7 @@ FABRICS: Mapping[str, Fabric] = {
     ),
     "ecp5": Fabric(
         "ecp5",
-        Luts(4, 7, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41)),
+        Luts(4, 7, (0, 1, 2, 8, 9, 6, 7, 9, 9), (0, 0, 1, 2, 3, 11, 11, 15, 23, 41)),
         Multiplier(18, 18, 18),
         _LATTICE,
         rom_register=0,
@@ -208,7 +215,7 @@ FABRICS: Mapping[str, Fabric] = {
     ),
     "gowin": Fabric(
         "ecp5",
-        Luts(4, 8, (0, 1, 2, 8, 9, 8, 7, 9, 9), (0, 0, 2, 5, 11, 14, 16, 18, 20, 23, 26, 29), carries=1),
+        Luts(4, 8, (0, 1, 2, 3, 3, 4, 5, 6, 7), (0, 0, 2, 5, 11, 14, 16, 18, 20, 23, 26, 29), carries=1),
         Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
         _LATTICE,
         price=128,

@@ -260,7 +260,8 @@ def requantize(t: Terms, p: Parameters) -> None:
         t.count(ff=lanes * (17 * (blocks - 1) if blocks < 4 else product))
     else:
         t.registers("product", lanes * product)
-    t.logic("parts", lanes * max(blocks - 1, 0) * product)
+    # The second of two blocks of Xilinx adds what the first one gives.
+    t.logic("parts", 0 if inside and blocks == 2 else lanes * max(blocks - 1, 0) * product)
     soft(t, "soft", 0 if blocks else lanes, (width, factor + 1), width * factor)
     # One block has the register behind its product as well, where nothing stands between the two.
     between = blocks > 1 or align > 0 or p["FIRST"] > 0

@@ -26,15 +26,16 @@ def ram_source(t: Terms, p: Parameters) -> None:
     t.count(ff=2 * address + bits_of(chunks) + 1 + column + 1)
     # A word of the memory in front of the choice of what is read back, and the word that is loaded next.
     t.count(ff=bits + 1)
-    if p.get("BANKS", 1) == 2:
-        t.logic("banks", address)
+    ragged = p.get("BANKS", 1) == 2 and p["DEPTH"] & (p["DEPTH"] - 1) > 0
+    if p.get("BANKS", 1) == 2:  # where a bank begins and ends; of a power of two the highest bit says it
+        t.logic("banks" if ragged else "banks_even", address)
     elif words & (words - 1):
         t.count(lut=counted(t, address))
     else:
         t.count(lut=min(address, 2) if t.xilinx else address + 1)
     t.count(lut=adder(t, address))
     t.logic("last", address)
-    t.logic("back", column * _found(t, chunks))
+    t.logic("back", column * _any_of(t, chunks))
     t.logic("write", chunks)
     t.logic("direct", address if registers == 0 else 0)
     t.logic("slice", int(registers == 2))
@@ -60,7 +61,9 @@ def ram_source(t: Terms, p: Parameters) -> None:
     if of is None:
         t.logic("cells", words * bits)
         t.count(ff=words * bits)
-    t.count(lut=of.luts * units * rows if of else 0, ff=registers * bits if registers else address + int(not t.xilinx))
+    t.count(lut=of.luts * units * rows if of else 0, ff=registers * bits)
+    if not registers:  # Yosys makes one of the address, unless its reset is another one for each bank
+        t.count(ff=(0 if ragged else address) + int(not t.xilinx))
     t.count(ff=int(registers == 2))
     t.logic("mux", bits * (rows - 1))
     t.logic("rows", chunks * (rows - 1))
@@ -68,11 +71,18 @@ def ram_source(t: Terms, p: Parameters) -> None:
 
 def _found(t: Terms, ways: int) -> int:
     """Look-up tables of a bit that is one of so many: four ways have six inputs, which take four of ECP5."""
-    if t.xilinx:
+    if not t.luts.muxes:
         return t.luts.chosen(ways)
     if ways <= 4:
         return (0, 0, 1, 2, 4)[ways]
     return ways // 4 * 4 + _found(t, ways % 4) + _found(t, ceil(ways / 4))
+
+
+def _any_of(t: Terms, ways: int) -> int:
+    """Look-up tables of a bit that is set by any of so many; of ECP5 in one function, if that is large enough."""
+    if t.luts.muxes and ways <= t.luts.widest:
+        return t.luts.of(ways) if ways > 1 else 0
+    return ceil((ways - 1) / (t.luts.inputs - 1))
 
 
 def _blocks(t: Terms, words: int, chunks: int, column: int) -> tuple[int, int]:

@@ -19,7 +19,7 @@ def counter(t: Terms, name: str, count: int) -> None:
     """A ``loop_counter``: it counts down, its sign bit says that it is at the end."""
     if bits := counted_down(count):
         t.count(ff=bits)
-        _bits(t, name, bits)
+        level_bits(t, name, bits)
         t.logic(f"{name}.any", 1)
 
 
@@ -32,7 +32,7 @@ def ring(t: Terms, name: str, size: int) -> None:
     """A pointer that counts up to any number and begins again."""
     bits = max(bits_of(size), 1)
     t.count(ff=bits)
-    _bits(t, name, bits)
+    level_bits(t, name, bits)
     if size & (size - 1):
         t.logic(f"{name}.compare", bits)
 
@@ -41,14 +41,15 @@ def level(t: Terms, name: str, most: int) -> None:
     """A number of occupied places, which goes up and down."""
     bits = bits_of(most + 1)
     t.count(ff=bits)
-    _bits(t, name, bits)
+    level_bits(t, name, bits)
 
 
 CARRIED = 10
 """Bits from which a counter is mapped with a carry chain on ECP5: below, every bit depends on those before it."""
 
 
-def _bits(t: Terms, name: str, bits: int) -> None:
+def level_bits(t: Terms, name: str, bits: int) -> None:
+    """Look-up tables of so many bits that count."""
     t.logic(f"{name}.bits", bits)
     t.chains(1, bits)
     if not t.xilinx and bits < CARRIED:
@@ -93,7 +94,7 @@ def ram(
         t.count(ff=address)  # Yosys takes the address for a register of the memory, and makes one of its own
     if words * bits <= lutram + EMULATED and (of or not cheaper):
         # With enables a word is written without logic, and what is read is chosen among the others.
-        t.logic(f"{name}.logic", banks * bits * (words - 1 if t.luts.trees else words))
+        t.logic(f"{name}.logic", banks * bits * t.luts.chosen(words))
         t.data(banks * (words * bits + (bits if registered else 0)))
         return False
     if cheaper:
@@ -131,10 +132,14 @@ def _lutram_cost(t: Terms, bits: int, wide: int, rows: int, luts: int) -> float:
 def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
     """A ``stream_fifo``."""
     t.logic(f"{name}.any", 1)
-    level(t, f"{name}.level", depth)
-    if depth > 1:
-        ring(t, f"{name}.write", depth)
-        ring(t, f"{name}.read", depth)
+    if t.xilinx:
+        level(t, f"{name}.level", depth)
+        for pointer in ("write", "read") if depth > 1 else ():
+            ring(t, f"{name}.{pointer}", depth)
+    else:
+        _place(t, f"{name}.level", bits_of(depth + 1), 2)
+        for pointer in ("write", "read") if depth > 1 else ():
+            _place(t, f"{name}.{pointer}", max(bits_of(depth), 1), 1)
     if depth <= 32:
         ram(t, f"{name}.ram", depth, bits, False)
     else:
@@ -144,6 +149,16 @@ def fifo(t: Terms, name: str, bits: int, depth: int) -> None:
         # What is kept beside a block of ECP5 is one of the words that wait here already.
         t.count(ff=1)
         t.data(0 if blocks and not (t.xilinx or t.fabric.read_first) else bits)
+
+
+def _place(t: Terms, name: str, bits: int, ways: int) -> None:
+    """A number that counts up, or up and down (two ways), in a FIFO: with carries if it is not a short one."""
+    t.count(ff=bits)
+    if bits > SOFT[False]:
+        t.logic(f"{name}.bits", bits)
+        t.chains(ways, bits)
+    else:
+        t.logic(f"{name}.soft", bits**ways)
 
 
 def replay(t: Terms, name: str, bits: int, depth: int, repeats: int) -> None:

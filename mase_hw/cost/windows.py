@@ -12,7 +12,7 @@ from math import ceil
 
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import divide, pipeline
-from mase_hw.cost.primitives import counted, counter, fifo, level, multiplied, ram, ring, soft
+from mase_hw.cost.primitives import counted, counter, fifo, level, level_bits, multiplied, ram, ring, soft
 
 CONTROL = 6
 """Look-up tables of the handshakes of a stream with a skid buffer or two register slices."""
@@ -44,9 +44,13 @@ def cut(t: Terms, p: Parameters) -> None:
         return
     lanes = left
     counter(t, "inner", 1 if inside else tiles * p["DATA_IN_0_TENSOR_SIZE_DIM_1"])
-    _wrapping_counter(t, tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"])
-    _wrapping_counter(t, max(p["STEP"], 2))
-    t.count(ff=2 * lanes * cast_bits(taken, given, *way) + 2, lut=CONTROL + 12)
+    # The place in the dimension begins again at its end, and is compared with the first and the last one that pass.
+    places = bits_of(tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"])
+    phase = bits_of(max(p["STEP"], 2))
+    t.count(ff=places + phase + 2 * lanes * cast_bits(taken, given, *way) + 2)
+    level_bits(t, "place", places)
+    t.logic("place.any", int(places > 1))
+    t.logic("phase", phase if p["STEP"] > 1 else 0)
     t.logic("any", 1)
     cast(t, "cast", lanes, Cast(taken, given, way), held=True)
 
