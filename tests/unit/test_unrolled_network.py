@@ -60,6 +60,27 @@ def corners(shape: Sequence[int], fmt: FixedFormat, count: int = 6) -> Tensor:
     return torch.cat([frames, *[torch.full((1, *shape), end) for end in ends]])
 
 
+@pytest.mark.parametrize("how", [{}, {"mhz": 120.0, "family": "ecp5", "carry_save": True}], ids=["sums", "carry_save"])
+@pytest.mark.parametrize("seed", range(6))
+def test_values_that_a_window_reads_twice(seed: int, how: dict[str, object]) -> None:
+    """As behind a nearest upsampling: terms of the same value cancel, or count twice."""
+    order = torch.arange(12).reshape(1, 2, 6).repeat_interleave(2, 2)
+    weight, kernel = integers(3, 2, 3, bits=3, seed=seed), "s5.0 s3.0 " + WIDE
+    steps = (
+        Step("twice", None, Arithmetic({}), {}, (0,), (1, 2, 12), order, 12),
+        step("conv1d", kernel, (1, 3, 12), 1, weight=weight, padding=1),
+        Step("again", None, Arithmetic({}), {}, (2,), (1, 36), torch.arange(36).reshape(1, 36)),
+        step("linear", "s40.0 s3.0 " + WIDE, (1, 2), 3, weight=integers(2, 36, bits=3, seed=seed + 9)),
+    )
+    program = Program((1, 2, 6), FixedFormat(5, 0), steps[:2] if seed % 2 else steps, 3, **how)  # type: ignore[arg-type]
+    frames = corners((2, 6), FixedFormat(5, 0))
+    twice = frames.repeat_interleave(2, 2).double()
+    wanted = functional.conv1d(twice, weight.double(), padding=1)
+    if not seed % 2:
+        wanted = functional.linear(wanted.flatten(1), steps[3].parameters["weight"].double())
+    assert computed(program, frames) == wanted.reshape(len(frames), -1).long().tolist()
+
+
 @pytest.mark.parametrize(
     ("stride", "padding", "dilation", "groups", "kernel"),
     [

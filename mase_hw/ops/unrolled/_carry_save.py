@@ -115,8 +115,9 @@ class CarrySave:
             terms.sort(key=lambda term: (self.arrival(term[0][0]), term[0][1], term[0][0], term[1]))
             pairs = zip(terms[::2], terms[1::2], strict=False)
             alone = terms[-1:] if len(terms) % 2 else []
-            terms = [combine(self.graph, a, s, b, t) for (a, s), (b, t) in pairs] + alone
-        return terms
+            both = [combine(self.graph, a, s, b, t) for (a, s), (b, t) in pairs]
+            terms = [term for term in both if self.graph.moves(term[0][0])] + alone  # others cancel
+        return terms if len(terms) > 1 else list(leaves)
 
     def _saved(self, terms: Sequence[Signed], constant: int, ends: tuple[int, int]) -> tuple[int, int]:
         """The sum of terms and a constant, from carries that are saved, and the places by which it is shifted."""

@@ -382,7 +382,10 @@ class Network:
         return begins[0], min(ends[-1], made.width)
 
     def sum_of(self, one: Signed | None, other: Signed | None) -> Signed | None:
-        """The sum of two terms, in the later one's beat; the position of a term is its beat, counted down."""
+        """The sum of two terms, in the later one's beat; the position of a term is its beat, counted down.
+
+        None as well if they cancel, as the same value does that a window reads in two places.
+        """
         if one is None or other is None:
             return one or other
         beat = max(-one[0][2], -other[0][2])
@@ -392,7 +395,7 @@ class Network:
             assert made is not None
             self._sums[a, b] = made
         (value, shift, _), sign = self._sums[a, b]
-        return (value, shift, -beat), sign
+        return ((value, shift, -beat), sign) if self.graph.moves(value) else None
 
     def plain(self, elements: Elements) -> Elements:
         """Elements of which none stands for a shifted value; those that did have zeros for their lowest bits."""
