@@ -105,6 +105,21 @@ def function(t: Terms, p: Parameters) -> None:
     cast(t, "cast", lanes, Cast(exact, result, (p["ROUNDING"], p["OVERFLOW"])))
 
 
+def embedding(t: Terms, p: Parameters) -> None:
+    """A ``fixed_embedding``: a copy of its table for each id of a beat, and the address of a row in it."""
+    ids, lanes = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"]
+    taken, beats = p["DATA_IN_0_PRECISION_0"], ceil(p["DATA_OUT_0_TENSOR_SIZE_DIM_0"] / lanes)
+    words = p["ROWS"] * beats
+    address = max(bits_of(words), 1)
+    t.logic("any", 1)
+    t.count(ff=ids * address + 2 + bits_of(beats))
+    t.logic("beat", bits_of(beats))
+    t.logic("last", ids * taken if p["ROWS"] < 1 << taken else 0)
+    constant_product(t, "row", taken, beats, ids)
+    t.logic("address", ids * address if beats > 1 else 0)
+    rom(t, "table", words, lanes * p["DATA_OUT_0_PRECISION_0"], ids)
+
+
 SMOOTH = 0.85
 """Look-up tables of a bit of a function that people use, as a share of those of a random one."""
 
