@@ -110,14 +110,20 @@ def embedding(t: Terms, p: Parameters) -> None:
     ids, lanes = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"]
     taken, beats = p["DATA_IN_0_PRECISION_0"], ceil(p["DATA_OUT_0_TENSOR_SIZE_DIM_0"] / lanes)
     words = p["ROWS"] * beats
-    address = max(bits_of(words), 1)
+    address, whole = max(bits_of(words), 1), beats & -beats  # a power of two, below which the address of a row is 0
     t.logic("any", 1)
-    t.count(ff=ids * address + 2 + bits_of(beats))
-    t.logic("beat", bits_of(beats))
     t.logic("last", ids * taken if p["ROWS"] < 1 << taken else 0)
-    constant_product(t, "row", taken, beats, ids)
-    t.logic("address", ids * address if beats > 1 else 0)
-    rom(t, "table", words, lanes * p["DATA_OUT_0_PRECISION_0"], ids)
+    blocks = constant_product(t, "row", taken, beats, ids)
+    inside = blocks and t.fabric.multiplier.adders
+    t.count(ff=2 + bits_of(beats) + (0 if inside else ids * (address - bits_of(whole))))
+    t.logic("beat", bits_of(beats))
+    t.logic("address", ids * address if beats > whole else 0)
+    bits = lanes * p["DATA_OUT_0_PRECISION_0"]
+    if rom_in_block(t, words, bits):
+        t.count(bram=ids * FAMILIES[t.family].block.count(words, bits))
+        return
+    t.count(ff=ids * bits)
+    t.logic("table", ids * bits * random_luts(t, words))
 
 
 SMOOTH = 0.85
