@@ -348,7 +348,7 @@ def main() -> int:
     other = 0
     for family, module in stale():
         print(f"{family}: rows of {module} are of other sources (regress/cost/collect.py --stale)")
-    for family in FAMILIES:
+    for family in sorted(FAMILIES, key=lambda name: FABRICS[name].like != name):  # first those that others are like
         text, path = text_of(fit_family(family)), CONSTANTS / f"{family}.json"
         if arguments.update:
             path.write_text(text, encoding="utf-8")

@@ -105,6 +105,27 @@ def function(t: Terms, p: Parameters) -> None:
     cast(t, "cast", lanes, Cast(exact, result, (p["ROUNDING"], p["OVERFLOW"])))
 
 
+def embedding(t: Terms, p: Parameters) -> None:
+    """A ``fixed_embedding``: a copy of its table for each id of a beat, and the address of a row in it."""
+    ids, lanes = p["DATA_IN_0_PARALLELISM_DIM_0"], p["DATA_OUT_0_PARALLELISM_DIM_0"]
+    taken, beats = p["DATA_IN_0_PRECISION_0"], ceil(p["DATA_OUT_0_TENSOR_SIZE_DIM_0"] / lanes)
+    words = p["ROWS"] * beats
+    address, whole = max(bits_of(words), 1), beats & -beats  # a power of two, below which the address of a row is 0
+    t.logic("any", 1)
+    t.logic("last", ids * taken if p["ROWS"] < 1 << taken else 0)
+    blocks = constant_product(t, "row", taken, beats, ids)
+    inside = blocks and t.fabric.multiplier.adders
+    t.count(ff=2 + bits_of(beats) + (0 if inside else ids * (address - bits_of(whole))))
+    t.logic("beat", bits_of(beats))
+    t.logic("address", ids * address if beats > whole else 0)
+    bits = lanes * p["DATA_OUT_0_PRECISION_0"]
+    if rom_in_block(t, words, bits):
+        t.count(bram=ids * FAMILIES[t.family].block.count(words, bits))
+        return
+    t.count(ff=ids * bits)
+    t.logic("table", ids * bits * random_luts(t, words))
+
+
 SMOOTH = 0.85
 """Look-up tables of a bit of a function that people use, as a share of those of a random one."""
 

@@ -24,7 +24,7 @@ from mase_hw.cost.connectors import (
 )
 from mase_hw.cost.devices import RESOURCES, Resources
 from mase_hw.cost.fabrics import FABRICS
-from mase_hw.cost.functions import function, pieces, requantize
+from mase_hw.cost.functions import embedding, function, pieces, requantize
 from mase_hw.cost.matrices import external_cache, matmul
 from mase_hw.cost.parameters import (
     external_image,
@@ -59,6 +59,7 @@ STRUCTURES: Mapping[str, Structure] = {
     "fixed_binary": binary,
     "fixed_pieces": pieces,
     "fixed_function": function,
+    "fixed_embedding": embedding,
     "fixed_matmul": matmul,
     "fixed_normalize": normalize,
     "fixed_block_round": block_round,

@@ -330,9 +330,18 @@ def blocks(draw: random.Random) -> Layers:
     return layer, data, {**hardware, "quantize": {op: {"config": keys} for op in ("linear", "conv2d", "conv1d")}}
 
 
+def tables(draw: random.Random) -> Layers:
+    """A row of a table for every id, of several ids at once in some."""
+    tokens, size = draw.choice((4, 8, 12)), max(2, _size(draw, 32))
+    numbers = draw.randint(2, 40) if draw.random() < 0.5 else draw.choice((64, 100, 256, 500))
+    lanes = {"parallelism": {"_0": {"data_out_0": _lanes(draw, size, 16)}}}
+    ids = torch.randint(0, numbers, (1, tokens))
+    return nn.Sequential(nn.Embedding(numbers, size)), ids, {**lanes, "positions": draw.choice((1, 1, 2, 4))}
+
+
 USUAL = (linear, conv, depthwise, pool, chain, branches, residual, rows, others)
 """What the first draws were made of, in the order that they were."""
-SPECIAL = (narrow, integers, products, reductions, recurrent, logic, few, fast, masked, loaded, outside, blocks)
+SPECIAL = (narrow, integers, products, reductions, recurrent, logic, few, fast, masked, loaded, outside, blocks, tables)
 KINDS: Mapping[str, Callable[[random.Random], Layers]] = {kind.__name__: kind for kind in (*USUAL, *SPECIAL)}
 """Every kind of draw."""
 

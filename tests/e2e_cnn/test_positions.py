@@ -361,6 +361,23 @@ def test_by_node(tmp_path: Path) -> None:
     assert design.simulate(x, engine="batch").passed
 
 
+@pytest.mark.slow
+def test_orders_that_differ(tmp_path: Path) -> None:
+    """Two layers side by side, of which one has several positions: what a concatenation takes has one order."""
+
+    class Beside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(2, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat((self.a(x), self.b(x)), 1)
+
+    design, x = compiled(Beside, (2, 4, 8), tmp_path / "b", positions={"a": 2, "b": 1})
+    assert "beat_turn" in {i["module"] for i in design.manifest["instances"]}
+    assert design.simulate(x, engine="batch").passed
+
+
 @pytest.mark.parametrize(
     ("positions", "texts"),
     [

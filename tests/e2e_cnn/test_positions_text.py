@@ -59,6 +59,20 @@ class Beside(nn.Module):
         return self.head(torch.cat((y[..., 4:], self.first(x), y[..., :4]), -1))
 
 
+class Registers(nn.Module):
+    """Ids behind a learned token and before three others: 12 tokens, where a token alone would make 9."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(ROWS, SIZE), nn.Linear(SIZE, 16)
+        self.first, self.last = nn.Parameter(torch.randn(1, 1, SIZE)), nn.Parameter(torch.randn(1, 3, SIZE))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids to rows of numbers of all tokens."""
+        first, last = (x.expand(ids.shape[0], -1, -1) for x in (self.first, self.last))
+        return self.head(torch.cat((first, self.words(ids), last), 1))
+
+
 class Llama(nn.Module):
     """Ids, a block with rotary positions whose heads share keys, and a gate of what it computes for each token."""
 
@@ -91,8 +105,9 @@ def compiled(make: type[nn.Module], out: Path, positions: int | dict[str, int]) 
     return mase_hw.compile(model, ids[:1], settings, out=out, calibration=[ids]), ids
 
 
-BEATS = {Words: 2, Beside: 3, Gpt: 2, Llama: 8}
-"""Of a token: 13 numbers leave in beats of 8, 12 are read in beats of 4, and halves of 4 heads are put together."""
+BEATS = {Words: 2, Beside: 3, Registers: 3, Gpt: 2, Llama: 8}
+"""Of a token: 13 numbers leave in beats of 8, 12 are read in beats of 4, 12 tokens give 2 beats for 8 ids,
+and halves of 4 heads are put together."""
 
 
 @pytest.mark.parametrize(
@@ -100,8 +115,8 @@ BEATS = {Words: 2, Beside: 3, Gpt: 2, Llama: 8}
     [
         (Words, 4),
         (Beside, 2),
+        *(pytest.param(make, n, marks=pytest.mark.slow) for make in (Gpt, Llama, Registers) for n in (1, 2, 4)),
         *(pytest.param(Beside, n, marks=pytest.mark.slow) for n in (1, 8)),
-        *(pytest.param(make, n, marks=pytest.mark.slow) for make in (Gpt, Llama) for n in (1, 2, 4)),
     ],
 )
 def test_bits_and_cycles(make: type[nn.Module], positions: int, tmp_path: Path) -> None:

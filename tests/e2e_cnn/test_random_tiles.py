@@ -146,7 +146,13 @@ class Draw:
         return Drawn(steps, self.layers).eval(), x, positions
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 24))])
+QUICK = (5, 6, 7)
+"""Seeds of every run: norms and a residual block of tokens, norms and parts of an image, a gate."""
+
+
+@pytest.mark.parametrize(
+    "seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(24) if seed not in QUICK)]
+)
 def test_random_tiles(seed: int, tmp_path: Path) -> None:
     """Bits and cycles at full rate, bits under stalls."""
     draw = Draw(seed)

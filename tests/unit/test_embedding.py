@@ -115,7 +115,7 @@ def test_a_wrong_bit_of_the_table_and_the_words_that_are_read() -> None:
     assert op.hardware is not None and op.hardware.reads is not None
     fmt, ids = FixedFormat(8, 6), torch.tensor([[5, 0, 5]])
     table = torch.arange(-17, 18).reshape(rows, size)
-    more = {"parameters": {"weight": table}, "parallelism": {"data_out_0": (lanes,)}}
+    more = {"parameters": {"weight": table}, "parallelism": {"data_in_0": (1,), "data_out_0": (lanes,)}}
     formats = {"data_in_0": FixedFormat(3, 0, signed=False), "weight": fmt, "data_out_0": fmt}
     (stored,) = op.hardware.memories(Arithmetic(formats, attributes=more)).values()
     at = 5 * 3 + 1  # the third and the fourth number of row 5

@@ -75,7 +75,8 @@ class Orders:
             if op.hardware is not None and op.hardware.layout != "any":
                 return op.hardware if op.hardware.positions is not None or op.hardware.abreast else None
             same = tuple(common.results["data_out_0"].shape) == tuple(self.graph.tensor(node, "data_out_0").shape)
-            return self._reader(user) if same and op.arranged is None else None
+            part = op.hardware is not None and op.hardware.positions is not None
+            return self._reader(user) if part or (same and op.arranged is None) else None
         return None
 
     def _by_token(self, node: fx.Node, layout: Layout) -> bool:

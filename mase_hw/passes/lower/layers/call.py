@@ -60,7 +60,7 @@ def spaced(parts: Sequence[tuple[Tensor | None, int]], shape: Sequence[int], dim
 def _between(x: Tensor, shape: Sequence[int], dim: int, before: int, after: int) -> Tensor:
     """Zeros before and after, along a dimension; where that is the channels, in the order in which they travel."""
     if len(shape) == 3 and dim == 1:
-        return F.pad(x.transpose(1, 2).unsqueeze(-1), (0, 0, before, after)).squeeze(-1).transpose(1, 2)
+        return F.pad(x.transpose(1, 2), (before, after)).transpose(1, 2)
     if len(shape) == 2:
         return F.pad(x.unsqueeze(1), (before, after)).squeeze(1)
     if len(shape) > 3 and dim == 1:
