@@ -195,6 +195,7 @@ FABRICS: Mapping[str, Fabric] = {
         Multiplier(18, 18, 18),
         _LATTICE,
         rom_register=0,
+        joined=True,
     ),
     "nexus": Fabric(
         "ecp5",
@@ -203,6 +204,7 @@ FABRICS: Mapping[str, Fabric] = {
         _LATTICE,
         price=128,
         read_first=True,
+        joined=True,
     ),
     "ice40": Fabric(
         "ecp5",
@@ -219,6 +221,7 @@ FABRICS: Mapping[str, Fabric] = {
         Multiplier(18, 18, 18, half=9, registers=False, narrowest=4, twice=22),
         _LATTICE,
         price=128,
+        joined=True,
     ),
     "gatemate": Fabric(
         "ecp5",

@@ -310,10 +310,11 @@ def mac_array(t: Terms, p: Parameters, schedule: Schedule, *, shared: bool = Tru
     else:
         t.logic("mac.biased" if p["HAS_BIAS"] else "mac.alone", (lanes - inside) * total)
     if p["HAS_BIAS"]:
-        bias = lanes * min(p["BIAS_PRECISION_0"], max(read - bias_shift, 0))
+        channels = lanes // schedule.columns  # all positions of a beat have the same bias, which is held once
+        bias = channels * min(p["BIAS_PRECISION_0"], max(read - bias_shift, 0))
         if gap >= delay:
             # With registers for a fast clock that is the bias with what is added to it, in the block if that adds up.
-            more = ahead * (lanes * max(total - start, 0) * (of.above_bias > 0))
+            more = ahead * (channels * max(total - start, 0) * (of.above_bias > 0))
             t.count(ff=(bias + more) * (lanes - ahead * inside) // lanes)
             t.logic("mac.held_bias", bias)
         else:

@@ -39,7 +39,7 @@ def moments(
     tree(t, "moments.tree", 1, lanes, 2 * width, 64)
     kept = [sums[1]]
     if sums[0]:
-        t.registers("moments.values", lanes * width)
+        t.data(lanes * width)
         tree(t, "moments.tree", 1, lanes, width, 64)
         kept.append(sums[0])
     for bits in kept:
