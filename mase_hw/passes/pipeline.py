@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
+from mase_hw.errors import ConfigError, GraphError, PassOrderError, refuse_unknown
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.report_tables import Table
@@ -342,8 +342,7 @@ class Pipeline:
         return dataclasses.replace(run, graph=graph)
 
     def _index(self, name: str) -> int:
-        if name not in self.names:
-            raise ConfigError(f"{self.name} has no such step", field=name, remedy=suggest(name, self.names))
+        refuse_unknown(name, self.names, f"{self.name} has no such step", field=name)
         return self.names.index(name)
 
 
