@@ -29,7 +29,7 @@ from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
 from mase_hw.errors import EmitError, UnsupportedError, refuse_unknown
 from mase_hw.hardware.library import content
-from mase_hw.host.disk import staged
+from mase_hw.host.disk import refuse_foreign, staged
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import INPUT_ORDERS, SOLVED
@@ -198,12 +198,7 @@ def load_devices(path: Path | str) -> DevicesDesign:
 
 
 def _refuse(settings: CompileConfig, place: Path) -> None:
-    if place.exists() and not (place / FILE).is_file() and not (place.is_dir() and not any(place.iterdir())):
-        raise EmitError(
-            "the folder holds something else than a design on several devices",
-            node=str(place),
-            remedy="choose another folder",
-        )
+    refuse_foreign(place, FILE, "a design on several devices")
     check_target(place / WHOLE) if not place.exists() else None
     hardware = settings.hardware
     for field, given in (

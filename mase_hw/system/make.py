@@ -18,7 +18,7 @@ from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.hardware.library import content, library_modules, rendered, source, with_dependences
 from mase_hw.hardware.manifest import External, Manifest, Port, typed
 from mase_hw.hardware.parameter_ports import LOADING, parameter_ports, reading
-from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
+from mase_hw.hardware.prefix import other_prefix, prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
@@ -181,13 +181,7 @@ def _prefix(raw: Json, asked: str) -> str:
     """The prefix of a system: that of the bundle, or else the one that is asked for."""
     has: str = raw.get("prefix", "")
     if has and asked not in ("", has):
-        raise ConfigError(
-            "the modules of this bundle have another prefix",
-            field="prefix",
-            got=repr(asked),
-            expected=repr(has),
-            remedy="leave it out, or compile the bundle without one",
-        )
+        raise other_prefix(asked, has, "leave it out, or compile the bundle without one")
     return has or asked
 
 

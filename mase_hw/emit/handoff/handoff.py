@@ -21,7 +21,7 @@ from mase_hw.hardware.beats import count_words
 from mase_hw.hardware.library import content, library_modules, rendered
 from mase_hw.hardware.manifest import Manifest, Vectors
 from mase_hw.hardware.parameter_ports import parameter_ports
-from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
+from mase_hw.hardware.prefix import other_prefix, prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
@@ -145,13 +145,7 @@ def _put_prefix(bundle: Bundle, prefix: str) -> None:
         bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
         _render(bundle, "sim/simulate.py", "top/simulate.py.j2", {"top": bundle.manifest["top"]})
     elif prefix != has:
-        raise ConfigError(
-            "the modules of this bundle have another prefix",
-            field="prefix",
-            got=repr(prefix),
-            expected=repr(has),
-            remedy="run emit_verilog_top_transform_pass and those behind it again",
-        )
+        raise other_prefix(prefix, has, "run emit_verilog_top_transform_pass and those behind it again")
 
 
 def _add_static(bundle: Bundle, path: str, source: Path, prefix: str) -> None:
