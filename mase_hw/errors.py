@@ -138,3 +138,30 @@ def suggest(word: str, candidates: Iterable[str]) -> str | None:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(known)}" if known else None
+
+
+def refuse_unknown(
+    name: object,
+    known: Iterable[str],
+    message: str,
+    *,
+    node: str | None = None,
+    field: str | None = None,
+    error: type[MaseHwError] = ConfigError,
+) -> None:
+    """Refuse a name that is not among those that are known, and say which one was probably meant.
+
+    Args:
+        name: What was named.
+        known: What can be.
+        message: What is wrong with any other.
+        node: Where it was named.
+        field: The key or argument that names it.
+        error: The kind of error.
+
+    Raises:
+        MaseHwError: If it is none of them.
+    """
+    known = list(known)
+    if name not in known:
+        raise error(message, node=node, field=field, got=f"{name!s:.80}", remedy=suggest(str(name), known))

@@ -8,9 +8,9 @@ bit_exact(model, example, "net.toml", calibration=batches)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -47,8 +47,15 @@ def assert_bit_exact(design: Design, *, engine: str = "batch", stalls: Sequence[
             raise AssertionError(f"{found.interval} cycles per frame instead of {design.timing['interval']}")
 
 
-class BitExact(Protocol):
-    """Compiles a model and asserts that its hardware is the quantised model, bit for bit."""
+class BitExact:
+    """Compiles a model and asserts that its hardware is the quantised model, bit for bit.
+
+    Args:
+        folder: Where the designs are written and simulated.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._made = folder, 0
 
     def __call__(
         self,
@@ -62,34 +69,14 @@ class BitExact(Protocol):
         stalls: Sequence[float | str | Stalls] = STALLS,
     ) -> Design:
         """Arguments as for :func:`mase_hw.compile` and :func:`assert_bit_exact`; returns the design."""
-
-
-@pytest.fixture
-def bit_exact(tmp_path: Path) -> Iterator[BitExact]:
-    """Compiles into a folder of the test and simulates there."""
-    made = 0
-
-    def run(
-        model: Any,
-        example_inputs: Any,
-        config: Any = None,
-        *,
-        calibration: Iterable[Any] | None = None,
-        vectors: Any = None,
-        engine: str = "batch",
-        stalls: Sequence[float | str | Stalls] = STALLS,
-    ) -> Design:
-        nonlocal made
-        made += 1
-        design = compile(
-            model,
-            example_inputs,
-            config,
-            out=tmp_path / f"design_{made}",
-            calibration=calibration,
-            vectors=vectors,
-        )
+        self._made += 1
+        out = self._folder / f"design_{self._made}"
+        design = compile(model, example_inputs, config, out=out, calibration=calibration, vectors=vectors)
         assert_bit_exact(design, engine=engine, stalls=stalls)
         return design
 
-    yield run
+
+@pytest.fixture
+def bit_exact(tmp_path: Path) -> BitExact:
+    """Compiles into a folder of the test and simulates there."""
+    return BitExact(tmp_path)

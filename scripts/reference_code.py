@@ -79,6 +79,10 @@ def arguments(dotted: str) -> str:
     says = _all_described(target, parameters)
     rows = []
     for name, parameter in parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # whose names a TypedDict has
+            more = target.__globals__[str(parameter.annotation).removeprefix("Unpack[").rstrip("]")]
+            rows += [[f"`{key}`", markdown(text).rstrip("."), "none"] for key, text in arguments_of(more).items()]
+            continue
         default = "required" if parameter.default is inspect.Parameter.empty else shown(parameter.default)
         rows.append([f"`{name}`", markdown(says[name]).rstrip("."), default])
     return table(("argument", "meaning", "default"), rows)

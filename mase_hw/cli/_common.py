@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
     from mase_hw.cli.progress import Voice
+    from mase_hw.compiler.config import CompileConfig
     from mase_hw.design.design import Design
+    from mase_hw.ir import MaseGraph
     from mase_hw.model_spec import ModelSpec
 
 OK, FAILED, UNUSABLE, UNWRITABLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -68,6 +71,47 @@ def model_arguments(parser: argparse.ArgumentParser, config: str = "the configur
         help="as for compile: FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION, FILE.onnx or FILE.tflite",
     )
     parser.add_argument("--config", type=path, metavar="FILE", help=config)
+
+
+def loaded(arguments: argparse.Namespace) -> tuple[CompileConfig, ModelSpec]:
+    """The configuration and the model of a command.
+
+    Raises:
+        MaseHwError: If one of them is not usable.
+    """
+    from mase_hw.compiler.config import load_config
+    from mase_hw.model_spec import load_model
+
+    settle(arguments)
+    return load_config(arguments.config), load_model(arguments.model)
+
+
+def refuse_suffix(arguments: argparse.Namespace, option: str, suffix: str, what: str) -> None:
+    """Refuse a file that is to be written, if its name does not say what it is.
+
+    Raises:
+        ConfigError: If it ends in something else.
+    """
+    file = getattr(arguments, option)
+    if file is not None and file.suffix.lower() != suffix:
+        raise ConfigError(what, field=f"--{option}", got=str(file), expected=f"a name that ends in {suffix}")
+
+
+def refuse_beside(arguments: argparse.Namespace, options: Iterable[str], why: str, remedy: str) -> None:
+    """Refuse options for one design where there are several.
+
+    Args:
+        arguments: Of the command line.
+        options: Those that are refused.
+        why: What is wrong with them.
+        remedy: What else can be done than to leave out the option.
+
+    Raises:
+        ConfigError: If there is one.
+    """
+    for option in options:
+        if given := getattr(arguments, option.replace("-", "_")):
+            raise ConfigError(why, field=f"--{option}", got=given, remedy=f"leave out --{option}{remedy}")
 
 
 _BUDGETS = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs of 18 Kbit"}
@@ -152,6 +196,25 @@ def calibration_of(arguments: argparse.Namespace, given: Any) -> Any:
     from mase_hw.passes import CalibrationState
 
     return CalibrationState.load(arguments.calibration)
+
+
+def quantised_of(arguments: argparse.Namespace, settings: CompileConfig, spec: ModelSpec, say: Voice) -> MaseGraph:
+    """The model quantised as ``compile`` does it, with value ranges of the file or of its own data.
+
+    Raises:
+        MaseHwError: If the model cannot be quantised so.
+    """
+    from mase_hw.compiler.quantised_graph import quantised_graph
+
+    calibration = calibration_of(arguments, spec.calibration)
+    return quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
+
+
+def data_argument(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that needs labelled data."""
+    parser.add_argument(
+        "--data", type=path, metavar="FILE.npz", help="labelled data (what the function of MODEL gives)"
+    )
 
 
 def labelled_of(arguments: argparse.Namespace, spec: ModelSpec) -> Any:
@@ -274,19 +337,10 @@ def simulation_arguments(parser: argparse.ArgumentParser) -> None:
 
 def simulation_options(arguments: argparse.Namespace) -> Json:
     """The options of a simulation as arguments of ``Design.simulate``."""
-    return {
-        "engine": arguments.engine,
-        "seed": arguments.seed,
-        "stalls": arguments.stalls,
-        "inner_stalls": arguments.inner_stalls,
-        "waves": True if arguments.waves else None,
-        "work_dir": arguments.work,
-        "jobs": arguments.jobs,
-        "threads": arguments.threads,
-        "coverage": arguments.coverage,
-        "intervene": arguments.intervene,
-        "reset_at": arguments.reset_at,
-    }
+    from mase_hw.simulate.arguments import Asked
+
+    given = {**vars(arguments), "waves": True if arguments.waves else None, "work_dir": arguments.work}
+    return {name: given[name] for name in Asked.__annotations__}
 
 
 def refuse_options(bundle: Path, arguments: argparse.Namespace) -> None:

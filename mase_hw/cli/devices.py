@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mase_hw.cli._common import FAILED, OK, simulation_options
+from mase_hw.cli._common import FAILED, OK, refuse_beside, simulation_options
 from mase_hw.cli.answers import answer
-from mase_hw.errors import ConfigError
 from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
@@ -27,14 +26,8 @@ def run(arguments: argparse.Namespace, settings: CompileConfig, spec: ModelSpec,
     """
     from mase_hw.devices import compile_devices
 
-    for name in _NOT_BESIDE:
-        if given := getattr(arguments, name.replace("-", "_")):
-            raise ConfigError(
-                "there is a design for each device, and this is for one",
-                field=f"--{name}",
-                got=given,
-                remedy=f"leave out --{name}, or hardware.device",
-            )
+    why = "there is a design for each device, and this is for one"
+    refuse_beside(arguments, _NOT_BESIDE, why, ", or hardware.device")
     design = compile_devices(
         spec.model,
         spec.example_inputs,

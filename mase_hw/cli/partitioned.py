@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mase_hw.cli._common import FAILED, OK, simulation_options
+from mase_hw.cli._common import FAILED, OK, refuse_beside, simulation_options
 from mase_hw.cli.answers import answer
 from mase_hw.errors import ConfigError
 from mase_hw.host.documents import Json
@@ -49,14 +49,8 @@ def refuse(arguments: argparse.Namespace) -> None:
                     remedy="ask for it with --partition",
                 )
         return
-    for name in _NOT_BESIDE:
-        if given := getattr(arguments, name.replace("-", "_")):
-            raise ConfigError(
-                "a partition has a design for each segment, and this is for one",
-                field=f"--{name}",
-                got=given,
-                remedy=f"leave out --{name}; the bundle of each segment takes the other commands",
-            )
+    why = "a partition has a design for each segment, and this is for one"
+    refuse_beside(arguments, _NOT_BESIDE, why, "; the bundle of each segment takes the other commands")
 
 
 def run(arguments: argparse.Namespace, settings: CompileConfig, spec: ModelSpec, say: Voice) -> int:

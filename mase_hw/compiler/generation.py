@@ -14,7 +14,7 @@ from mase_hw.emit.reference import Reference
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.headers import instance
-from mase_hw.hardware.library import content, environment, source, with_dependences
+from mase_hw.hardware.library import content, rendered, source, with_dependences
 from mase_hw.hardware.manifest import Generation
 from mase_hw.hardware.manifest import Vectors as VectorFiles
 from mase_hw.host.resources import rtl_root
@@ -94,24 +94,19 @@ def add_generation(graph: MaseGraph, options: DecodeOptions) -> tuple[MaseGraph,
     signals = {ids.name: "core_in", chosen.name: "core_out"}
     if slots > 1 and design.decode is not None:
         signals[design.decode.slot_port] = "core_slot"
-    text = (
-        environment()
-        .get_template("top/generate.sv.j2")
-        .render(
-            version=__version__,
-            name=name,
-            core=design.top,
-            memory=bool(design.parameters),
-            width=token.width,
-            id_width=width,
-            core_width=core,
-            slot_width=max(1, (slots - 1).bit_length()),
-            slotted=slots > 1,
-            loop=instance(source(rtl_root() / LOOP), "token_loop", "u_loop", parameters),
-            connected=[
-                (f"{port}{end}", f"{to}{end}") for port, to in signals.items() for end in ("", "_valid", "_ready")
-            ],
-        )
+    text = rendered(
+        "top/generate.sv.j2",
+        version=__version__,
+        name=name,
+        core=design.top,
+        memory=bool(design.parameters),
+        width=token.width,
+        id_width=width,
+        core_width=core,
+        slot_width=max(1, (slots - 1).bit_length()),
+        slotted=slots > 1,
+        loop=instance(source(rtl_root() / LOOP), "token_loop", "u_loop", parameters),
+        connected=[(f"{port}{end}", f"{to}{end}") for port, to in signals.items() for end in ("", "_valid", "_ready")],
     )
     files = [file for file in with_dependences([LOOP]) if f"rtl/{file}" not in design.rtl]
     for file in files:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
+from mase_hw.compiler.besides import Tell
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.faithful import beside_model
 from mase_hw.compiler.quantised_model import TAKEN, decided_before, is_quantised, quantised_pipeline, refuse_quantised
@@ -36,8 +37,6 @@ from mase_hw.passes.base import Info
 from mase_hw.passes.pipeline import Pipeline, Step
 from mase_hw.passes.quantize.calibration import CalibrationState
 from mase_hw.passes.quantize.quantize import DECISIONS
-
-Tell = Callable[[str], object]
 
 
 def quantised_graph(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.hardware.memories import FAMILIES, UNNAMED
 from mase_hw.host.documents import Json
 from mase_hw.plugins import plugins
@@ -153,8 +153,7 @@ def device_of(name: str) -> Device:
         ConfigError: If there is none of that name.
     """
     known = DEVICES if name.lower() in DEVICES else {**DEVICES, **plugins("targets")}
-    if name.lower() not in known:
-        raise ConfigError("unknown device", field="device", got=f"{name:.80}", remedy=suggest(name.lower(), known))
+    refuse_unknown(name.lower(), known, "unknown device", field="device")
     return known[name.lower()]
 
 
@@ -172,8 +171,7 @@ def available(device: str | None, limits: Mapping[str, int | None]) -> tuple[dic
         ConfigError: If there is no such device or resource, or a number is negative.
     """
     for resource, number in limits.items():
-        if resource not in RESOURCES:
-            raise ConfigError("unknown resource", field="limits", got=resource, remedy=suggest(resource, RESOURCES))
+        refuse_unknown(resource, RESOURCES, "unknown resource", field="limits")
         if number is not None and number < 0:
             raise ConfigError("a budget cannot be negative", field=resource, got=number, expected=">= 0")
     found, bits = {}, UNNAMED.block.bits

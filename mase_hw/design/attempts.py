@@ -26,7 +26,7 @@ from mase_hw.simulate.waves import FOLDER as LANES
 from mase_hw.simulate.waves import Shown, first_wrong, with_lanes, write_save_files
 from mase_hw.streams import Beats
 
-Progress = Callable[[str], None]
+Progress = Callable[[str], object]
 """Told what is being done, a line at a time."""
 PROGRESS_SECONDS = 2.0
 """Least time between two progress lines of a running simulation."""

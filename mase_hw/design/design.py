@@ -22,10 +22,10 @@ from mase_hw.hardware.parameter_ports import parameter_ports
 from mase_hw.hardware.prefix import renamed
 from mase_hw.host.documents import Json
 from mase_hw.report.proof import keep_evaluation
-from mase_hw.simulate.arguments import Asked, When
+from mase_hw.simulate.arguments import Asked
 from mase_hw.simulate.arguments import check as check_arguments
 from mase_hw.simulate.dut import Dut
-from mase_hw.simulate.plan import DEFAULT_ENGINE, Limits, Stalls
+from mase_hw.simulate.plan import Limits
 from mase_hw.simulate.record import record
 from mase_hw.simulate.waves import shown_streams
 from mase_hw.streams import Stream
@@ -136,45 +136,21 @@ class Design:
         self,
         inputs: Inputs | None = None,
         *,
-        engine: str = DEFAULT_ENGINE,
-        seed: int = 0,
-        stalls: Stalls | float | str | None = None,
-        waves: bool | None = None,
-        work_dir: Path | str | None = None,
         check: bool = True,
         progress: Progress | None = None,
-        jobs: int = 1,
         diagnose: bool = True,
-        reset_at: When | Sequence[When] = (),
-        coverage: bool = False,
-        intervene: Path | str | None = None,
-        inner_stalls: float = 0.0,
-        threads: int = 1,
+        **asked: Unpack[Asked],
     ) -> Simulation:
         """Run the RTL in Verilator under cocotb against the quantised model, every bit of every beat.
 
         Args:
             inputs: Inputs of the model, frames stacked along the first dimension; the bundle's own vectors if None.
-            engine: Name of the simulation engine; see :mod:`mase_hw.simulate.engines.registry`.
-            seed: Of stalls, garbage on idle ports and initial register values.
-            stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`, or the name of
-                a pattern of :data:`mase_hw.simulate.plan.PATTERNS`.
-            waves: Write an FST, which only one process can; None: only when something is wrong, by running again.
-            work_dir: Where the simulator is built and run, not in the bundle; ``<bundle>.work`` beside it by default.
             check: Raise unless everything is equal; else look at ``passed``.
             progress: Told what is being done.
-            jobs: Processes that share the frames; only the batch engine has more than one.
             diagnose: After a mismatch or a hang, run again with probes on every edge and attach what they show to
                 the failure and to the result; needs the model, so not for a design that was loaded from disk.
-            reset_at: Resets in the middle of the run; all frames are played again after each. One or several, as
-                :class:`mase_hw.simulate.plan.Reset`, cycles (``40``) or words (``"in:5"``).
-            coverage: Count lines, branches and toggles; only with the batch engine.
-            intervene: ``FILE.py`` or ``FILE.py:FUNCTION``, a test that intervenes in the run; only with the fast
-                engine. Its failures are not diagnosed, since the run with probes does not intervene.
-            inner_stalls: Probability with which each edge inside the design closes in a cycle, also for long now and
-                then; 0 for the design as it is. Simulated on a copy of the top level with a connector on every edge.
-            threads: Threads that evaluate the design together, in every process; only with the batch engine. With
-                ``jobs``, there must be a core for each thread of each process.
+            asked: Any of :class:`mase_hw.simulate.arguments.Asked`: ``engine``, ``seed``, ``stalls``, ``waves``,
+                ``work_dir``, ``jobs``, ``threads``, ``reset_at``, ``coverage``, ``intervene``, ``inner_stalls``.
 
         Raises:
             ConfigError: If an argument does not fit the model or the engine; then nothing was built.
@@ -185,17 +161,13 @@ class Design:
             ToolError: A compiler or simulator is missing.
         """
         tell = progress or (lambda _: None)
-        options = check_arguments(
-            self.path, int(self.timing["interval"]), engine=engine, seed=seed, stalls=stalls, waves=waves,
-            work_dir=work_dir, jobs=jobs, reset_at=reset_at, coverage=coverage, intervene=intervene,
-            inner_stalls=inner_stalls, threads=threads,
-        )  # fmt: skip
+        options = check_arguments(self.path, int(self.timing["interval"]), **asked)
         self.reopen()
-        if jobs > 1 and self.record.streaming:
+        if options.jobs > 1 and self.record.streaming:
             raise ConfigError(
                 "the frames of a stream cannot be shared out: each one depends on those before it",
                 field="jobs",
-                got=jobs,
+                got=options.jobs,
                 expected="1",
                 remedy="give jobs=1; simulate independent streams by a call each",
             )
@@ -206,7 +178,7 @@ class Design:
         attempts = Attempts(self.dut(), options, limits, cycles, played.frames, tell, shown)
         result = with_casts(attempts.run(played), self.record, self.graph, inputs)
         if result.failure is None:
-            result = kept(result, self.record, played.frames, jobs) if options.at_full_rate else result
+            result = kept(result, self.record, played.frames, options.jobs) if options.at_full_rate else result
         else:
             changed = [] if self.verify else changed_files(self.path, self.record.files)
             result = explained(self, attempts, played, result, inputs, changed=changed, diagnose=diagnose)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from torch import nn
 
 from mase_hw.beat_times import Solved
+from mase_hw.compiler.besides import Besides, unpacked
 from mase_hw.compiler.compile import compile
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.compiler.stages import hardware_steps
-from mase_hw.design.design import Design, Progress
+from mase_hw.design.design import Design
 from mase_hw.design.simulation import Simulation
 from mase_hw.devices.assign import devices_of
 from mase_hw.devices.joined import On, join, with_credits
@@ -26,13 +27,12 @@ from mase_hw.emit.passes import TOP, memory_files
 from mase_hw.emit.reference import Inputs, Reference
 from mase_hw.emit.schedule import predict
 from mase_hw.emit.steady import steady_frame
-from mase_hw.errors import ConfigError, EmitError, UnsupportedError
+from mase_hw.errors import EmitError, UnsupportedError, refuse_unknown
 from mase_hw.hardware.library import content
-from mase_hw.host.disk import staged
+from mase_hw.host.disk import refuse_foreign, staged
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotated import INPUT_ORDERS, SOLVED
-from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.parts import Part, joined
 from mase_hw.layouts import Layout
 from mase_hw.partition.design import reaching
@@ -115,10 +115,8 @@ def compile_devices(
     config: ConfigLike = None,
     *,
     out: Path | str,
-    calibration: Iterable[Any] | None = None,
     vectors: Inputs | None = None,
-    custom_ops: CustomOps | None = None,
-    progress: Progress | None = None,
+    **besides: Unpack[Besides],
 ) -> DevicesDesign:
     """Turn a model into a bundle for every device that ``hardware.device`` names, and one of all of them together.
 
@@ -128,17 +126,17 @@ def compile_devices(
         config: With ``hardware.device``, and with ``links`` for the links between the devices.
         out: Folder of the whole; an older one of this kind is replaced, anything else is refused. It is written whole
             or not at all.
-        calibration: Batches from which value ranges are observed, and test vectors of all bundles are chosen.
         vectors: Of the whole.
-        custom_ops: A user's own ops.
-        progress: Told what is being done.
+        besides: ``calibration`` (test vectors of all bundles are chosen from it too), ``custom_ops`` and ``progress``;
+            see :class:`mase_hw.compiler.besides.Besides`.
 
     Raises:
         ConfigError: If the configuration is wrong, a node is unknown, or a cut goes backwards.
         UnsupportedError: If a stream would have to go to several places, or the network cannot be divided.
         MaseHwError: As :func:`mase_hw.compile`.
     """
-    tell, settings, place = progress or (lambda _: None), load_config(config), Path(out).absolute()
+    calibration, custom_ops, tell = unpacked(**besides)
+    settings, place = load_config(config), Path(out).absolute()
     _refuse(settings, place)
     batches = None if calibration is None else list(calibration)
     module = model.model if isinstance(model, MaseGraph) else model
@@ -162,7 +160,7 @@ def compile_devices(
                 _settings_of(settings, named, number, part),
                 out=staging / part.name,
                 calibration=[batch[part.name] for batch in seen],
-                progress=progress,
+                progress=tell,
             )
             for port in designs[number].record.ports:
                 stream = designs[number].streams[port.name]
@@ -200,12 +198,7 @@ def load_devices(path: Path | str) -> DevicesDesign:
 
 
 def _refuse(settings: CompileConfig, place: Path) -> None:
-    if place.exists() and not (place / FILE).is_file() and not (place.is_dir() and not any(place.iterdir())):
-        raise EmitError(
-            "the folder holds something else than a design on several devices",
-            node=str(place),
-            remedy="choose another folder",
-        )
+    refuse_foreign(place, FILE, "a design on several devices")
     check_target(place / WHOLE) if not place.exists() else None
     hardware = settings.hardware
     for field, given in (
@@ -354,10 +347,7 @@ def _links(
     }
     pairs = {f"{a}-{b}" for a in parts for b in parts if a < b}
     for key in settings.links.between:
-        if key not in pairs:
-            raise ConfigError(
-                "there is no such link", field=f"links.between.{key}", expected=", ".join(sorted(pairs)) or "no link"
-            )
+        refuse_unknown(key, sorted(pairs), "there is no such link", field=f"links.between.{key}")
     links: list[Link] = []
     least: dict[str, int] = {}
     for each in on:

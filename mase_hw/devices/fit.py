@@ -10,16 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from mase_hw.compiler.besides import Besides, Tell, unpacked
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
-from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.devices.cuts import NEVER, Cuts, Search
 from mase_hw.emit.reference import Inputs
@@ -32,7 +32,6 @@ from mase_hw.fit.problem import INFEASIBLE, MEASURES, SHARE, WORDS, Numbers, Pro
 from mase_hw.fit.space import Space
 from mase_hw.fit.target import NOMINAL, Goal, TargetLike, goal
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.ir.module_paths import became, nodes_inside
 from mase_hw.preflight.mapped import mapped_graph
 from mase_hw.streams import ceil_div
@@ -105,9 +104,7 @@ def fit_devices(
     spread: float = SPREAD,
     cuts: Sequence[str] | None = None,
     gap: float = 0.0,
-    calibration: Iterable[Any] | None = None,
-    custom_ops: CustomOps | None = None,
-    progress: Tell | None = None,
+    **besides: Unpack[Besides],
 ) -> DevicesFit:
     """Choose the cuts, and lanes and implementations of every layer.
 
@@ -123,15 +120,14 @@ def fit_devices(
         cuts: The modules, by path, before which may be cut, such as the blocks of a large network; before every layer
             if None. The proof holds among such cuts.
         gap: By how much the bound may be below what is found, as a share of it; the search ends then.
-        calibration: Batches from which value ranges are observed.
-        custom_ops: A user's own ops.
-        progress: Told what is being done.
+        besides: ``calibration``, ``custom_ops`` and ``progress``: see :class:`mase_hw.compiler.besides.Besides`.
 
     Raises:
         ConfigError: If the rate, a device or the configuration is wrong, or no cuts meet it; then it is said whether
             that is proven, and how far the devices reach.
     """
-    tell, settings = progress or (lambda _: None), load_config(config)
+    calibration, custom_ops, tell = unpacked(**besides)
+    settings = load_config(config)
     if not devices:
         raise ConfigError("there are no devices", field="devices", expected="one or more")
     goals = [goal({**_fields(each), "interval": interval}, settings.hardware.family) for each in devices]

@@ -10,7 +10,7 @@ from mase_hw._version import __version__
 from mase_hw.catalogue import verilog_params
 from mase_hw.devices.records import Device, Link
 from mase_hw.emit.netlist import Netlist
-from mase_hw.hardware.library import environment
+from mase_hw.hardware.library import rendered
 from mase_hw.hardware.manifest import Manifest, OnDevice
 from mase_hw.hardware.parameter_ports import LoadSignal, parameter_ports
 from mase_hw.ops.structural import RepackParams
@@ -207,8 +207,8 @@ def _rendered(
     instances: Sequence[Mapping[str, Any]],
     **whole: Any,
 ) -> str:
-    template = environment().get_template("top/linked.sv.j2")
-    return template.render(
+    return rendered(
+        "top/linked.sv.j2",
         version=__version__,
         name=name,
         summary=summary,

@@ -234,29 +234,15 @@ class Netlist:
         for net in self.nets:
             a, b = sources[net.source], sinks[net.sink]
             if a.bits != b.bits:
-                raise EmitError(
-                    "a net joins ports of different widths",
-                    node=net.name,
-                    got=f"{net.sink}: {b.bits} bits",
-                    expected=f"{net.source}: {a.bits} bits",
-                )
+                raise _unlike(net, "of different widths", f"{a.bits} bits", f"{b.bits} bits")
             if not (self._typed(net.source) and self._typed(net.sink)):
                 continue
             if a.fmt != b.fmt:
-                raise EmitError(
-                    "a net joins ports of different formats",
-                    node=net.name,
-                    got=f"{net.sink}: {b.fmt}",
-                    expected=f"{net.source}: {a.fmt}",
-                    remedy="run quantize_transform_pass, which puts a cast where formats meet",
-                )
+                cast = "run quantize_transform_pass, which puts a cast where formats meet"
+                raise _unlike(net, "of different formats", str(a.fmt), str(b.fmt), cast)
             if not a.same_beats(b):
-                raise EmitError(
-                    "a net joins ports that cut the tensor into different beats",
-                    node=net.name,
-                    got=f"{net.sink}: shape {list(b.shape)}, {b.lanes} lanes",
-                    expected=f"{net.source}: shape {list(a.shape)}, {a.lanes} lanes",
-                )
+                cut = [f"shape {list(end.shape)}, {end.lanes} lanes" for end in (a, b)]
+                raise _unlike(net, "that cut the tensor into different beats", *cut)
 
     def _typed(self, pin: Pin) -> bool:
         """Whether a pin's stream carries a tensor; primitives carry beats of bits."""
@@ -291,3 +277,9 @@ def word_port(side: Direction, beats: int, bits: int) -> Stream:
     """A port of a primitive: beats of plain bits."""
     bit = FixedFormat(1, 0, signed=False)
     return Stream(f"{side}_data", side, (beats, bits), bit, (bits,), f"{side}_valid", f"{side}_ready")
+
+
+def _unlike(net: Net, what: str, source: str, sink: str, remedy: str | None = None) -> EmitError:
+    message = f"a net joins ports {what}"
+    got, expected = f"{net.sink}: {sink}", f"{net.source}: {source}"
+    return EmitError(message, node=net.name, got=got, expected=expected, remedy=remedy)

@@ -31,7 +31,7 @@ from mase_hw.errors import ConfigError, EmitError, PassOrderError
 from mase_hw.hardware.beats import to_words
 from mase_hw.hardware.external import image, image_text
 from mase_hw.hardware.keywords import KEYWORDS
-from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.hardware.library import content, library_modules, rendered
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.ir import MaseGraph
@@ -324,6 +324,6 @@ def emit_cocotb_transform_pass(graph: MaseGraph, args: CocotbArgs) -> tuple[Mase
     for name, tensor in {**stimulus, **expected}.items():
         bundle.add(f"vectors/{name}.mem", memory_text(streams[name], tensor))
     bundle.manifest["vectors"] = {"frames": frames, "files": {n: f"vectors/{n}.mem" for n in streams}, **known}
-    script = environment().get_template("top/simulate.py.j2").render(top=bundle.manifest["top"])
+    script = rendered("top/simulate.py.j2", top=bundle.manifest["top"])
     bundle.add("sim/simulate.py", script)
     return graph, {**write_bundle(graph, args), "frames": frames}

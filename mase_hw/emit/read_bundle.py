@@ -119,44 +119,26 @@ def _refused(folder: Path, files: Mapping[str, str], changed: list[str], gone: l
 def _checked(path: Path, manifest: Json) -> Manifest:
     """The records of a manifest that was not edited, has a hash of every file, and says nothing that cannot be."""
     if manifest["digest"] != (got := own_digest(manifest)):
-        raise EmitError(
-            "the manifest was changed after emission",
-            node=str(path),
-            got=f"sha256 {got[:16]}...",
-            expected=f"sha256 {str(manifest['digest'])[:16]}...",
-            remedy=_AGAIN,
-        )
+        said = f"sha256 {str(manifest['digest'])[:16]}..."
+        raise _wrong(path, "was changed after emission", f"sha256 {got[:16]}...", said)
     read = typed(manifest, str(path))
     loose = sorted(named_files(read) - read.files.keys())
     if loose:
-        raise EmitError(
-            "the manifest names files that it has no hash of",
-            node=str(path),
-            field="files",
-            got=f"no hash of {len(loose)} files: {', '.join(loose[:3])}",
-            expected="a hash of every file it names",
-            remedy=_AGAIN,
-        )
+        got = f"no hash of {len(loose)} files: {', '.join(loose[:3])}"
+        raise _wrong(path, "names files that it has no hash of", got, "a hash of every file it names", "files")
     fill, last = read.timing.fill, read.timing.last
     if last < max(fill, 0):
-        raise EmitError(
-            "the manifest has a timing that no design can have",
-            node=str(path),
-            field="timing",
-            got=f"fill {fill}, last {last}",
-            expected="the last beat of a frame not before its first",
-            remedy=_AGAIN,
-        )
+        expected = "the last beat of a frame not before its first"
+        raise _wrong(path, "has a timing that no design can have", f"fill {fill}, last {last}", expected, "timing")
     if found := contradictions(read):
         raise _contradictory(path, found, "lanes, bits, shapes, ports, frames, files and cycles that fit each other")
     return read
 
 
 def _contradictory(path: Path, found: list[str], expected: str) -> EmitError:
-    return EmitError(
-        "the manifest contradicts itself",
-        node=str(path),
-        got="".join(f"\n    {problem}" for problem in found),
-        expected=expected,
-        remedy=_AGAIN,
-    )
+    return _wrong(path, "contradicts itself", "".join(f"\n    {problem}" for problem in found), expected)
+
+
+def _wrong(path: Path, what: str, got: str, expected: str, field: str | None = None) -> EmitError:
+    message = f"the manifest {what}"
+    return EmitError(message, node=str(path), field=field, got=got, expected=expected, remedy=_AGAIN)

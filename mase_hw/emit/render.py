@@ -11,7 +11,7 @@ from mase_hw._version import __version__
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin
 from mase_hw.emit.schedule import Schedule
 from mase_hw.hardware.external import image_words
-from mase_hw.hardware.library import environment
+from mase_hw.hardware.library import rendered
 from mase_hw.hardware.manifest import Caches, External, Image
 from mase_hw.opdef import Generated
 from mase_hw.ops.products._cache import CACHE, Cache, turns
@@ -69,10 +69,10 @@ def render_top(
     Returns:
         SystemVerilog text.
     """
-    template = environment().get_template("top/top.sv.j2")
     ports = netlist.ports
     drives_mem = [*netlist.memories, *netlist.tables]
-    return template.render(
+    return rendered(
+        "top/top.sv.j2",
         version=__version__,
         name=netlist.name,
         summary=f"{len(netlist.instances)} instances, {len(drives_mem)} memories",
@@ -169,7 +169,7 @@ def _frames(netlist: Netlist, out: str, into: str, need: int) -> dict[str, objec
 
 def render_generated(made: Generated) -> str:
     """SystemVerilog text of a module that is made for its constants."""
-    return environment().get_template(made.template).render(module=made.module, **made.context)
+    return rendered(made.template, module=made.module, **made.context)
 
 
 def counted_edges(netlist: Netlist) -> list[str]:

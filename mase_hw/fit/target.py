@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
@@ -57,11 +57,13 @@ class Target(BaseModel):
     )
     unrolled: StrictInt = Field(
         default=256,
+        ge=0,
         description="weights, of all layers together, that may become additions in place of multipliers, the smallest "
         "layers first; 0 for none; finding the additions of 1,000 weights takes up to seven seconds",
     )
     whole_frames: StrictInt = Field(
         default=256,
+        ge=0,
         description="products of a beat (weights times positions) at most of a part of a small network, or all of it, "
         "that may become one expression of its constants (``hardware.unroll``); 0 for none; more are tried where "
         "nothing else meets the target, or what does has a multiplier for every other product of a beat; finding one "
@@ -83,7 +85,7 @@ class Target(BaseModel):
         description="modules whose children are equal blocks, which may share the hardware of one, or of any number "
         "that divides theirs; their tensors have one format, whatever is chosen",
     )
-    positions: list[StrictInt] = Field(
+    positions: list[Annotated[StrictInt, Field(ge=1)]] = Field(
         default_factory=list,
         examples=[[1, 2, 4]],
         description="numbers of neighbouring positions of an image or sequence that a beat may have "
@@ -232,21 +234,6 @@ def _check_numbers(asked: Target) -> None:
         )
     if asked.latency_ns is not None:
         _check_latency(asked, asked.latency_ns)
-    if any(number < 1 for number in asked.positions):
-        raise ConfigError(
-            "no number of positions", field="target.positions", got=asked.positions, expected="1 or more, each"
-        )
-    if asked.unrolled < 0:
-        raise ConfigError(
-            "no number of weights", field="target.unrolled", got=asked.unrolled, expected="0 or more; 0 for none"
-        )
-    if asked.whole_frames < 0:
-        raise ConfigError(
-            "no number of products",
-            field="target.whole_frames",
-            got=asked.whole_frames,
-            expected="0 or more; 0 for none",
-        )
     for name in RESOURCES:
         number = getattr(asked, name)
         if number is not None and number < 1:

@@ -157,3 +157,21 @@ def count_words(text: bytes) -> int:
     blank |= code == ord(" ")
     behind_blanks = int(np.count_nonzero(blank[:-1] > blank[1:]))
     return behind_blanks + int(len(blank) > 0 and not blank[0])
+
+
+def beats_of(text: str, count: int, bits: int, file: str | None = None) -> list[int]:
+    """The beats of a memory file.
+
+    Raises:
+        ConfigError: If there are more or fewer, or one has more bits.
+    """
+    beats = [int(line, 16) for line in text.split()]
+    if len(beats) != count or any(beat >> bits for beat in beats):
+        raise ConfigError(
+            "a memory file does not fit its memory",
+            node=file,
+            got=f"{len(beats)} beats",
+            expected=f"{count} beats of {bits} bits",
+            remedy="take it from a bundle of the same design",
+        )
+    return beats

@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mase_hw.errors import ConfigError
+from mase_hw.hardware.beats import beats_of
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.hardware.memories import places_of
 from mase_hw.steps import Steps
@@ -114,14 +114,7 @@ class Tensor:
         Raises:
             ConfigError: If it has other beats.
         """
-        beats = [int(line, 16) for line in text.split()]
-        if len(beats) != self.depth or any(beat >> self.width for beat in beats):
-            raise ConfigError(
-                "a memory file does not fit its tensor",
-                got=f"{len(beats)} beats",
-                expected=f"{self.depth} beats of {self.width} bits",
-                remedy="take it from a bundle of the same design",
-            )
+        beats = beats_of(text, self.depth, self.width)
         mask, words = (1 << self.bus) - 1, []
         for at in range(0, self.depth, self.row):
             row = sum(beat << self.width * i for i, beat in enumerate(beats[at : at + self.row]))

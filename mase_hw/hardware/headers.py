@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import refuse_unknown
 from mase_hw.hardware.params import Params, parameter_defaults, port_names
 
 _LIMITS = re.compile(r"([\w\[\]]+(?:, [\w\[\]]+)*): (-?\d+)(?: (?:(up)|to (-?\d+)))?")
@@ -195,12 +195,5 @@ class Header:
 
     def _check(self, named: Mapping[str, object], known: Mapping[str, object], kind: str) -> None:
         for name in named:
-            if name not in known:
-                raise ConfigError(
-                    f"a template names a {kind} that its record has not",
-                    node=self._node,
-                    field=self._record.__name__,
-                    got=name,
-                    expected=", ".join(known),
-                    remedy=suggest(name, known),
-                )
+            message = f"a template names a {kind} that its record has not"
+            refuse_unknown(name, known, message, node=self._node, field=self._record.__name__)

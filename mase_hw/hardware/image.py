@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mase_hw.errors import ConfigError
+from mase_hw.hardware.beats import beats_of
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.streams import ceil_div
 
@@ -59,15 +59,7 @@ class Part:
         Raises:
             ConfigError: If it has other beats.
         """
-        beats = [int(line, 16) for line in text.split()]
-        if len(beats) != self.beats or any(beat >> self.bits for beat in beats):
-            raise ConfigError(
-                "a memory file does not fit its memory",
-                node=self.file,
-                got=f"{len(beats)} beats",
-                expected=f"{self.beats} beats of {self.bits} bits",
-                remedy="take it from a bundle of the same design",
-            )
+        beats = beats_of(text, self.beats, self.bits, self.file)
         mask = (1 << self.column) - 1
         return [beat >> self.column * chunk & mask for beat in beats for chunk in range(self.chunks)]
 

@@ -45,6 +45,11 @@ def environment() -> jinja2.Environment:
     return _environment(rtl_root())
 
 
+def rendered(template: str, **context: Any) -> str:
+    """The text of a template below ``rtl_templates``."""
+    return environment().get_template(template).render(context)
+
+
 @functools.lru_cache(maxsize=4)
 def _environment(root: Path) -> jinja2.Environment:
     made = jinja2.Environment(

@@ -167,3 +167,9 @@ def _tokens(node: Any) -> Iterator[tuple[Any, bool]]:
             name = {kinds.ScopedName: "left", kinds.BindDirective: "target"}.get(node.kind, "name")
             if (found := getattr(node, name)).kind == kinds.IdentifierName:
                 yield found.identifier, False
+
+
+def other_prefix(asked: str, has: str, remedy: str) -> ConfigError:
+    """The error of modules that have another prefix than the one that is asked for."""
+    message = "the modules of this bundle have another prefix"
+    return ConfigError(message, field="prefix", got=repr(asked), expected=repr(has), remedy=remedy)

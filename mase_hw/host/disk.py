@@ -85,6 +85,22 @@ def write_whole(file: Path, content: str | bytes) -> None:
         raise
 
 
+def refuse_foreign(folder: Path, file: str, what: str) -> None:
+    """Refuse a folder that is to be replaced and holds something else.
+
+    Args:
+        folder: New or empty, or with the file.
+        file: What an older one has.
+        what: What it holds then.
+
+    Raises:
+        EmitError: If it is neither.
+    """
+    if folder.exists() and not (folder / file).is_file() and not (folder.is_dir() and not any(folder.iterdir())):
+        message = f"the folder holds something else than {what}"
+        raise EmitError(message, node=str(folder), remedy="choose another folder")
+
+
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
     """A folder to fill, which replaces ``folder`` if nothing fails, and is removed if something does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 Json = dict[str, Any]
@@ -16,10 +17,7 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: If it is none, is nested beyond reason, or has a number of thousands of digits.
     """
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return _parsed(json.loads, text)
 
 
 def parse_toml(text: str) -> Json:
@@ -28,7 +26,12 @@ def parse_toml(text: str) -> Json:
     Raises:
         ValueError: If it is none, is nested beyond reason, or has a number of thousands of digits.
     """
+    made: Json = _parsed(tomllib.loads, text)
+    return made
+
+
+def _parsed(parse: Callable[[Any], Any], text: str | bytes) -> Any:
     try:
-        return tomllib.loads(text)
+        return parse(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None

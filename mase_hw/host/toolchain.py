@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mase_hw.errors import ToolError, suggest
+from mase_hw.errors import ToolError, refuse_unknown
 from mase_hw.host import tool_checks
 from mase_hw.host.tool_checks import Env, Tool
 
@@ -94,8 +94,7 @@ def find(name: str, env: Env | None = None) -> Tool:
     Raises:
         ToolError: If no tool of that name is known.
     """
-    if name not in TOOLS:
-        raise ToolError(f"unknown tool {name!r}", got=name, remedy=suggest(name, TOOLS))
+    refuse_unknown(name, TOOLS, f"unknown tool {name!r}", error=ToolError)
     return TOOLS[name].find(os.environ if env is None else env)
 
 

@@ -49,7 +49,7 @@ def load_float8_weights(model: nn.Module, tensors: Mapping[str, Tensor] | None =
     for key in [key for key, value in given.items() if key.endswith("weight") and "float8" in str(value.dtype)]:
         name = key.removesuffix("weight").removesuffix(".")
         if name not in layers:
-            raise _wrong(name, "the model has no linear layer or convolution of that name", "a layer for every weight")
+            raise misfit(name, "the model has no linear layer or convolution of that name", "a layer for every weight")
         layer = layers[name]
         scale = _scale(name, layer, given)
         shift = _power_of_two(scale)
@@ -108,12 +108,12 @@ def _put(name: str, layer: nn.Module, given: Mapping[str, Tensor], shift: int) -
     """
     weight, held = given[f"{name}.weight" if name else "weight"], layer.get_parameter("weight")
     if weight.dtype not in TYPES:
-        raise _wrong(name, str(weight.dtype), "torch.float8_e4m3fn or torch.float8_e5m2")
+        raise misfit(name, str(weight.dtype), "torch.float8_e4m3fn or torch.float8_e5m2")
     if weight.shape != held.shape:
-        raise _wrong(name, f"a weight of {list(weight.shape)}", f"one of {list(held.shape)}")
+        raise misfit(name, f"a weight of {list(weight.shape)}", f"one of {list(held.shape)}")
     values = weight.cpu().float()
     if not bool(torch.isfinite(values).all()):
-        raise _wrong(name, "a weight that is not finite", "numbers")
+        raise misfit(name, "a weight that is not finite", "numbers")
     layer.register_parameter("weight", nn.Parameter(torch.ldexp(values, torch.tensor(shift)), requires_grad=False))
     bias = given.get(f"{name}.bias" if name else "bias")
     if bias is not None and bias is not getattr(layer, "bias", None):
@@ -129,9 +129,9 @@ def _scale(name: str, layer: nn.Module, given: Mapping[str, Tensor]) -> Tensor:
     scale = given[f"{name}.{there[0]}" if name else there[0]].cpu().float()
     outputs = layer.get_parameter("weight").shape[0]
     if scale.numel() not in (1, outputs) or (scale.numel() > 1 and scale.shape[0] != outputs):
-        raise _wrong(name, f"{there[0]} of {list(scale.shape)}", f"one scale, or one for each of {outputs} outputs")
+        raise misfit(name, f"{there[0]} of {list(scale.shape)}", f"one scale, or one for each of {outputs} outputs")
     if not bool((torch.isfinite(scale) & (scale > 0)).all()):
-        raise _wrong(name, f"{there[0]} of {scale.flatten().tolist()[:4]}", "positive numbers")
+        raise misfit(name, f"{there[0]} of {scale.flatten().tolist()[:4]}", "positive numbers")
     return scale.flatten()
 
 
@@ -142,11 +142,12 @@ def _power_of_two(scale: Tensor) -> int | None:
     return exponent - 1 if mantissa == 0.5 and bool((scale == first).all()) else None
 
 
-def _wrong(name: str, got: str, expected: str) -> ConfigError:
+def misfit(name: str, got: str, expected: str) -> ConfigError:
+    """The error of stored weights that a layer cannot take."""
     return ConfigError(
-        "weights of 8-bit floats do not fit the model",
+        "the weights do not fit the model",
         node=name,
         got=got,
         expected=expected,
-        remedy="give the model and the tensors of one checkpoint",
+        remedy="give the model, the tensors and their layout of one checkpoint",
     )

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import MaseHwError, UnsupportedError
+from mase_hw.errors import GraphError, MaseHwError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.formats.elements import Element
 from mase_hw.ir import MaseGraph
@@ -46,6 +46,12 @@ class Refused(Exception):
     def __init__(self, why: str, remedy: str | None = None) -> None:
         super().__init__(why)
         self.why, self.remedy = why, remedy
+
+
+def broken(kind: str, name: str, why: str) -> GraphError:
+    """The error of a file that is not whole."""
+    remedy = "the file is damaged or of another kind"
+    return GraphError(f"not a whole {kind} file", node=name[:200], got=why or None, remedy=remedy)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.documents import Json
+from mase_hw.importers.float8_weights import misfit
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Outputs of a word of AWQ, from the lowest bits up."""
@@ -126,11 +127,11 @@ def _layers(model: nn.Module, tensors: Mapping[str, Tensor], layout: str) -> Ite
             continue
         name = key.removesuffix(".qweight")
         if name not in modules:
-            raise _wrong(name, "the model has no linear layer of that name", "an nn.Linear for every qweight")
+            raise misfit(name, "the model has no linear layer of that name", "an nn.Linear for every qweight")
         module = modules[name]
         missing = [part for part in ("qzeros", "scales") if f"{name}.{part}" not in tensors]
         if missing:
-            raise _wrong(name, f"no {' and no '.join(missing)}", "qweight, qzeros and scales")
+            raise misfit(name, f"no {' and no '.join(missing)}", "qweight, qzeros and scales")
         yield name, module, _of_file(name, module, tensors, layout)
         if f"{name}.bias" in tensors:
             module.bias = nn.Parameter(tensors[f"{name}.bias"].float(), requires_grad=False)
@@ -144,11 +145,11 @@ def _of_file(name: str, module: nn.Linear, tensors: Mapping[str, Tensor], layout
     wanted = (inputs, outputs * bits // 32) if awq else (inputs * bits // 32, outputs)
     if tuple(packed.shape) != wanted or bits not in ((4,) if awq else (2, 3, 4, 8)):
         what = "4" if awq else "2, 3, 4 or 8"
-        raise _wrong(name, f"qweight {list(packed.shape)}", f"{inputs} x {outputs} integers of {what} bits")
+        raise misfit(name, f"qweight {list(packed.shape)}", f"{inputs} x {outputs} integers of {what} bits")
     groups = scales.shape[0]
     if tuple(scales.shape) != (groups, outputs) or tuple(packed_zeros.shape) != (groups, outputs * bits // 32):
         shapes = f"scales {list(scales.shape)}, qzeros {list(packed_zeros.shape)}"
-        raise _wrong(name, shapes, f"{outputs} numbers of {groups} groups")
+        raise misfit(name, shapes, f"{outputs} numbers of {groups} groups")
     group = -(-inputs // groups)
     if awq:
         codes, zeros = (_unpacked(t, bits, AWQ_ORDER) for t in (packed, packed_zeros))
@@ -166,7 +167,7 @@ def _order(name: str, groups: Tensor | None, group: int, inputs: int) -> Tensor 
     runs = torch.arange(inputs) // group
     found, order = groups.long().cpu().sort(stable=True)
     if found.shape != runs.shape or not torch.equal(found, runs):
-        raise _wrong(name, "g_idx with groups of other sizes", f"groups of {group} inputs, in any order")
+        raise misfit(name, "g_idx with groups of other sizes", f"groups of {group} inputs, in any order")
     return None if torch.equal(order, torch.arange(inputs)) else order
 
 
@@ -175,10 +176,10 @@ def _of_torchao(name: str, given: Any) -> _Groups:
     groups = scale.shape[1] if scale.dim() == 2 else 0
     size = list(getattr(given, "block_size", ()))
     if codes.dim() != 2 or codes.dtype != torch.int8 or not groups or zero is None or zero.shape != scale.shape:
-        raise _wrong(name, f"{type(given).__name__} of {list(codes.shape)}", "IntxUnpackedToInt8Tensor, in groups")
+        raise misfit(name, f"{type(given).__name__} of {list(codes.shape)}", "IntxUnpackedToInt8Tensor, in groups")
     group = -(-codes.shape[1] // groups)
     if size != [1, group]:
-        raise _wrong(name, f"blocks of {size}", f"[1, {group}], groups of inputs")
+        raise misfit(name, f"blocks of {size}", f"[1, {group}], groups of inputs")
     return codes, zero, scale, group, None
 
 
@@ -205,13 +206,3 @@ def _rounded(scales: Tensor, bits: int) -> Tensor:
     """Scales to so many bits, half to even."""
     fraction, exponent = torch.frexp(scales)
     return torch.ldexp((fraction * 2.0**bits).round(), exponent - bits)
-
-
-def _wrong(name: str, got: str, expected: str) -> ConfigError:
-    return ConfigError(
-        "weights in groups do not fit the model",
-        node=name,
-        got=got,
-        expected=expected,
-        remedy="give the model, the tensors and the layout of one checkpoint",
-    )

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import fx, nn
 
 from mase_hw.catalogue import Catalogue, OpDef, default_catalogue
-from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, suggest
+from mase_hw.errors import GraphError, MetadataKeyError, PassOrderError, refuse_unknown, suggest
 from mase_hw.formats import FixedFormat
 from mase_hw.ir import binding
 from mase_hw.ir.evaluate import Values
@@ -229,8 +229,7 @@ class AnnotatedGraph:
         """The metadata of one tensor argument or result of a node."""
         common = self.meta_of(node).common
         found = {**common.args.tensors, **common.results.tensors}
-        if name not in found:
-            raise MetadataKeyError("the node has no such tensor", node=node.name, got=name, remedy=suggest(name, found))
+        refuse_unknown(name, found, "the node has no such tensor", node=node.name, error=MetadataKeyError)
         return found[name]
 
     def set_format(self, node: fx.Node, name: str, fmt: FixedFormat) -> None:

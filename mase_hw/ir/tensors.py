@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import refuse_unknown
 from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, ScaledFormat, SignFormat
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.ir.records import Branch, Record, record
@@ -18,14 +18,7 @@ KNOWN_STORAGE = ("BRAM", "LUT")
 
 def one_of(field_name: str, value: Any, known: tuple[str, ...]) -> None:
     """Refuse a value outside a list of known ones with a ConfigError."""
-    if value not in known:
-        raise ConfigError(
-            f"unknown {field_name} in metadata",
-            field=field_name,
-            got=repr(value),
-            expected=" | ".join(known),
-            remedy=suggest(str(value), known),
-        )
+    refuse_unknown(value, known, f"unknown {field_name} in metadata", field=field_name)
 
 
 @record

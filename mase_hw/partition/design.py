@@ -16,8 +16,7 @@ from mase_hw.compiler.config import ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import name_inputs, traced
 from mase_hw.design.design import Design, Progress
 from mase_hw.design.simulation import Simulation
-from mase_hw.errors import EmitError
-from mase_hw.host.disk import staged
+from mase_hw.host.disk import refuse_foreign, staged
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.faithful.surroundings import ordinary
@@ -149,12 +148,7 @@ def compile_partitioned(
     """
     tell = progress or (lambda _: None)
     settings, place = load_config(config), Path(out).absolute()
-    if place.exists() and not (place / FILE).is_file() and not (place.is_dir() and not any(place.iterdir())):
-        raise EmitError(
-            "the folder holds something else than a partitioned design",
-            node=str(place),
-            remedy="choose another folder",
-        )
+    refuse_foreign(place, FILE, "a partitioned design")
     with ordinary():
         if isinstance(model, MaseGraph):
             graph, example = model, name_inputs(model, example_inputs)

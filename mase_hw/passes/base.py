@@ -83,12 +83,7 @@ class GraphPass(Generic[A]):
         args = validate(self.name, self.args, pass_args)
         lacking = self.lacks(graph.completed)
         if lacking:
-            raise PassOrderError(
-                f"{self.name} needs the result of {' or '.join(lacking)}",
-                node=self.name,
-                got=f"passes run so far: {', '.join(graph.completed) or 'none'}",
-                remedy=f"run {lacking[0]} first",
-            )
+            raise self.too_early(self.name, lacking, graph.completed)
         graph, info = self.body(graph, args)
         graph.meta["passes"] = self.completed_after(graph.completed, modified=changed(info))
         return graph, info
@@ -103,6 +98,15 @@ class GraphPass(Generic[A]):
             if not set(options) & set(completed):
                 return options
         return ()
+
+    def too_early(self, what: str, lacking: Sequence[str], completed: Sequence[str]) -> PassOrderError:
+        """The error of this pass, or a step with it, where one of those that it needs has not run."""
+        return PassOrderError(
+            f"{what} needs the result of {' or '.join(lacking)}",
+            node=self.name,
+            got=f"passes run by then: {', '.join(completed) or 'none'}",
+            remedy=f"run {lacking[0]} first",
+        )
 
     def completed_after(self, completed: Sequence[str], *, modified: bool = True) -> list[str]:
         """Passes whose results hold after this one has run.

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mase_hw.errors import ConfigError, GraphError, PassOrderError, suggest
+from mase_hw.errors import ConfigError, GraphError, refuse_unknown
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.report_tables import Table
@@ -258,12 +258,7 @@ class Pipeline:
                 continue
             lacking = one.lacks(done)
             if lacking:
-                raise PassOrderError(
-                    f"step {step.name!r} ({position} of {len(self)}) needs the result of {' or '.join(lacking)}",
-                    node=one.name,
-                    got=f"passes run by then: {', '.join(done) or 'none'}",
-                    remedy=f"put {lacking[0]} before it",
-                )
+                raise one.too_early(f"step {step.name!r} ({position} of {len(self)})", lacking, done)
             done = one.completed_after(done)
 
     def run(
@@ -342,8 +337,7 @@ class Pipeline:
         return dataclasses.replace(run, graph=graph)
 
     def _index(self, name: str) -> int:
-        if name not in self.names:
-            raise ConfigError(f"{self.name} has no such step", field=name, remedy=suggest(name, self.names))
+        refuse_unknown(name, self.names, f"{self.name} has no such step", field=name)
         return self.names.index(name)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from torch import nn
 from torch.export import ExportedProgram
 
+from mase_hw.compiler.besides import Besides, Tell, unpacked
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
-from mase_hw.compiler.quantised_graph import Tell, entered, run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.compiler.torch_threads import torch_threads
@@ -45,11 +46,9 @@ def check(
     example_inputs: Inputs,
     config: ConfigLike = None,
     *,
-    calibration: Iterable[Any] | None = None,
-    custom_ops: CustomOps | None = None,
     device: str | None = None,
     limits: Mapping[str, int | None] | None = None,
-    progress: Tell | None = None,
+    **besides: Unpack[Besides],
 ) -> Check:
     """Say what :func:`mase_hw.compile` would make of a model, in seconds and without writing anything.
 
@@ -62,11 +61,10 @@ def check(
         model: As for :func:`mase_hw.compile`; it is copied and not changed.
         example_inputs: One frame.
         config: The configuration.
-        calibration: Batches, of which the first is looked at.
-        custom_ops: A user's own ops.
         device: A device that it should fit, such as ``xc7a35t``.
         limits: Numbers of ``lut``, ``ff``, ``dsp`` and ``bram`` that it should fit; before those of the device.
-        progress: Told what is being done.
+        besides: ``calibration`` (the first batch is looked at), ``custom_ops`` and ``progress``;
+            see :class:`mase_hw.compiler.besides.Besides`.
 
     Returns:
         What was found; ``passed`` says whether the model would be taken, and fits.
@@ -74,10 +72,11 @@ def check(
     Raises:
         ConfigError: If the configuration, the device or a limit is wrong.
     """
+    calibration, custom_ops, tell = unpacked(**besides)
     settings = load_config(config)
     there, block_bits = available(device, limits or {})
     batches = None if calibration is None else list(itertools.islice(calibration, 1))
-    found = _Search(settings, custom_ops, progress or (lambda _: None))
+    found = _Search(settings, custom_ops, tell)
     with ordinary(), set_aside(), torch_threads(data=False):
         found.run(model, example_inputs, batches)
     manifest = None if found.graph is None else bundle_of(found.graph).record

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 from torch import nn
 
+from mase_hw.compiler.besides import Besides, unpacked
 from mase_hw.compiler.config import ConfigLike, load_config, with_target
-from mase_hw.compiler.quantised_graph import Tell
 from mase_hw.emit.reference import Inputs
 from mase_hw.fit.result import Fit, Point
 from mase_hw.fit.sharing import choose
 from mase_hw.fit.target import Target, TargetLike, goal
-from mase_hw.ir.custom.spec import CustomOps
 from mase_hw.preflight.mapped import mapped_graph
 
 
@@ -23,10 +21,8 @@ def fit(
     config: ConfigLike = None,
     *,
     target: TargetLike | None = None,
-    calibration: Iterable[Any] | None = None,
     front: bool = True,
-    custom_ops: CustomOps | None = None,
-    progress: Tell | None = None,
+    **besides: Unpack[Besides],
 ) -> Fit:
     """Choose lanes and implementations of every layer for a target, without writing anything.
 
@@ -36,10 +32,8 @@ def fit(
         config: The configuration; lanes that it gives are kept.
         target: What is to be reached, in place of the table ``target`` of the configuration; see
             :class:`mase_hw.fit.target.Target`.
-        calibration: Batches from which value ranges are observed.
         front: Whether the least area for other rates is found as well.
-        custom_ops: A user's own ops.
-        progress: Told what is being done.
+        besides: ``calibration``, ``custom_ops`` and ``progress``: see :class:`mase_hw.compiler.besides.Besides`.
 
     Returns:
         What was chosen.
@@ -48,7 +42,7 @@ def fit(
         ConfigError: If the target cannot be met, with the nearest that can.
         MaseHwError: Whatever ``compile`` would refuse.
     """
-    tell = progress or (lambda _: None)
+    calibration, custom_ops, tell = unpacked(**besides)
     settings = with_target(load_config(config), target)
     wanted = goal(settings.target, settings.hardware.family)
     hardware = settings.hardware.model_copy(update={"family": wanted.family})

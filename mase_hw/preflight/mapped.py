@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import nn
 
+from mase_hw.compiler.besides import Tell
 from mase_hw.compiler.config import CompileConfig
-from mase_hw.compiler.quantised_graph import Tell, run_on_model, saying, traced
+from mase_hw.compiler.quantised_graph import run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.emit.reference import Inputs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mase_hw.errors import ConfigError, ToolError, suggest
+from mase_hw.errors import ToolError, refuse_unknown
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -219,8 +219,7 @@ def _sampler(name: str) -> Callable[[int], BaseSampler]:
         "tpe": lambda seed: samplers.TPESampler(seed=seed),
         "random": lambda seed: samplers.RandomSampler(seed=seed),
     }
-    if name not in known:
-        raise ConfigError("there is no such sampler", field="sampler", got=name, remedy=suggest(str(name), known))
+    refuse_unknown(name, known, "there is no such sampler", field="sampler")
     return known[name]
 
 

@@ -15,7 +15,7 @@ from mase_hw.compiler.config import CompileConfig, load_config
 from mase_hw.cost.devices import RESOURCES, missing
 from mase_hw.emit.estimate import FAMILY, estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
-from mase_hw.errors import ConfigError, MaseHwError, SearchError, suggest
+from mase_hw.errors import ConfigError, MaseHwError, SearchError, refuse_unknown
 from mase_hw.fit.choose import Chooser, UnmetError
 from mase_hw.fit.target import Target, goal
 from mase_hw.hardware.manifest import Manifest
@@ -268,14 +268,8 @@ def _measures(against: Against) -> tuple[tuple[str, ...], dict[str, CostModel]]:
     names: list[str] = []
     costs: dict[str, CostModel] = {}
     for each in against:
-        if isinstance(each, str) and each not in (*MAPPED, *COSTS):
-            raise ConfigError(
-                "there is no such measure",
-                field="against",
-                got=each,
-                expected=", ".join((*MAPPED, *COSTS)),
-                remedy=suggest(each, (*MAPPED, *COSTS)),
-            )
+        if isinstance(each, str):
+            refuse_unknown(each, (*MAPPED, *COSTS), "there is no such measure", field="against")
         name = each
         if not isinstance(each, str) or each in COSTS:
             name, costs[str(name)] = cost_model(each)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.formats import MAX_WIDTH, MINIFLOATS
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
@@ -205,9 +205,8 @@ class Space:
 
 def _known(field: str, given: Sequence[str], known: Sequence[str]) -> None:
     for key in given:
-        if key not in known:
-            place = f"{field}.{key}" if field == "widths" else field
-            raise ConfigError("there is nothing of that name", field=place, got=key, remedy=suggest(str(key), known))
+        place = f"{field}.{key}" if field == "widths" else field
+        refuse_unknown(key, known, "there is nothing of that name", field=place)
     if not given and field != "widths":
         raise ConfigError("nothing is named", field=field, expected=f"some of {', '.join(known)}")
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.host.process import cores
 from mase_hw.simulate.engines.fast import Intervention
 from mase_hw.simulate.engines.registry import engine as engine_of
@@ -22,7 +22,26 @@ _RESETS = "a Reset, a number of cycles, 'in:5' or 'out:3', or a list of these"
 
 
 class Asked(TypedDict, total=False):
-    """What may be asked of a simulation; :meth:`mase_hw.design.design.Design.simulate` says what it means."""
+    """What may be asked of a simulation.
+
+    Args:
+        engine: Name of the simulation engine (``cocotb``); see :mod:`mase_hw.simulate.engines.registry`.
+        seed: Of stalls, garbage on idle ports and initial register values (0).
+        stalls: Probability of a stall on every input and output in every cycle, or :class:`Stalls`, or the name of a
+            pattern of :data:`mase_hw.simulate.plan.PATTERNS`.
+        waves: Write an FST, which only one process can; None: only when something is wrong, by running again.
+        work_dir: Where the simulator is built and run, not in the bundle; ``<bundle>.work`` beside it by default.
+        jobs: Processes that share the frames (1); only the batch engine has more than one.
+        threads: Threads that evaluate the design together, in every process (1); only with the batch engine. With
+            ``jobs``, there must be a core for each thread of each process.
+        reset_at: Resets in the middle of the run; all frames are played again after each. One or several, as
+            :class:`Reset`, cycles (``40``) or words (``"in:5"``).
+        coverage: Count lines, branches and toggles; only with the batch engine.
+        intervene: ``FILE.py`` or ``FILE.py:FUNCTION``, a test that intervenes in the run; only with the fast engine.
+            Its failures are not diagnosed, since the run with probes does not intervene.
+        inner_stalls: Probability with which each edge inside the design closes in a cycle, also for long now and then;
+            0 for the design as it is. Simulated on a copy of the top level with a connector on every edge.
+    """
 
     engine: str
     seed: int
@@ -46,9 +65,11 @@ def check(bundle: Path, interval: int = 1, **asked: Unpack[Asked]) -> Simulation
         asked: What is asked.
 
     Raises:
-        ConfigError: If something is of the wrong kind or out of range, does not fit the engine, or if two things
-            contradict each other.
+        ConfigError: If something is unknown, of the wrong kind or out of range, does not fit the engine, or if two
+            things contradict each other.
     """
+    for name in asked:
+        refuse_unknown(name, Asked.__annotations__, "a simulation has no such argument", field=name)
     engine = asked.get("engine", DEFAULT_ENGINE)
     engine_of(engine)
     options = SimulationOptions(

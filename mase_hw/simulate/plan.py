@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.hardware.beats import encode
 from mase_hw.host.disk import writing
 from mase_hw.host.documents import Json
@@ -105,8 +105,7 @@ class Stalls:
         Raises:
             ConfigError: If there is none of that name.
         """
-        if name not in PATTERNS:
-            raise ConfigError("unknown stall pattern", field="stalls", got=name, remedy=suggest(name, PATTERNS))
+        refuse_unknown(name, PATTERNS, "unknown stall pattern", field="stalls")
         return PATTERNS[name]
 
     @property
@@ -157,10 +156,7 @@ class Reset:
     length: int = 1
 
     def __post_init__(self) -> None:
-        if self.unit not in RESET_UNITS:
-            raise ConfigError(
-                "a reset counts something else", field="reset_at", got=self.unit, expected=" | ".join(RESET_UNITS)
-            )
+        refuse_unknown(self.unit, RESET_UNITS, "a reset counts something else", field="reset_at")
         for field in ("at", "length"):
             try:
                 number = operator.index(getattr(self, field))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mase_hw.cost.devices import Device
-from mase_hw.errors import ConfigError, ResourceError, ToolError
+from mase_hw.errors import ConfigError, ResourceError, ToolError, refuse_unknown
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
 from mase_hw.synth.pads import LIFCL_17_BG256, LIFCL_40_BG400, Pad, Pads
@@ -141,13 +141,7 @@ def router_of(target: str) -> Router:
     Raises:
         ConfigError: If it cannot be.
     """
-    if target not in ROUTERS:
-        raise ConfigError(
-            "place and route is not available for this target",
-            field="target",
-            got=target,
-            expected=f"one of {', '.join(ROUTERS)}",
-        )
+    refuse_unknown(target, ROUTERS, "place and route is not available for this target", field="target")
     return ROUTERS[target]
 
 

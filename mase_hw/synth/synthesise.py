@@ -23,7 +23,7 @@ from mase_hw.cost.devices import Device
 from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.pack_ecp5 import pack
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.host.disk import writing
 from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
@@ -106,13 +106,7 @@ def _default_work(design: Design) -> Path:
 def _placeable(target: Target, device: Device | None) -> Device:
     parts = router_of(target.name).parts
     part = device or find_device(list(parts)[-1], target)
-    if part.name not in parts:
-        raise ConfigError(
-            "the device cannot be placed and routed",
-            field="device",
-            got=part.name,
-            expected=f"one of {', '.join(parts)}",
-        )
+    refuse_unknown(part.name, parts, "the device cannot be placed and routed", field="device")
     return part
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from mase_hw.cost.devices import Device, device_of
 from mase_hw.cost.fabrics import product_luts
 from mase_hw.emit.yosys import MAPPERS, Mapper
-from mase_hw.errors import ConfigError, ToolError, suggest
+from mase_hw.errors import ConfigError, ToolError, refuse_unknown
 from mase_hw.hardware.memories import FAMILIES, REGISTERED, UNNAMED
 from mase_hw.host.documents import Json
 
@@ -240,8 +240,7 @@ def find_target(name: str) -> Target:
     Raises:
         ConfigError: If there is none of that name.
     """
-    if name not in TARGETS:
-        raise ConfigError("unknown synthesis target", field="target", got=name, remedy=suggest(name, TARGETS))
+    refuse_unknown(name, TARGETS, "unknown synthesis target", field="target")
     return TARGETS[name]
 
 

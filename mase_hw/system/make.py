@@ -15,10 +15,10 @@ from mase_hw.emit.bundle import FORMAT_VERSION, Bundle
 from mase_hw.emit.port_entry import port_stream
 from mase_hw.emit.read_bundle import read_file, read_manifest
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.hardware.library import content, environment, library_modules, source, with_dependences
+from mase_hw.hardware.library import content, library_modules, rendered, source, with_dependences
 from mase_hw.hardware.manifest import External, Manifest, Port, typed
 from mase_hw.hardware.parameter_ports import LOADING, parameter_ports, reading
-from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
+from mase_hw.hardware.prefix import other_prefix, prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root
 from mase_hw.streams import ceil_div
@@ -181,13 +181,7 @@ def _prefix(raw: Json, asked: str) -> str:
     """The prefix of a system: that of the bundle, or else the one that is asked for."""
     has: str = raw.get("prefix", "")
     if has and asked not in ("", has):
-        raise ConfigError(
-            "the modules of this bundle have another prefix",
-            field="prefix",
-            got=repr(asked),
-            expected=repr(has),
-            remedy="leave it out, or compile the bundle without one",
-        )
+        raise other_prefix(asked, has, "leave it out, or compile the bundle without one")
     return has or asked
 
 
@@ -235,42 +229,38 @@ def _add_hardware(system: Bundle, manifest: Manifest, records: tuple[Record, Rec
     bursts = [("BURST", options.burst), ("OUTSTANDING", options.outstanding)] if options.data == "memory" else []
     name = _name(manifest)
     ports, names = _shell_ports(shell, dict(widths))
-    text = (
-        environment()
-        .get_template("system/top.sv.j2")
-        .render(
-            version=__version__,
-            name=name,
-            core=manifest.top,
-            shell=options.prefix + shell,
-            core_parameters={name: name for name in manifest.parameters}
-            | ({"FRAMES": 1} if _generates(manifest) else {}),
-            memory=bool(manifest.parameters),
-            parameters=[
-                *widths,
-                *bursts,
-                *_sides(records),
-                ("OUT_SIGNED", sum(int(frame.signed) << i for i, frame in enumerate(records[1].frames))),
-                ("FLIGHT", _flight(manifest) + MORE_FRAMES),
-                *([] if manifest.external is None else [("EXTERNAL", 1)]),
-                ("CORE_CLOCK", int(options.core_clock)),
-                ("DIGEST", f"64'h{manifest.digest[:16]}"),
-            ],
-            ports=ports,
-            names=names,
-            streams=[] if options.data == "memory" else _streams(records),
-            bus=options.bus,
-            core_clock=options.core_clock,
-            prefix=options.prefix,
-            signals=[*LOADING, *reading(options.bus)[slice(1, None if options.data == "memory" else 5)]],
-            of_core=parameter_ports(manifest),
-            stored=manifest.image is not None,
-            outside=manifest.external is not None,
-            reading=options.data == "memory",
-            inputs=records[0].frames,
-            outputs=records[1].frames,
-            joined=_joined,
-        )
+    text = rendered(
+        "system/top.sv.j2",
+        version=__version__,
+        name=name,
+        core=manifest.top,
+        shell=options.prefix + shell,
+        core_parameters={name: name for name in manifest.parameters} | ({"FRAMES": 1} if _generates(manifest) else {}),
+        memory=bool(manifest.parameters),
+        parameters=[
+            *widths,
+            *bursts,
+            *_sides(records),
+            ("OUT_SIGNED", sum(int(frame.signed) << i for i, frame in enumerate(records[1].frames))),
+            ("FLIGHT", _flight(manifest) + MORE_FRAMES),
+            *([] if manifest.external is None else [("EXTERNAL", 1)]),
+            ("CORE_CLOCK", int(options.core_clock)),
+            ("DIGEST", f"64'h{manifest.digest[:16]}"),
+        ],
+        ports=ports,
+        names=names,
+        streams=[] if options.data == "memory" else _streams(records),
+        bus=options.bus,
+        core_clock=options.core_clock,
+        prefix=options.prefix,
+        signals=[*LOADING, *reading(options.bus)[slice(1, None if options.data == "memory" else 5)]],
+        of_core=parameter_ports(manifest),
+        stored=manifest.image is not None,
+        outside=manifest.external is not None,
+        reading=options.data == "memory",
+        inputs=records[0].frames,
+        outputs=records[1].frames,
+        joined=_joined,
     )
     files.append(f"rtl/{name}.sv")
     system.add(files[-1], text)
@@ -394,7 +384,7 @@ def _add_software(
     found = {}
     for path in sorted((rtl_root() / SOFTWARE).iterdir()):
         if path.suffix == ".j2":
-            text = environment().get_template(f"{SOFTWARE}/{path.name}").render(context)
+            text = rendered(f"{SOFTWARE}/{path.name}", **context)
             found[f"software/{path.stem}"] = text
         elif not path.stem.startswith(OF_STREAMS if options.data == "memory" else OF_MEMORY):
             found[f"software/{path.name}"] = path.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from mase_hw._version import __version__
 from mase_hw.emit.bundle import Bundle
 from mase_hw.emit.handoff.options import HandoffOptions
-from mase_hw.hardware.library import environment
+from mase_hw.hardware.library import rendered
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.system.options import SystemOptions
 
@@ -90,7 +90,7 @@ def add_vivado(system: Bundle, manifest: Manifest, name: str, options: SystemOpt
         "reach": f"0x{1 << options.address_bits:x}",
     }
     for file, template in ((f"{name}_ip.v", "ip.v.j2"), ("build.tcl", "build.tcl.j2")):
-        text = environment().get_template(f"system/{FOLDER}/{template}").render(context)
+        text = rendered(f"system/{FOLDER}/{template}", **context)
         system.add(f"{FOLDER}/{file}", text)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from mase_hw.emit import fifos
-from mase_hw.emit.joins import shorter
+from mase_hw.emit.depths import shorter
 from mase_hw.emit.netlist import Pin
 from mase_hw.hardware.memories import block_rams
 

@@ -111,7 +111,7 @@ def test_a_wrong_order_is_refused_before_anything_runs() -> None:
     with pytest.raises(PassOrderError, match=r"step 'calibrate' \(2 of 3\)") as caught:
         whole().without("common").run(graph)
     assert graph.completed == () and [n.name for n in graph.nodes] == before
-    assert caught.value.remedy == "put add_common_metadata_analysis_pass before it"
+    assert caught.value.remedy == "run add_common_metadata_analysis_pass first"
     # What has run on the graph before counts, and what a step undoes does not.
     done = Pipeline(front()).run(graph).graph
     Pipeline([Step("quantize", quantize_transform_pass, EIGHT)]).run(done)

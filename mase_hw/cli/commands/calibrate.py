@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mase_hw.cli._common import INTERRUPTED, OK, model_arguments, path, settle
+from mase_hw.cli._common import INTERRUPTED, OK, loaded, model_arguments, path, settle
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 from mase_hw.errors import ConfigError
@@ -62,9 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the model, the configuration, the data or the file is not usable.
     """
-    from mase_hw.compiler.config import load_config
     from mase_hw.compiler.quantised_graph import calibrated_graph
-    from mase_hw.model_spec import load_model
     from mase_hw.passes import CalibrationState
 
     settle(arguments)
@@ -79,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.out.parent.is_dir():
         raise ConfigError("there is no such folder", field="--out", got=str(arguments.out.parent))
     state = CalibrationState.load(arguments.out) if there else CalibrationState()
-    settings, spec = load_config(arguments.config), load_model(arguments.model)
+    settings, spec = loaded(arguments)
     if spec.calibration is None:
         raise ConfigError(
             "the function of the model gives no calibration data",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import FAILED, OK, model_arguments, settle, whole
+from mase_hw.cli._common import FAILED, OK, loaded, model_arguments, whole
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -26,16 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the function of the model, the configuration or the device is not usable.
     """
-    from mase_hw.compiler.config import load_config
     from mase_hw.cost.devices import available
-    from mase_hw.model_spec import load_model
     from mase_hw.preflight.check import check
 
-    settle(arguments)
     limits = {name: getattr(arguments, name) for name in _LIMITS}
     available(arguments.device, limits)  # before a model is loaded for it
-    settings = load_config(arguments.config)
-    spec = load_model(arguments.model)
+    settings, spec = loaded(arguments)
     with voice(arguments, aside=True) as say:
         found = check(
             spec.model,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mase_hw.cli._common import OK
 from mase_hw.cli.answers import answer
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import refuse_unknown
 from mase_hw.host.resources import PACKAGE, find_folder
 
 HELP = "print a page of the documentation, or list all of them"
@@ -34,13 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         text = "\n".join(f"{name:{width}}  {title}" for name, title in titles.items())
         return answer(arguments, OK, {"pages": titles}, text)
     name = arguments.page.partition("#")[0].removeprefix("docs/").removesuffix(".md")
-    if name not in pages:
-        raise ConfigError(
-            "there is no such page",
-            field="PAGE",
-            got=f"{arguments.page:.80}",
-            remedy=suggest(name, pages) or "`mase-hw docs` lists them",
-        )
+    refuse_unknown(name, pages, "there is no such page", field="PAGE")
     text = pages[name].read_text(encoding="utf-8")
     return answer(arguments, OK, {"page": name, "text": text}, text.rstrip("\n"))
 

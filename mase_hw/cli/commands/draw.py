@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import OK, model_arguments, path, settle
+from mase_hw.cli._common import OK, loaded, model_arguments, path, refuse_suffix
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -24,17 +24,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If something is wrong with the model, the configuration or the file.
     """
-    from mase_hw.compiler.config import load_config
-    from mase_hw.errors import ConfigError
-    from mase_hw.model_spec import load_model
     from mase_hw.preflight.mapped import mapped_graph, traced_graph
 
-    if arguments.out.suffix.lower() != ".svg":
-        raise ConfigError(
-            "the picture is an SVG", field="--out", got=str(arguments.out), expected="a name that ends in .svg"
-        )
-    settle(arguments)
-    settings, spec = load_config(arguments.config), load_model(arguments.model)
+    refuse_suffix(arguments, "out", ".svg", "the picture is an SVG")
+    settings, spec = loaded(arguments)
     with voice(arguments, aside=True) as tell:
         if arguments.traced:
             graph = traced_graph(spec.model, spec.example_inputs, tell)

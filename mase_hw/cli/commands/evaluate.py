@@ -11,10 +11,12 @@ from mase_hw.cli._common import (
     THREADS_HELP,
     attach,
     calibration_argument,
-    calibration_of,
+    data_argument,
     labelled_of,
+    loaded,
     model_arguments,
     path,
+    quantised_of,
     settle,
     unfinished,
     whole,
@@ -29,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     model_arguments(parser, PLAN_HELP)
     calibration_argument(parser)
-    parser.add_argument(
-        "--data", type=path, metavar="FILE.npz", help="labelled data (what the function of MODEL gives)"
-    )
+    data_argument(parser)
     parser.add_argument(
         "--criterion", default="accuracy", metavar="NAME", help="accuracy, top_k, mse, sqnr, perplexity"
     )
@@ -49,23 +49,19 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If the model, the configuration, the data or the bundle is not usable.
     """
     import mase_hw
-    from mase_hw.compiler.config import load_config
-    from mase_hw.compiler.quantised_graph import quantised_graph
     from mase_hw.design.evaluate import evaluate_models
-    from mase_hw.model_spec import load_model
     from mase_hw.passes.evaluation import make_criterion
 
     settle(arguments)
     make_criterion(arguments.criterion)
-    settings = load_config(arguments.config)
     design = None if arguments.bundle is None else mase_hw.load_design(arguments.bundle)
     if design is not None:
         arguments.kept = lambda: f"no result was kept; {unfinished(design.path)}"
-    spec = load_model(arguments.model)
-    data, calibration = labelled_of(arguments, spec), calibration_of(arguments, spec.calibration)
+    settings, spec = loaded(arguments)
+    data = labelled_of(arguments, spec)
     with voice(arguments, aside=True) as say:
         if design is None:
-            graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
+            graph = quantised_of(arguments, settings, spec, say)
             found = evaluate_models(graph, data, arguments.criterion, spec.model, say)
         else:
             attach(design, spec, arguments, say)

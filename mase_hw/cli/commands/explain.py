@@ -8,10 +8,10 @@ from mase_hw.cli._common import (
     OK,
     PLAN_HELP,
     calibration_argument,
-    calibration_of,
+    loaded,
     model_arguments,
     path,
-    settle,
+    quantised_of,
 )
 from mase_hw.cli.answers import answer, document
 from mase_hw.cli.progress import voice
@@ -33,19 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If something is wrong with the model, the configuration, a node or the file.
     """
-    from mase_hw.compiler.config import load_config
-    from mase_hw.compiler.quantised_graph import quantised_graph
     from mase_hw.host.disk import writing
     from mase_hw.ir.module_paths import nodes_at, translations
-    from mase_hw.model_spec import load_model
     from mase_hw.passes.explanation import explain, explained
 
-    settle(arguments)
-    settings, spec = load_config(arguments.config), load_model(arguments.model)
-    calibration = calibration_of(arguments, spec.calibration)
-    say = voice(arguments, aside=True)
-    with say:
-        graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
+    settings, spec = loaded(arguments)
+    with voice(arguments, aside=True) as say:
+        graph = quantised_of(arguments, settings, spec, say)
     wanted = [node for name in arguments.nodes for node in nodes_at(graph, name) or [name]]
     for name, nodes in translations(graph, arguments.nodes).items():
         say(f"{name} is {', '.join(nodes)}")

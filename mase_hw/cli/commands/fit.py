@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import OK, model_arguments, path, settle, target_arguments, target_of
+from mase_hw.cli._common import OK, model_arguments, path, refuse_suffix, settle, target_arguments, target_of
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -25,17 +25,13 @@ def run(arguments: argparse.Namespace) -> int:
         MaseHwError: If the target cannot be met, or something is wrong with the model or the configuration.
     """
     from mase_hw.compiler.config import load_config, with_target
-    from mase_hw.errors import ConfigError
     from mase_hw.fit.result import picture
     from mase_hw.fit.target import goal
     from mase_hw.ir.draw.picture import write_picture
     from mase_hw.model_spec import load_model
     from mase_hw.preflight.fit import fit
 
-    if arguments.plot is not None and arguments.plot.suffix.lower() != ".svg":
-        raise ConfigError(
-            "the plot is an SVG", field="--plot", got=str(arguments.plot), expected="a name that ends in .svg"
-        )
+    refuse_suffix(arguments, "plot", ".svg", "the plot is an SVG")
     settle(arguments)
     settings = with_target(load_config(arguments.config), target_of(arguments))
     goal(settings.target, settings.hardware.family)  # before a model is loaded for it

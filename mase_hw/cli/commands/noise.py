@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from mase_hw.cli._common import OK, PLAN_HELP, calibration_argument, calibration_of, model_arguments, settle
+from mase_hw.cli._common import OK, PLAN_HELP, calibration_argument, loaded, model_arguments, quantised_of
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -27,18 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from mase_hw.compiler.config import load_config
-    from mase_hw.compiler.quantised_graph import quantised_graph
     from mase_hw.compiler.quantised_model import refuse_quantised
-    from mase_hw.model_spec import load_model
     from mase_hw.passes.quantize.quantisation_summary import SUMMARY, Summary
 
-    settle(arguments)
-    settings, spec = load_config(arguments.config), load_model(arguments.model)
+    settings, spec = loaded(arguments)
     refuse_quantised(spec.model)
-    calibration = calibration_of(arguments, spec.calibration)
     with voice(arguments, aside=True) as say:
-        graph = quantised_graph(spec.model, spec.example_inputs, settings, calibration, None, say)
+        graph = quantised_of(arguments, settings, spec, say)
     found: Summary = graph.meta[SUMMARY]
     table = Table(box=None, pad_edge=False)
     for column in ("node", "dB", "clipped", "became zero", "most of its noise is made by"):

@@ -12,15 +12,18 @@ from mase_hw.cli._common import (
     OK,
     calibration_argument,
     calibration_of,
+    data_argument,
     labelled_of,
+    loaded,
     model_arguments,
     path,
+    refuse_suffix,
     settle,
     whole,
 )
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import Voice, voice
-from mase_hw.errors import ConfigError
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.host.documents import Json
 
 if TYPE_CHECKING:
@@ -47,9 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method", default="noise", metavar="NAME", help="noise (two precisions) or trials (a Pareto front) (noise)"
     )
-    parser.add_argument(
-        "--data", type=path, metavar="FILE.npz", help="labelled data (what the function of MODEL gives)"
-    )
+    data_argument(parser)
     parser.add_argument("--criterion", metavar="NAME", help="accuracy, top_k, mse, perplexity or sqnr (accuracy)")
     parser.add_argument("--target", type=float, metavar="X", help="what the criterion has to reach; noise needs it")
     noise = parser.add_argument_group("noise")
@@ -99,14 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         MaseHwError: If the model, the data or a setting is not usable, or nothing that was tried is good enough.
     """
-    from mase_hw.compiler.config import load_config
     from mase_hw.compiler.quantised_graph import calibrated_graph
-    from mase_hw.model_spec import load_model
     from mase_hw.passes.evaluation import against
 
     settle(arguments)
     _check(arguments)
-    settings, spec = load_config(arguments.config), load_model(arguments.model)
+    settings, spec = loaded(arguments)
     calibration = calibration_of(arguments, spec.calibration)
     if arguments.criterion == "sqnr" and arguments.data is None and spec.labelled is None:
         if spec.calibration is None:
@@ -132,10 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what cannot be before a model is loaded for it."""
-    if arguments.method not in METHODS:
-        raise ConfigError(
-            "there is no such method", field="--method", got=arguments.method, expected=" or ".join(METHODS)
-        )
+    refuse_unknown(arguments.method, METHODS, "there is no such method", field="--method")
     if arguments.method == "noise":
         if arguments.target is None:
             raise ConfigError("a search by noise needs a target", field="--target", remedy="such as --target 0.96")
@@ -151,12 +147,9 @@ def _check(arguments: argparse.Namespace) -> None:
             "the workers of a cluster need a folder in common", field="--dask", remedy="add --storage FOLDER"
         )
     for option, suffix, what in (("out", ".toml", "a plan is a TOML file"), ("report", ".html", "a report is a page")):
+        refuse_suffix(arguments, option, suffix, what)
         file = getattr(arguments, option)
-        if file is None:
-            continue
-        if file.suffix != suffix:
-            raise ConfigError(what, field=f"--{option}", got=str(file), expected=f"a name that ends in {suffix}")
-        if not file.parent.is_dir():
+        if file is not None and not file.parent.is_dir():
             raise ConfigError("there is no such folder", field=f"--{option}", got=str(file.parent))
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
 from pydantic import Field
 
 from mase_hw._version import __version__
@@ -20,10 +18,10 @@ from mase_hw.emit.passes import EmitArgs, bundle_of, write_bundle
 from mase_hw.emit.yosys import MAPPERS
 from mase_hw.errors import ConfigError
 from mase_hw.hardware.beats import count_words
-from mase_hw.hardware.library import content, environment, library_modules
+from mase_hw.hardware.library import content, library_modules, rendered
 from mase_hw.hardware.manifest import Manifest, Vectors
 from mase_hw.hardware.parameter_ports import parameter_ports
-from mase_hw.hardware.prefix import prefixed, renamed, with_prefix
+from mase_hw.hardware.prefix import other_prefix, prefixed, renamed, with_prefix
 from mase_hw.host.documents import Json
 from mase_hw.host.resources import rtl_root, sim_root
 from mase_hw.ir import MaseGraph
@@ -147,13 +145,7 @@ def _put_prefix(bundle: Bundle, prefix: str) -> None:
         bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
         _render(bundle, "sim/simulate.py", "top/simulate.py.j2", {"top": bundle.manifest["top"]})
     elif prefix != has:
-        raise ConfigError(
-            "the modules of this bundle have another prefix",
-            field="prefix",
-            got=repr(prefix),
-            expected=repr(has),
-            remedy="run emit_verilog_top_transform_pass and those behind it again",
-        )
+        raise other_prefix(prefix, has, "run emit_verilog_top_transform_pass and those behind it again")
 
 
 def _add_static(bundle: Bundle, path: str, source: Path, prefix: str) -> None:
@@ -292,10 +284,4 @@ def _entry(options: HandoffOptions, ports: list[HandoffPort], tops: list[Top]) -
 
 
 def _render(bundle: Bundle, path: str, template: str, context: Json) -> None:
-    bundle.add(path, _environment().get_template(template).render(context))
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    """One for all bundles: reading twenty templates anew costs more than the rest of emission."""
-    return environment()
+    bundle.add(path, rendered(template, **context))

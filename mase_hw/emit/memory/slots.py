@@ -16,7 +16,8 @@ import numpy as np
 
 from mase_hw.catalogue import Catalogue
 from mase_hw.emit.delays import reconvergent
-from mase_hw.emit.fifos import put_fifos, unlimited
+from mase_hw.emit.depths import unlimited
+from mase_hw.emit.fifos import put_fifos
 from mase_hw.emit.netlist import TOP, Netlist, Pin
 from mase_hw.emit.schedule import Timeline
 from mase_hw.steps import Steps

@@ -18,14 +18,18 @@ _CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 
 
+def _parts(s: Step, kinds: dict[int, Any]) -> tuple[Any, Tensor, Tensor | None, tuple[list[int], list[int], list[int]]]:
+    """Of a convolution: the layer of so many dimensions, weight, bias, and kernel, stride and dilation."""
+    weight, dims = s.known(1, "the weight"), len(s.shape()) - 2
+    if dims not in kinds or weight.dim() != dims + 2:
+        raise Refused(f"a convolution of data {list(s.shape())} with weights {list(weight.shape)}")
+    return kinds[dims], weight, s.maybe_known(2, "the bias"), window(s.node, dims, weight.shape[2:])
+
+
 def conv(s: Step) -> Ref:
     """``Conv``: padding that differs between the sides is an operation of its own before it."""
-    weight, bias = s.known(1, "the weight"), s.maybe_known(2, "the bias")
-    dims, group = len(s.shape()) - 2, s.node.get("group", 1)
-    kind: Any = _CONV.get(dims)
-    if kind is None or weight.dim() != dims + 2:
-        raise Refused(f"a convolution of data {list(s.shape())} with weights {list(weight.shape)}")
-    kernel, stride, dilation = window(s.node, dims, weight.shape[2:])
+    kind, weight, bias, (kernel, stride, dilation) = _parts(s, _CONV)
+    group = s.node.get("group", 1)
     pads = padded_window(s.shape()[2:], kernel, stride, dilation, s.node)
     same = all(a == b for a, b in pads)
     if not same:
@@ -40,14 +44,10 @@ def conv(s: Step) -> Ref:
 
 def conv_transpose(s: Step) -> Ref:
     """``ConvTranspose``: what is cut off differently on the two sides is cut off behind it."""
-    weight, bias = s.known(1, "the weight"), s.maybe_known(2, "the bias")
-    dims, group = len(s.shape()) - 2, s.node.get("group", 1)
-    kind: Any = _TRANSPOSED.get(dims)
-    if kind is None or weight.dim() != dims + 2:
-        raise Refused(f"a convolution of data {list(s.shape())} with weights {list(weight.shape)}")
-    kernel, stride, dilation = window(s.node, dims, weight.shape[2:])
-    more = s.node.ints("output_padding", [0] * dims)
-    if len(more) != dims or any(not 0 <= m < max(a, d) for m, a, d in zip(more, stride, dilation, strict=True)):
+    kind, weight, bias, (kernel, stride, dilation) = _parts(s, _TRANSPOSED)
+    group = s.node.get("group", 1)
+    more = s.node.ints("output_padding", [0] * len(kernel))
+    if len(more) != len(kernel) or any(not 0 <= m < max(a, d) for m, a, d in zip(more, stride, dilation, strict=True)):
         raise Refused(f"an output_padding of {more}")
     full = [
         (n - 1) * a + d * (k - 1) + 1 + m

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.importers.cut import MOST_BYTES, needed, refuse_unknown, whole_file
-from mase_hw.importers.graph import MOST_ELEMENTS, Refused
+from mase_hw.importers.graph import MOST_ELEMENTS, Refused, broken
 from mase_hw.importers.onnx.elements import BFLOAT16, DTYPES, NIBBLES, nibbles
 
 OPSETS = range(6, 29)
@@ -174,9 +174,9 @@ def parse(data: bytes, name: str, folder: Path | None, shapes: Mapping[str, tupl
     try:
         model = onnx.ModelProto.FromString(data)
     except (DecodeError, Error, ValueError, RecursionError) as error:
-        raise _broken(name, f"{error!s:.200}") from error
+        raise broken("ONNX", name, f"{error!s:.200}") from error
     if not model.graph.node and not model.graph.output:
-        raise _broken(name, "no graph")
+        raise broken("ONNX", name, "no graph")
     if model.functions:
         raise UnsupportedError(
             "the model defines functions of its own",
@@ -394,12 +394,6 @@ def _inputs(
             remedy="; ".join(remedies),
         )
     return found
-
-
-def _broken(name: str, why: str) -> GraphError:
-    return GraphError(
-        "not a whole ONNX file", node=name[:200], got=why or None, remedy="the file is damaged or of another kind"
-    )
 
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")

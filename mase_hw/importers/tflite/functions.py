@@ -18,6 +18,7 @@ from mase_hw.catalogue import Arithmetic
 from mase_hw.formats import MULTIPLIER_BITS, ScaledFormat, quantize_multiplier
 from mase_hw.importers.graph import Refused
 from mase_hw.importers.tflite.kernels import MOST_SHIFT, inverse_root, round_away, scaled_by, scaled_value
+from mase_hw.importers.tflite.softmax import result_format
 from mase_hw.importers.tflite.step import Step, Value, format_of
 from mase_hw.importers.tflite.sums import sloped
 from mase_hw.nn import Quantized
@@ -67,10 +68,7 @@ def _table(function: Callable[[Floats], Floats], x: ScaledFormat, y: ScaledForma
 
 def nearest(op: str, function: Callable[[Floats], Floats], scale: float, zero: int, s: Step) -> Value:
     """A function whose kernel has one scale and one zero point of its results."""
-    want = format_of(s.out)
-    if (want.scale, want.zero_point) != (scale, zero):
-        raise Refused(f"a result of the scale {want.scale:g} and the zero point {want.zero_point}",
-                      f"quantise it with {scale:g} and {zero}, as the kernel asks for")  # fmt: skip
+    want = result_format(s, scale, zero)
     return _tabled(s, op, want, _table(function, s.data().fmt, want))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.importers.cut import needed, refuse_unknown, whole_file
-from mase_hw.importers.graph import MOST_ELEMENTS, Refused
+from mase_hw.importers.graph import MOST_ELEMENTS, Refused, broken
 
 IDENTIFIER = b"TFL3"
 VERSION = 3
@@ -163,11 +163,11 @@ def parse(data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]] | None) 
     import tflite
 
     if data[4:8] != IDENTIFIER:
-        raise _broken(name, f"the identifier {bytes(data[4:8])!r}")
+        raise broken("TFLite", name, f"the identifier {bytes(data[4:8])!r}")
     try:
         source = _Reader(data, name, tflite).source()
     except _DAMAGED as error:
-        raise _broken(name, f"{type(error).__name__}: {error!s:.200}") from error
+        raise broken("TFLite", name, f"{type(error).__name__}: {error!s:.200}") from error
     _check_numbers(source)
     _check_inputs(source, shapes or {})
     return source
@@ -195,7 +195,7 @@ class _Reader:
 
     def source(self) -> Source:
         if self.model.Version() != VERSION:
-            raise _broken(self.name, f"version {self.model.Version()} of the schema")
+            raise broken("TFLite", self.name, f"version {self.model.Version()} of the schema")
         graphs = self.count(self.model.SubgraphsLength(), 4)
         if graphs != 1:
             raise UnsupportedError(
@@ -389,9 +389,3 @@ def _check_inputs(source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
-
-
-def _broken(name: str, why: str) -> GraphError:
-    return GraphError(
-        "not a whole TFLite file", node=name[:200], got=why, remedy="the file is damaged or of another kind"
-    )

@@ -20,7 +20,7 @@ import torch
 from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.beats import to_words
-from mase_hw.hardware.library import environment
+from mase_hw.hardware.library import rendered
 from mase_hw.hardware.params import verilog_params
 from mase_hw.host.resources import Generated
 from mase_hw.opdef import EXTERNAL, Arithmetic, Golden
@@ -108,7 +108,7 @@ class HlsOp:
             files = {f"{EXTERNAL}{name}": self.root / name for name in (*self.dependence_files, self.stand_in)}
             context |= {"tool": Path(self.stand_in).stem, "stand_in": True, "found": STAND_IN}
         elif not texts:
-            texts = {f"{EXTERNAL}{top}.sv": _rendered(MISSING_MODULE, context)}
+            texts = {f"{EXTERNAL}{top}.sv": rendered(MISSING_MODULE, **context)}
         return Generated(
             f"hls_{node}",
             WRAPPER,
@@ -121,7 +121,7 @@ class HlsOp:
     def _digest(self, context: Mapping[str, Any]) -> str:
         """Of all that the top function is made of."""
         unnamed = {**context, "top": "", "node": ""}
-        text = _rendered("hls/top.cpp.j2", unnamed) + (self.root / self.source).read_text(encoding="utf-8")
+        text = rendered("hls/top.cpp.j2", **unnamed) + (self.root / self.source).read_text(encoding="utf-8")
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def _beside(self, context: Mapping[str, Any], a: Arithmetic, ports: tuple[Stream, ...]) -> dict[str, str]:
@@ -129,7 +129,7 @@ class HlsOp:
         folder = f"hls/{context['top']}"
         beats = vectors(self.golden, a, ports)
         count = len(next(iter(beats.values())).splitlines())
-        found = {name: _rendered(template, {**context, "beats": count}) for name, template in FILES.items()}
+        found = {name: rendered(template, **context, beats=count) for name, template in FILES.items()}
         found[str(context["source"])] = (self.root / self.source).read_text(encoding="utf-8")
         found |= {f"{name}.dat": text for name, text in beats.items()}
         return {f"{folder}/{name}": text for name, text in found.items()}
@@ -230,7 +230,3 @@ def _quiet(path: Path) -> str:
     off = "".join(f"// verilator lint_off {name}\n" for name in _QUIET)
     text = _TIME_SCALE.sub("", path.read_text(encoding="utf-8", errors="replace"))
     return f"// verilator lint_save\n{off}{text.rstrip()}\n// verilator lint_restore\n"
-
-
-def _rendered(template: str, context: Mapping[str, Any]) -> str:
-    return environment().get_template(template).render(context)

@@ -18,7 +18,7 @@ import msgspec
 from torch import nn
 
 from mase_hw.catalogue import Arithmetic, Catalogue, Hardware, OpDef, Request, default_catalogue
-from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, suggest
+from mase_hw.errors import CatalogueError, ConfigError, UnsupportedError, refuse_unknown, suggest
 from mase_hw.formats.attributes import Attributes, attributes_of
 from mase_hw.hardware.params import Params, parameter_names
 from mase_hw.host.resources import Generated
@@ -75,12 +75,7 @@ def custom_targets(custom_ops: CustomOps | None) -> list[tuple[str, Any, Any]]:
     if not isinstance(custom_ops, Mapping):
         raise ConfigError("custom_ops is not a dict", field="custom_ops", got=type(custom_ops).__name__)
     for key in custom_ops:
-        if key not in ("modules", "functions"):
-            raise ConfigError(
-                "unknown key in custom_ops",
-                field=f"custom_ops.{key}",
-                remedy=suggest(str(key), ("modules", "functions")),
-            )
+        refuse_unknown(key, ("modules", "functions"), "unknown key in custom_ops", field=f"custom_ops.{key}")
     for kind in ("modules", "functions"):
         for target, entry in (custom_ops.get(kind) or {}).items():
             where = f"custom_ops.{kind}.{getattr(target, '__name__', target)}"
@@ -161,12 +156,9 @@ def _arguments(target: Target, spec: CustomOp, where: str) -> Mapping[str, str |
         return dict.fromkeys(required, "data_in")
     for name, kind in spec.args.items():
         # Attributes and parameters of a module are not arguments of its forward.
-        if name not in known and (kind in ("data_in", None) or not is_module):
-            raise ConfigError(
-                "args names an argument that the op does not have",
-                field=f"{where}.args.{name}",
-                remedy=suggest(name, known),
-            )
+        if kind in ("data_in", None) or not is_module:
+            message = "args names an argument that the op does not have"
+            refuse_unknown(name, known, message, field=f"{where}.args.{name}")
     first = {name: spec.args[name] for name in known if name in spec.args}
     return first | dict(spec.args)
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call
 
-from mase_hw.errors import ConfigError, ToolError, UnsupportedError, suggest
+from mase_hw.errors import ConfigError, ToolError, UnsupportedError, refuse_unknown
 from mase_hw.ir.evaluate import Values
 from mase_hw.ir.trace.inplace import follow_writes, written
 from mase_hw.nn.recurrence import linear_recurrence
@@ -60,14 +60,8 @@ def plan(model: nn.Module, names: Sequence[str] | None, fixed: Values) -> Call:
     known = [n for n, p in inspect.signature(model.forward).parameters.items() if p.kind is not p.VAR_KEYWORD]
     wanted = [str(getattr(model, "main_input_name", known[0]))] if names is None else list(dict.fromkeys(names))
     for name in wanted:
-        if name not in known:
-            raise ConfigError(
-                "hf_input_names has a name that the model's forward does not have",
-                field="hf_input_names",
-                got=name,
-                expected=", ".join(known),
-                remedy=suggest(name, known),
-            )
+        message = "hf_input_names has a name that the model's forward does not have"
+        refuse_unknown(name, known, message, field="hf_input_names")
         if name in fixed:
             raise ConfigError("an input of the graph cannot be fixed as well", field=f"cf_args.{name}")
         if name in ("past_key_values", "past_key_value", "cache_params"):

@@ -15,7 +15,7 @@ from torch.fx.proxy import TraceError
 from torch.utils import _pytree as pytree
 
 from mase_hw.catalogue import Catalogue, default_catalogue
-from mase_hw.errors import ConfigError, GraphError, MaseHwError, suggest
+from mase_hw.errors import ConfigError, GraphError, MaseHwError, refuse_unknown
 from mase_hw.host.user_code import first_line, place, user_code
 from mase_hw.host.user_code import reason as reason_of
 from mase_hw.ir.custom.ops import custom_targets
@@ -129,13 +129,8 @@ def trace_torch_module(
     fixed = dict(cf_args or {})
     known = list(inspect.signature(model.forward).parameters)
     for name in fixed:
-        if name not in known:
-            raise ConfigError(
-                "cf_args names an argument that the model's forward does not have",
-                field=f"cf_args.{name}",
-                expected=", ".join(known),
-                remedy=suggest(name, known),
-            )
+        message = "cf_args names an argument that the model's forward does not have"
+        refuse_unknown(name, known, message, field=f"cf_args.{name}")
     ops = default_catalogue() if catalogue is None else catalogue
     own = custom_targets(custom_ops)
     tracer_type: type[Any] = MaseTracer

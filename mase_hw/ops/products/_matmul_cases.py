@@ -24,17 +24,16 @@ def cases(build: Callable[[Request], Any]) -> list[Case]:
         lanes: tuple[int, int],
         formats: str = "s8.4 s8.4 s9.1",
         frames: int = 4,
-        slots: int = 1,
-        beside: tuple[int, int] = (1, 1),
-        **attributes: bool,
+        **asked: Any,
     ) -> Case:
         """``a`` is batch, tokens, heads, size; ``b`` is groups, and the other size of the matrix.
 
-        ``beside`` are tokens, and rows of the matrix, in a beat.
+        What is asked besides: ``slots``; ``beside``, tokens and rows of the matrix in a beat; and attributes of the op.
         """
+        slots, beside = asked.pop("slots", 1), asked.pop("beside", (1, 1))
         batch, tokens, heads, inner = a
         (groups, other), transposed = b, kind == "rows"
-        attributes = {"causal": False, "transposed": transposed, **attributes}
+        attributes = {"causal": False, "transposed": transposed, **asked}
         numbers = Arithmetic.read(formats, ("data_in_0", "data_in_1", "data_out_0"), attributes)
         rows, columns = (other, inner) if transposed else (inner, other)
         shapes = {

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import ConfigError, refuse_unknown
 
 
 @runtime_checkable
@@ -252,12 +252,9 @@ def make_criterion(criterion: CriterionLike) -> Criterion:
     if isinstance(criterion, Mapping):
         options = dict(criterion)
         name = options.pop("name", None)
-        if name not in CRITERIA:
-            raise ConfigError(
-                "there is no such criterion", field="criterion", got=name, remedy=suggest(str(name), CRITERIA)
-            )
+        refuse_unknown(name, CRITERIA, "there is no such criterion", field="criterion")
         try:
-            return CRITERIA[name](**options)
+            return CRITERIA[str(name)](**options)
         except TypeError as error:
             raise ConfigError(
                 f"the options of criterion {name!r} are wrong", field="criterion", got=options, expected=str(error)

@@ -115,7 +115,7 @@ def evaluate_statistic(
     exact = _is_exact(model)
     total = len(data) if isinstance(data, Sized) else None
     with evaluating(model):
-        for index, batch in enumerate(_pairs(data)):
+        for index, batch in enumerate(pairs_of(data)):
             if isinstance(statistic, OfAll):
                 statistic.arrays = any(isinstance(leaf, np.ndarray) for leaf in pytree.tree_leaves(batch[1]))
             inputs, targets = _moved(_tensors(batch, model, index), place)
@@ -158,7 +158,27 @@ def _frame_size(graph: MaseGraph | nn.Module) -> int:
     return 1
 
 
-def _pairs(data: Any) -> Iterator[tuple[Any, Any]]:
+def check_repeatable(data: Any, field: str = "data") -> None:
+    """Refuse data that can be gone through only once.
+
+    Raises:
+        ConfigError: If it is such an iterator.
+    """
+    if isinstance(data, Iterator):
+        raise ConfigError(
+            "the data is used several times, but can be iterated only once",
+            field=field,
+            got=type(data).__name__,
+            remedy="pass a list or a data loader",
+        )
+
+
+def pairs_of(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Inputs and targets, entry by entry.
+
+    Raises:
+        ConfigError: If the data is no iterable, or an entry no pair.
+    """
     if isinstance(data, Tensor | np.ndarray | Mapping | str) or not hasattr(data, "__iter__"):
         raise ConfigError(
             "the data is not an iterable of (inputs, targets)",

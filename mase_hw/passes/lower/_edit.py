@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 
 from mase_hw.errors import GraphError
-from mase_hw.ir import MaseGraph, MaseMetadata
+from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import describe
-from mase_hw.ir.binding import slots
+from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.paths import attribute_at
-from mase_hw.ir.tensors import TensorDict
 from mase_hw.ir.trace.inplace import written
 from mase_hw.nn import Quantized, QuantizeInput
-from mase_hw.passes.base import Info
+from mase_hw.passes.base import GraphPass, Info, NoArgs, graph_pass
 
 OUTDATED = (
     "calibrate_analysis_pass",
@@ -27,6 +25,18 @@ OUTDATED = (
     "add_hardware_metadata_analysis_pass",
 )
 """Passes whose results do not hold once weights or nodes of a float graph have changed."""
+Lowering = Callable[[MaseGraph], Mapping[str, str | int]]
+_OF_LOWERING = """
+    Args:
+        graph: A float graph with common metadata, calibrated later.
+        args: None.
+
+    Returns:
+        The graph, ``modified``, and ``lowered``: node -> what it was.
+
+    Raises:
+        GraphError: If the graph is quantised already.
+    """
 Sharing = Mapping[int, Collection[str]]
 """Names of the nodes that read a parameter or buffer, by its identity."""
 
@@ -112,24 +122,6 @@ def changed(graph: MaseGraph, nodes: Iterable[fx.Node]) -> None:
                 graph.meta_of(user).software.args.pop(arg, None)
 
 
-def describe_call(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
-    """Common metadata of a call that a transform has made: of a function in the catalogue, on one tensor."""
-    meta = node.meta["mase"] = MaseMetadata(node, graph.model)
-    op = graph.op_of(node)
-    if op is None:
-        raise GraphError("a transform made a call that no op of the catalogue is", node=node.name)
-    meta.common.mase_type, meta.common.mase_op = op.mase_type, op.name
-    given = graph.tensor(source, "data_out_0")
-    args = TensorDict()
-    for slot in slots(op, graph.model, node, {source: graph.meta_of(source).common.results}):
-        args[slot.name] = given.copy() if slot.source is not None else slot.value
-    meta.common.args = args
-    function: Any = node.target
-    shape = list(function(torch.empty(given.shape, device="meta"), *node.args[1:]).shape)
-    value = function(given.value, *node.args[1:]) if isinstance(given.value, Tensor) else None
-    meta.common.results["data_out_0"] = dataclasses.replace(given, shape=shape, value=value)
-
-
 def bypass(graph: MaseGraph, node: fx.Node, source: fx.Node) -> None:
     """Take a node out: its readers read ``source``, a tensor of the same shape, dtype and (now) values."""
     node.replace_all_uses_with(source)
@@ -178,10 +170,10 @@ def prune(graph: MaseGraph, nodes: list[fx.Node]) -> None:
         graph.fx_graph.erase_node(node)
 
 
-def finish(graph: MaseGraph) -> None:
-    """Bring code, modules and the boundary in line after a change."""
+def finish(graph: MaseGraph, spent: Collection[fx.Node] = ()) -> None:
+    """Bring code, modules and the boundary in line after a change; nodes that are spent go if nobody reads them."""
     for node in reversed(graph.nodes):
-        if node.op == "get_attr" and not node.users:
+        if (node.op == "get_attr" or node in spent) and not node.users:
             graph.fx_graph.erase_node(node)
     graph.fx_graph.lint()
     graph.model.delete_all_unused_submodules()
@@ -189,11 +181,27 @@ def finish(graph: MaseGraph) -> None:
     graph.refresh()
 
 
-def finished(graph: MaseGraph, lowered: Mapping[str, str | int]) -> tuple[MaseGraph, Info]:
-    """The same if anything was lowered, and what a pass returns that lowers: node -> what it was."""
-    if lowered:
-        finish(graph)
-    return graph, {"modified": bool(lowered), "lowered": dict(lowered)}
+def lowering(name: str, what: str = "lowering") -> Callable[[Lowering], GraphPass[NoArgs]]:
+    """Make a pass of a function that rewrites a float graph and says of every node what it was before.
+
+    Args:
+        name: Of the pass.
+        what: Names it in the error for a graph that is quantised.
+    """
+
+    def decorate(rewrite: Lowering) -> GraphPass[NoArgs]:
+        @functools.wraps(rewrite)
+        def run(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+            refuse_quantised(graph, what)
+            lowered = rewrite(graph)
+            if lowered:
+                finish(graph)
+            return graph, {"modified": bool(lowered), "lowered": dict(lowered)}
+
+        run.__doc__ = f"{rewrite.__doc__}{_OF_LOWERING}"
+        return graph_pass(name, args=NoArgs, needs=(COMMON_PASS,), invalidates=OUTDATED)(run)
+
+    return decorate
 
 
 def wide(tensor: Tensor) -> Tensor:

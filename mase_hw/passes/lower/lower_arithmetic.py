@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.layers import choices, comparisons, compounds, products
 from mase_hw.passes.lower.layers.call import Rule, expand, expression_of
@@ -19,8 +17,8 @@ REFINED = {**compounds.REFINED, **comparisons.REFINED, **choices.REFINED}
 """The same for ops that have hardware, which takes not all that PyTorch does."""
 
 
-@graph_pass("lower_arithmetic_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
-def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+@edit.lowering("lower_arithmetic_transform_pass")
+def lower_arithmetic_transform_pass(graph: MaseGraph) -> dict[str, str]:
     """Write arithmetic without hardware of its own as ops that have it.
 
     - ``x @ W``, ``torch.einsum``, ``addmm`` and ``baddbmm`` with a stored operand become a linear layer, or, with a
@@ -39,22 +37,10 @@ def lower_arithmetic_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[Mas
 
     Every result is the same up to the rounding of floats. The node that computes it keeps the name. What no rule covers
     stays as it is.
-
-    Args:
-        graph: A float graph with common metadata, calibrated later.
-        args: None.
-
-    Returns:
-        The graph, ``modified``, and ``lowered``: node -> what it was.
-
-    Raises:
-        GraphError: If the graph is quantised already.
     """
-    edit.refuse_quantised(graph, "lowering")
     # What a formula is written with may have to be written with something else in its turn.
     lowered = _lower(graph, COMPOUNDS, {})
-    lowered = {**_lower(graph, RULES, REFINED), **lowered}
-    return edit.finished(graph, lowered)
+    return {**_lower(graph, RULES, REFINED), **lowered}
 
 
 def _lower(graph: MaseGraph, rules: Mapping[str, Rule], refined: Mapping[str, Rule]) -> dict[str, str]:

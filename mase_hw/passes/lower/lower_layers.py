@@ -8,8 +8,6 @@ import operator
 from torch import nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.layers.attention_layers import ATTENTION, lower_attention_layer
 from mase_hw.passes.lower.layers.call import call_of, expand
@@ -24,8 +22,8 @@ from mase_hw.passes.lower.layers.whole import (
 )
 
 
-@graph_pass("lower_layers_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
-def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+@edit.lowering("lower_layers_transform_pass")
+def lower_layers_transform_pass(graph: MaseGraph) -> dict[str, str]:
     """Write layers without hardware of their own as layers that have it.
 
     A rule for each is in ``mase_hw/passes/lower/layers``. The result is the same up to the order in which
@@ -34,25 +32,14 @@ def lower_layers_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     readers are connected to it already. What no rule covers stays as it is.
 
     A reduction of all dimensions (``x.mean()``) of an example with one row along dimension 0 is that of a frame, and so
-    is one of a dimension 0 in front of that of the frames (``torch.stack(parts).mean(0)``).
-
-    Args:
-        graph: A float graph with common metadata, calibrated later. Slices are lowered after this.
-        args: None.
-
-    Returns:
-        The graph, ``modified``, and ``lowered``: node -> what it was.
-
-    Raises:
-        GraphError: If the graph is quantised already.
-        UnsupportedError: If a layer of images gets one without a dimension for frames.
+    is one of a dimension 0 in front of that of the frames (``torch.stack(parts).mean(0)``). A layer of images that gets
+    one without a dimension for frames is refused. Slices are lowered after this.
     """
-    edit.refuse_quantised(graph, "lowering")
     lowered = {**results_apart(graph), **whole_frames(graph), **behind_frames(graph), **_without_indices(graph)}
     while found := _lower(graph):
         # What a rule makes may be lowered in its turn.
         lowered = {**found, **lowered}
-    return edit.finished(graph, lowered)
+    return lowered
 
 
 def _lower(graph: MaseGraph) -> dict[str, str]:

@@ -11,19 +11,18 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.paths import called
 from mase_hw.ops.slice import slice_dim
-from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
+from mase_hw.passes.lower.movement._calls import describe_call, insert
 
 Step = tuple[Any, tuple[int, ...]]
 """A function and its arguments behind the tensor."""
 
 
-@graph_pass("lower_slices_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
-def lower_slices_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+@edit.lowering("lower_slices_transform_pass", "slicing")
+def lower_slices_transform_pass(graph: MaseGraph) -> dict[str, str]:
     """Write what takes parts of a tensor of numbers or truth values as slices of one dimension, squeeze and unsqueeze.
 
     Found by what they do, whatever they are called: a call is run on a tensor without data, and what comes back is read
@@ -31,23 +30,12 @@ def lower_slices_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGra
     nobody reads are left out. The first slice of a node has its name. Anything else, such as an index that is a tensor,
     stays as it is. Every result is the same, bit for bit; a dimension 0 of size 1 is taken for the frame, of which
     index 0 is all there is.
-
-    Args:
-        graph: A float graph with common metadata, calibrated later.
-        args: None.
-
-    Returns:
-        The graph, ``modified``, and ``lowered``: node -> what it was.
-
-    Raises:
-        GraphError: If the graph is quantised already.
     """
-    edit.refuse_quantised(graph, "slicing")
     lowering = _Lowering(graph)
     for node in graph.nodes:
         if node not in lowering.gone:
             lowering.try_node(node)
-    return edit.finished(graph, lowering.lowered)
+    return lowering.lowered
 
 
 class _Lowering:
@@ -131,7 +119,7 @@ class _Lowering:
         if kept >= 0:
             node.op, node.target = "call_function", recipe[kept][0]
             node.args, node.kwargs = (last, *recipe[kept][1]), {}
-            edit.describe_call(self.graph, node, last)
+            describe_call(self.graph, node, [last])
             last = self._chain(node.next, node, f"{node.name}_shape", recipe[kept + 1 :])
         for user in users:
             user.replace_input_with(node, last)
@@ -139,10 +127,7 @@ class _Lowering:
 
     def _chain(self, before: fx.Node, source: fx.Node, name: str, recipe: Sequence[Step]) -> fx.Node:
         for function, args in recipe:
-            with self.graph.fx_graph.inserting_before(before):
-                made = self.graph.fx_graph.create_node("call_function", function, (source, *args), {}, name=name)
-            edit.describe_call(self.graph, made, source)
-            source = made
+            source = insert(self.graph, before, function, [source], args, name)
         return source
 
     def _noted(self, node: fx.Node) -> None:

@@ -90,7 +90,7 @@ def tabulate_transform_pass(graph: MaseGraph, args: TabulateArgs) -> tuple[MaseG
     """
     edit.refuse_quantised(graph, "tabulating")
     found = _of_tokens(graph, args.most)
-    lowered: dict[str, str | int] = {}
+    lowered: dict[str, int] = {}
     numbers: dict[fx.Node, fx.Node] = {}
     values: dict[fx.Node, Tensor] = {}
     for ids, rows, placed in {(t.ids, t.rows, t.placed) for t in found.values()}:
@@ -110,7 +110,9 @@ def tabulate_transform_pass(graph: MaseGraph, args: TabulateArgs) -> tuple[MaseG
             numbers[of.ids] = at
         lowered[node.name] = len(values[node])
         edit.prune(graph, before)
-    return edit.finished(graph, lowered)
+    if lowered:
+        edit.finish(graph)
+    return graph, {"modified": bool(lowered), "lowered": lowered}
 
 
 def _computes(graph: MaseGraph, node: fx.Node, found: Mapping[fx.Node, _Tokens]) -> bool:

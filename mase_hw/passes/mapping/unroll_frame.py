@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, fx
 
-from mase_hw.errors import ConfigError, UnsupportedError, suggest
+from mase_hw.errors import ConfigError, UnsupportedError, refuse_unknown
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph, MaseMetadata, TensorMetadata
@@ -269,8 +269,7 @@ def _named(graph: MaseGraph, name: str, field: str, place: int) -> fx.Node:
     """The node of a name, or of the path of a module the first or last one."""
     found = translations(graph, [name]).get(name, [name])[place]
     nodes = {node.name: node for node in nodes_between(graph, None, None)}
-    if found not in nodes:
-        raise ConfigError("there is no such node", field=field, got=name, remedy=suggest(name, nodes))
+    refuse_unknown(found, nodes, "there is no such node", field=field)
     return nodes[found]
 
 

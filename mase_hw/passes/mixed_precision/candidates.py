@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.evaluation import CriterionLike, evaluate_statistic, make_criterion
+from mase_hw.passes.evaluation.evaluate import check_repeatable
 from mase_hw.passes.quantize.calibration.state import weights_digest
 from mase_hw.passes.quantize.quantize import quantize_transform_pass
 
@@ -114,33 +115,3 @@ def check_graph(graph: MaseGraph, where: str) -> None:
             expected="init, common metadata and calibration, no quantisation",
             remedy="start from MaseGraph(model) and run these passes",
         )
-
-
-def check_repeatable(data: Any, field: str) -> None:
-    """Refuse data that can be gone through only once."""
-    if isinstance(data, Iterator):
-        raise ConfigError(
-            "the data is used several times, but can be iterated only once",
-            field=field,
-            got=type(data).__name__,
-            remedy="pass a list or a data loader",
-        )
-
-
-def inputs_of(data: Iterable[Any]) -> list[Any]:
-    """The inputs of ``(inputs, targets)`` pairs.
-
-    Raises:
-        ConfigError: If an entry is no pair.
-    """
-    found = []
-    for index, pair in enumerate(data):
-        if isinstance(pair, Tensor | Mapping) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise ConfigError(
-                "an entry of the data is no pair of inputs and targets",
-                field=f"data[{index}]",
-                got=type(pair).__name__,
-                expected="(inputs, targets)",
-            )
-        found.append(pair[0])
-    return found

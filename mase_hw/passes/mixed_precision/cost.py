@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.analysis.count import count_analysis_pass
@@ -44,8 +44,7 @@ def cost_model(cost: str | CostModel) -> tuple[str, CostModel]:
     """
     if callable(cost):
         return getattr(cost, "__name__", type(cost).__name__), cost
-    if cost not in COSTS:
-        raise ConfigError("there is no such cost model", field="cost", got=cost, remedy=suggest(str(cost), COSTS))
+    refuse_unknown(cost, COSTS, "there is no such cost model", field="cost")
     return cost, COSTS[cost]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import fx
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import refuse_unknown
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.mixed_precision.plan import Settings, has_tensor
 from mase_hw.passes.quantize.config import NodeConfig
@@ -61,16 +61,7 @@ def check_keys(graph: MaseGraph, node: str, keys: Iterable[str], where: str) -> 
         ConfigError: If the graph has no such node, it is not one that is quantised, or it has no tensor of that kind.
     """
     names = [n.name for n in graph.nodes if graph.op_of(n) is not None and not graph.is_implicit(n)]
-    if node not in names:
-        raise ConfigError(
-            "a configuration for a node that is not quantised", field=f"{where}.{node}", remedy=suggest(node, names)
-        )
+    refuse_unknown(node, names, "a configuration for a node that is not quantised", field=f"{where}.{node}")
     known = [key for key in NodeConfig.model_fields if has_tensor(graph, node, key)]
     for key in keys:
-        if key not in known:
-            raise ConfigError(
-                "a setting that would be ignored",
-                field=f"{where}.{node}.{key}",
-                expected=", ".join(known),
-                remedy=suggest(key, known),
-            )
+        refuse_unknown(key, known, "a setting that would be ignored", field=f"{where}.{node}.{key}")

@@ -24,7 +24,8 @@ from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
 from mase_hw.passes.base import validate
 from mase_hw.passes.evaluation import CriterionLike
-from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph, check_repeatable, inputs_of
+from mase_hw.passes.evaluation.evaluate import check_repeatable, pairs_of
+from mase_hw.passes.mixed_precision.candidates import CandidateScorer, check_graph
 from mase_hw.passes.mixed_precision.cost import CostModel, cost_model
 from mase_hw.passes.mixed_precision.groups import check_keys, groups_of
 from mase_hw.passes.mixed_precision.plan import Fact, Plan, Settings, complete, compose, settings_of
@@ -216,7 +217,7 @@ def noise_based_mixed_precision_quantization(
     check_graph(graph, where)
     if CALIBRATE_PASS not in graph.completed:
         check_repeatable(data, "data")
-        graph, _ = calibrate_analysis_pass(copy_graph(graph), {"data": inputs_of(data)})
+        graph, _ = calibrate_analysis_pass(copy_graph(graph), {"data": [inputs for inputs, _ in pairs_of(data)]})
     config = validate(where, MixedPrecisionConfig, quantization_config)
     if max_iterations < 0:
         raise ConfigError("the number of iterations is negative", field="max_iterations", got=max_iterations)
@@ -242,7 +243,7 @@ def noise_based_mixed_precision_quantization(
         graph,
         lambda names: scorer.quantised(configured({node for name in names for node in found[name]})),
         found,
-        inputs_of(data) if noise_data is None else noise_data,
+        [inputs for inputs, _ in pairs_of(data)] if noise_data is None else noise_data,
         cost_of,
         at_nodes=rank_by == "node",
     )

@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.passes.analysis.statistics.base import batches, check_finite
+from mase_hw.passes.analysis.statistics.base import check_finite, finite_batches
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.quantize import equalize_paths as paths
@@ -128,10 +128,7 @@ def _observe(graph: MaseGraph, layers: list[fx.Node], data: Any) -> dict[fx.Node
             dim = paths.channel_dim(paths.module_of(graph, layer), value.dim())
             seen[layer].update(edit.wide(value).movedim(dim, 0).flatten(1).cpu())
 
-    for index, inputs in batches(graph, data):
-        for name, value in inputs.items():
-            if isinstance(value, Tensor):
-                check_finite(value, f"input {name} of batch {index}")
+    for _, inputs in finite_batches(graph, data):
         evaluate(graph.model, inputs, on_node)
     return seen
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import Info, graph_pass
@@ -12,7 +11,7 @@ from mase_hw.passes.quantize.calibrate import CALIBRATE_PASS, CalibrateArgs, Cal
 from mase_hw.passes.quantize.config import QuantizeArgs
 from mase_hw.passes.quantize.equalization import EqualizationOptions, equalization_transform_pass
 from mase_hw.passes.quantize.quantize import quantize_transform_pass
-from mase_hw.passes.quantize.record import recorded_quantization
+from mase_hw.passes.quantize.record import configured_quantization
 from mase_hw.passes.quantize.rounding import keep_float_analysis_pass, round_weights_transform_pass
 from mase_hw.passes.quantize.rounding.options import RoundingOptions
 
@@ -57,14 +56,7 @@ def calibration_quantization_transform_pass(
         ConfigError: If nothing says how to quantise.
         MaseHwError: As the passes.
     """
-    quantize = args.quantize or recorded_quantization(graph)
-    if quantize is None:
-        raise ConfigError(
-            "nothing says how to quantise",
-            field="quantize",
-            expected="arguments of quantize_transform_pass, or a configuration recorded on the graph",
-            remedy="give quantize, or run update_quantization_configs before",
-        )
+    quantize = args.quantize or configured_quantization(graph, QuantizeArgs())
     info: Info = {}
     if args.equalization.enabled:
         options = CalibrateOptions(**{name: getattr(args, name) for name in CalibrateOptions.model_fields})

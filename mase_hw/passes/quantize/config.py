@@ -253,6 +253,23 @@ class NodeConfig(ConceptKeys):
             getattr(self, f"{group}_signed"),
         )
 
+    def width(self, node: str, tensor: str) -> int:
+        """The bits of a tensor of a node.
+
+        Raises:
+            ConfigError: If they are open.
+        """
+        width, key = self.of(tensor)[0], group_of(tensor)
+        if width is None:
+            raise ConfigError(
+                f"no width for {tensor}",
+                node=node,
+                field=f"quantize.*.config.{key}_width",
+                expected="a number of bits",
+                remedy=f"set {key}_width in the rule for this node, or in quantize.default.config",
+            )
+        return width
+
     def entering(self) -> NodeConfig:
         """The keys of data inputs as those of a result: for an input that nothing reads."""
         given = {f"data_out_{key}": getattr(self, f"data_in_{key}") for key in ("width", "frac_width", "signed")}

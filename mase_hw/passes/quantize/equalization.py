@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mase_hw.errors import ConfigError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.evaluate import outputs
@@ -20,6 +19,7 @@ from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.analysis.statistics.base import batches
 from mase_hw.passes.base import GraphPass, Info, PassArgs, graph_pass
 from mase_hw.passes.evaluation.criteria import decibels
+from mase_hw.passes.evaluation.evaluate import check_repeatable
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.quantize.absorb_bias import absorb_bias_transform_pass
 from mase_hw.passes.quantize.calibrate import CalibrateOptions, calibrate_analysis_pass
@@ -82,13 +82,7 @@ def equalization_transform_pass(graph: MaseGraph, args: EqualizationArgs) -> tup
         MaseHwError: As the passes.
     """
     edit.refuse_quantised(graph, "equalization")
-    if isinstance(args.data, Iterator):
-        raise ConfigError(
-            "the data is used several times, but can be iterated only once",
-            field="data",
-            got=type(args.data).__name__,
-            remedy="pass a list or a data loader",
-        )
+    check_repeatable(args.data)
     guard = _Guard(graph, args) if args.keep == "better" and args.enabled else None
     steps: Info = {}
     for name, one, given in _steps(args):

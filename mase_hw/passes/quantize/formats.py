@@ -85,14 +85,7 @@ def per_channel(
     Raises:
         ConfigError: If the method looks at more than the weights, or a channel would need a larger shift.
     """
-    if method not in ("min_max", "mse"):
-        raise ConfigError(
-            "weights with a format per channel cannot be calibrated by this method",
-            node=node,
-            field="calibrate.weight_method",
-            got=method,
-            expected="min_max | mse",
-        )
+    check_weight_method(node, method)
     criterion = "range" if method == "min_max" else "mse"
     _, given, signed = config.of("weight")
     rows = weight.detach().reshape(weight.shape[0], -1).double().cpu().numpy()
@@ -174,17 +167,42 @@ def width_in_blocks(node: str, config: NodeConfig, given: Json, element: str = "
     wanted |= {"weight_granularity": "tensor", "weight_affine": False}
     if element:
         wanted["weight_width"] = MINIFLOATS[element].bits
+    refuse_other(node, given, wanted, f"{config.name} weights have a sign, and what they share with their block")
+    return width
+
+
+def refuse_other(node: str, given: Json, wanted: Json, why: str) -> None:
+    """Refuse keys of a node that say something else than its kind of weights has.
+
+    Raises:
+        ConfigError: If there is one.
+    """
     for key, value in wanted.items():
         if given.get(key) not in (None, value):
             raise ConfigError(
-                f"{config.name} weights have a sign, and what they share with their block",
+                why,
                 node=node,
                 field=f"quantize.*.config.{key}",
                 got=given[key],
                 expected=value,
                 remedy=f"leave {key} out",
             )
-    return width
+
+
+def check_weight_method(node: str, method: str) -> None:
+    """Refuse what looks at more than the weights, where each channel or all of them have a scale.
+
+    Raises:
+        ConfigError: If it is such a method.
+    """
+    if method not in ("min_max", "mse"):
+        raise ConfigError(
+            "these weights cannot be calibrated by this method",
+            node=node,
+            field="calibrate.weight_method",
+            got=method,
+            expected="min_max | mse",
+        )
 
 
 def shift_decision(shift: Tensor) -> Decision:

@@ -27,11 +27,7 @@ def group_weights(node: str, weight: Tensor, config: NodeConfig, given: Json) ->
     group is not so, every group gets the scale at which its largest magnitude is the largest mantissa, and the largest
     factor of the tensor has 16 bits.
 
-    Args:
-        node: For errors.
-        weight: ``(outputs, inputs)`` or ``(outputs, channels, ...)``; see :meth:`BlockFormat.spread`.
-        config: What is configured.
-        given: What is configured where the node is said to be so, and by stronger rules.
+    Arguments as of :func:`mase_hw.passes.quantize.formats.block_weights`.
 
     Raises:
         ConfigError: No width, one that no mantissa has, a key that such weights cannot have, or scales too far apart.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
-from mase_hw.errors import ConfigError, GraphError, PassOrderError, UnsupportedError
+from mase_hw.errors import GraphError, PassOrderError, UnsupportedError
 from mase_hw.formats import (
     MAX_WIDTH,
     MINIFLOATS,
@@ -413,16 +413,7 @@ class Planner:
     def _format(
         self, node: fx.Node, name: str, config: NodeConfig, ends: tuple[float, float] | None = None
     ) -> tuple[FixedFormat, str]:
-        width, frac, signed = config.of(name)
-        key = group_of(name)
-        if width is None:
-            raise ConfigError(
-                f"no width for {name}",
-                node=node.name,
-                field=f"quantize.*.config.{key}_width",
-                expected="a number of bits",
-                remedy=f"set {key}_width in the rule for this node, or in quantize.default.config",
-            )
+        width, (_, frac, signed) = config.width(node.name, name), config.of(name)
         if frac is not None:
             return FixedFormat(width, frac, signed is not False), "configured"
         statistics = self.statistics(node, name) if ends is None else {"min": ends[0], "max": ends[1]}

@@ -16,6 +16,7 @@ from mase_hw.ir.module_paths import vanished
 from mase_hw.nn import Quantized
 from mase_hw.ops.rows.block_round import CHANNELS, ROWS, WIDEST, attributes
 from mase_hw.passes.base import Info, graph_pass
+from mase_hw.passes.lower._edit import finish
 from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
 from mase_hw.passes.quantize.formats import Decision
 from mase_hw.passes.quantize.integers.thresholds import Requantizing
@@ -170,7 +171,7 @@ def write_plans(
     for name, fmt in planner.entries.items():
         entered = rewriter.enter(graph.node(name), fmt, planner.places.get(name))
         info["inputs"][name] = {"node": entered, "format": str(fmt)}
-    _finish(graph, planner.spent)
+    finish(graph, planner.spent)
     info["modified"] = any((info["nodes"], info["casts"], info["inputs"]))
     return info
 
@@ -206,13 +207,3 @@ def _between(graph: MaseGraph, have: FixedFormat, want: FixedFormat, how: Requan
     if not any_scaled({"have": have, "want": want}):
         return Quantized(graph.catalogue["cast"], Arithmetic({"data_in_0": have, "data_out_0": want}))
     return Quantized(graph.catalogue["requantize"], *how.between(have, want))
-
-
-def _finish(graph: MaseGraph, spent: set[fx.Node]) -> None:
-    for node in reversed(graph.nodes):
-        if (node.op == "get_attr" or node in spent) and not node.users:
-            graph.fx_graph.erase_node(node)
-    graph.fx_graph.lint()
-    graph.model.delete_all_unused_submodules()
-    graph.model.recompile()
-    graph.refresh()

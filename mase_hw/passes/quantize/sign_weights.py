@@ -18,6 +18,7 @@ from mase_hw.formats import SignFormat
 from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
+from mase_hw.passes.quantize.formats import refuse_other
 
 SHARE = 0.7
 """Threshold of ternary weights, as a share of their mean magnitude."""
@@ -123,16 +124,8 @@ def checked(node: str, keys: Json, config: NodeConfig) -> tuple[int | None, floa
     # What MASE's quantisers draw, or multiply by a mean that is no power of two.
     wanted |= {"weight_stochastic": False, "weight_bipolar": True} if kind == "binary" else {}
     wanted |= {"weight_scaling_factor": False} if kind == "ternary" else {}
-    for key, value in wanted.items():
-        if keys.get(key) not in (None, value):
-            raise ConfigError(
-                f"{kind} weights are signs times one power of two, with {width} bit{'s' if width > 1 else ''}",
-                node=node,
-                field=f"quantize.*.config.{key}",
-                got=keys[key],
-                expected=value,
-                remedy=f"leave {key} out",
-            )
+    bits = f"{width} bit{'s' if width > 1 else ''}"
+    refuse_other(node, keys, wanted, f"{kind} weights are signs times one power of two, with {bits}")
     found: int | None = keys.get("weight_frac_width")
     if kind == "binary":
         return (0 if found is None and keys.get("weight_bipolar") else found), None

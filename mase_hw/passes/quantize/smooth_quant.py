@@ -20,7 +20,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import evaluate
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.passes.analysis.statistics.base import batches, check_finite
+from mase_hw.passes.analysis.statistics.base import check_finite, finite_batches
 from mase_hw.passes.base import Info, PassArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.quantize import equalize_paths as paths
@@ -159,10 +159,7 @@ def _observe(graph: MaseGraph, places: list[_Place], args: SmoothQuantArgs) -> d
         peaks[place.node] = found if seen is None else torch.maximum(seen, found)
 
     total = len(args.data) if isinstance(args.data, Sized) else None
-    for index, inputs in batches(graph, args.data):
-        for name, value in inputs.items():
-            if isinstance(value, Tensor):
-                check_finite(value, f"input {name} of batch {index}")
+    for index, inputs in finite_batches(graph, args.data):
         evaluate(graph.model, inputs, on_node)
         if args.progress is not None:
             args.progress(index + 1, total)

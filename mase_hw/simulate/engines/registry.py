@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, Unpack
 
-from mase_hw.errors import ConfigError, suggest
+from mase_hw.errors import refuse_unknown
 from mase_hw.plugins import plugins
 from mase_hw.simulate.build.simulator import Built, Place
 from mase_hw.simulate.dut import Dut
@@ -48,10 +48,6 @@ def engine(name: str) -> Engine:
     Raises:
         ConfigError: If there is none.
     """
-    known = ENGINES if name in ENGINES else {**ENGINES, **plugins("engines")}
-    if not isinstance(name, str) or name not in known:
-        raise ConfigError(
-            "unknown simulation engine", field="engine", got=name, expected=" | ".join(known),
-            remedy=suggest(str(name), known),
-        )  # fmt: skip
+    known = ENGINES if name in tuple(ENGINES) else {**ENGINES, **plugins("engines")}
+    refuse_unknown(name, known, "unknown simulation engine", field="engine")
     return known[name]

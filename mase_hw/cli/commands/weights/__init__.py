@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mase_hw.cli._common import OK, attach_behind, behind_arguments, calibration_of, path, settle
+from mase_hw.cli._common import OK, attach_behind, behind_arguments, path, quantised_of, settle
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 from mase_hw.errors import ConfigError
@@ -115,10 +115,8 @@ def _of_devices(arguments: argparse.Namespace, say: Voice) -> Made:
 
 def _quantised(arguments: argparse.Namespace, spec: ModelSpec, say: Voice) -> MaseGraph:
     from mase_hw.compiler.config import load_config
-    from mase_hw.compiler.quantised_graph import quantised_graph
 
-    calibration = calibration_of(arguments, spec.calibration)
-    return quantised_graph(spec.model, spec.example_inputs, load_config(arguments.config), calibration, None, say)
+    return quantised_of(arguments, load_config(arguments.config), spec, say)
 
 
 def _said(weights: Weights) -> str:

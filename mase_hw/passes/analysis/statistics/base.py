@@ -285,6 +285,15 @@ def check_finite(tensor: Tensor, where: str) -> None:
         check_bounds(*torch.aminmax(tensor.detach()), where)
 
 
+def finite_batches(graph: MaseGraph, data: Any) -> Iterator[tuple[int, dict[str, object]]]:
+    """As :func:`batches`, of which none has a NaN or an infinite number."""
+    for index, inputs in batches(graph, data):
+        for name, value in inputs.items():
+            if isinstance(value, Tensor):
+                check_finite(value, f"input {name} of batch {index}")
+        yield index, inputs
+
+
 class RecordOptions(Options):
     """Options of the record."""
 

@@ -97,21 +97,16 @@ def _renamed(graph: MaseGraph, found: Scores, name: str) -> bool:
     return True
 
 
-def _add_keep(graph: MaseGraph, found: Scores, keep: Tensor, source: fx.Node) -> bool:
+def _add(graph: MaseGraph, found: Scores, mask: Tensor | DataMask, source: fx.Node) -> bool:
+    """Take a mask, what is kept of the scores or data that says it, where the scores before it have their shape."""
     shape = graph.tensor(found.node, "data_out_0").shape
     if list(graph.tensor(source, "data_out_0").shape) != list(shape):
         return False
-    keep = keep.detach().to("cpu").expand(tuple(shape))
-    found.keep = keep if found.keep is None else found.keep & keep
-    found.node = source
-    return True
-
-
-def _add_data(graph: MaseGraph, found: Scores, mask: DataMask, source: fx.Node) -> bool:
-    shape = graph.tensor(found.node, "data_out_0").shape
-    if list(graph.tensor(source, "data_out_0").shape) != list(shape):
-        return False
-    found.data.append(_without_not(graph, mask))
+    if isinstance(mask, DataMask):
+        found.data.append(_without_not(graph, mask))
+    else:
+        keep = mask.detach().to("cpu").expand(tuple(shape))
+        found.keep = keep if found.keep is None else found.keep & keep
     found.node = source
     return True
 
@@ -160,10 +155,10 @@ def _added(graph: MaseGraph, e: Expression, found: Scores) -> bool:
         if not isinstance(data, fx.Node):
             continue
         if isinstance(other, Tensor) and bool(((other == 0) | (other <= FAR)).all()):
-            return _add_keep(graph, found, other == 0, data)
+            return _add(graph, found, other == 0, data)
         if isinstance(other, fx.Node):
             mask = far_where_not(graph, other)
-            if mask is not None and _add_data(graph, found, mask, data):
+            if mask is not None and _add(graph, found, mask, data):
                 return True
     return False
 
@@ -221,8 +216,8 @@ def _chosen(graph: MaseGraph, found: Scores, condition: object, yes: object, no:
         return False
     if isinstance(condition, Tensor):
         keep = condition.bool()
-        return _add_keep(graph, found, ~keep if masked else keep, data)
-    return isinstance(condition, fx.Node) and _add_data(graph, found, DataMask(condition, masked), data)
+        return _add(graph, found, ~keep if masked else keep, data)
+    return isinstance(condition, fx.Node) and _add(graph, found, DataMask(condition, masked), data)
 
 
 def is_far(value: object) -> bool:

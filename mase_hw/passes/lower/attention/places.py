@@ -153,7 +153,7 @@ def _run(graph: MaseGraph, node: fx.Node, base: fx.Node, numbers: Tensor) -> Any
     return called(graph.model, node, known)
 
 
-def _grouped(index: Tensor) -> Tensor | None:
+def _grouped(index: Tensor) -> Tensor:
     """The heads that differ, if heads in succession share one: ``(batch, groups, rows, columns)``."""
     heads = index.shape[1]
     for groups in range(1, heads + 1):
@@ -161,14 +161,13 @@ def _grouped(index: Tensor) -> Tensor | None:
             kept = index[:, :: heads // groups]
             if torch.equal(kept.repeat_interleave(heads // groups, 1), index):
                 return kept
-    return None
+    return index
 
 
 def _token_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | None:
     """Every row is a token with parts of equal size, of which the operand has some in succession."""
     count = math.prod(size)
     kept = _grouped(index)
-    assert kept is not None  # each head is a group of its own
     batch, groups, rows, columns = kept.shape
     if count % (batch * rows):
         return None
@@ -202,7 +201,6 @@ def _head_major(base: fx.Node, index: Tensor, size: Sequence[int]) -> Source | N
     """Every head has all its rows in succession."""
     count = math.prod(size)
     kept = _grouped(index)
-    assert kept is not None  # each head is a group of its own
     _, groups, rows, columns = kept.shape
     if count != kept.numel() or not torch.equal(torch.arange(count).reshape(kept.shape), kept):
         return None

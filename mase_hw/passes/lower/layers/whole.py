@@ -17,10 +17,9 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.annotate import arguments, new_metadata
-from mase_hw.ir.module_paths import vanished
 from mase_hw.ops.rows.statistics import correction_of, dims_of
 from mase_hw.passes.lower.layers.call import Call
-from mase_hw.passes.lower.movement._calls import become, drop, insert
+from mase_hw.passes.lower.movement._calls import become, fields_of, insert, replaced
 
 _KINDS = ("conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool", "lp_pool")
 SPATIAL = {f"{kind}{dims}d": dims for kind in _KINDS for dims in (1, 2, 3)}
@@ -180,7 +179,6 @@ _PAIRS: Mapping[str, tuple[Any, Any]] = {
 }
 _BOTH = ("max", "min", "topk", "sort", "kthvalue", "median")
 """Values and their places."""
-_FIELDS: Mapping[str, int] = {"values": 0, "indices": 1, "min": 0, "max": 1}
 
 
 def results_apart(graph: MaseGraph) -> dict[str, str]:
@@ -222,13 +220,7 @@ def _returned(graph: MaseGraph, node: fx.Node, output: fx.Node) -> None:
 
 def _each_by_itself(graph: MaseGraph, node: fx.Node, functions: tuple[Any, Any]) -> bool:
     """Two statistics as a call each, for those that are read."""
-    found: list[tuple[fx.Node, int]] = []
-    for user in node.users:
-        field = user.args[1] if user.target in (operator.getitem, getattr) and user.args[0] is node else None
-        index = _FIELDS.get(field) if isinstance(field, str) else field
-        if not isinstance(index, int) or index not in (0, 1):
-            return False
-        found.append((user, index))
+    found = fields_of(node)
     args = graph.meta_of(node).common.args
     given = args.attributes
     if correction_of(given) not in (0, 1) or list(args.tensors) != ["data_in_0"]:
@@ -240,7 +232,4 @@ def _each_by_itself(graph: MaseGraph, node: fx.Node, functions: tuple[Any, Any])
         function = functions[index]
         moment = function in (torch.var, torch.std)
         become(graph, user, function, [source], [dims, bool(correction_of(given)), keep] if moment else [dims, keep])
-    if found:
-        vanished(graph, node, f"was written as {', '.join(user.name for user, _ in found)}")
-    drop(graph, [node])
-    return bool(found)
+    return replaced(graph, node, found)

@@ -19,12 +19,10 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.trace.inplace import written
 from mase_hw.layouts import Layout
 from mase_hw.ops.movement.rearrange import NOTHING, IntArray
 from mase_hw.ops.products.matmul import grouped_matmul
-from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.causal import causal_products
 from mase_hw.passes.lower.layers.call import Body, Expression, expand, expression_of, formula
@@ -341,8 +339,8 @@ PRODUCTS = frozenset({"matmul", "mm", "mv", "bmm", "einsum", *SUMS})
 """Names of the ops that multiply two tensors."""
 
 
-@graph_pass("lower_products_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
-def lower_products_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+@edit.lowering("lower_products_transform_pass")
+def lower_products_transform_pass(graph: MaseGraph) -> dict[str, str]:
     """Write products of two tensors of data as ``grouped_matmul``, with reshapes and permutations around it.
 
     ``matmul``, ``@``, ``bmm``, ``mm``, ``mv``, ``addmm``, ``baddbmm`` and ``einsum`` of two operands, batched,
@@ -350,19 +348,8 @@ def lower_products_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
     once. Of the ways in which a product can be computed, the one is taken that uses both
     operands in the order in which they travel: attention, whose heads come token by token, needs no other order, and
     neither does a batch that comes matrix by matrix. Where there is none, the netlist puts a reorder buffer. Products
-    before and behind a causal softmax leave out what it masks.
-
-    Args:
-        graph: A float graph with common metadata, calibrated later. Products with stored tensors are lowered before.
-        args: None.
-
-    Returns:
-        The graph, ``modified``, and ``lowered``: node -> what it was.
-
-    Raises:
-        GraphError: If the graph is quantised already.
+    before and behind a causal softmax leave out what it masks. Products with stored tensors are lowered before.
     """
-    edit.refuse_quantised(graph, "lowering")
     lowered: dict[str, str] = {}
     orders = Orders(graph)
     for node in graph.nodes:
@@ -379,7 +366,7 @@ def lower_products_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
             orders.known.pop(node, None)
     if lowered:
         causal_products(graph)
-    return edit.finished(graph, lowered)
+    return lowered
 
 
 def _body(graph: MaseGraph, node: fx.Node, name: str, orders: Orders) -> Body | None:

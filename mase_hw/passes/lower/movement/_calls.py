@@ -5,6 +5,7 @@ Where the elements of a result come from, found out by running the call.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, fx
 from mase_hw.ir import MaseGraph, MaseMetadata
 from mase_hw.ir.annotate import describe
 from mase_hw.ir.binding import slots
+from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.paths import called
 from mase_hw.ir.tensors import TensorDict
 from mase_hw.ops.movement.rearrange import NOTHING, IntArray
@@ -82,6 +84,30 @@ def drop(graph: MaseGraph, nodes: Sequence[fx.Node]) -> None:
             continue
         todo += node.all_input_nodes
         graph.fx_graph.erase_node(node)
+
+
+FIELDS = {"values": 0, "indices": 1, "min": 0, "max": 1}
+"""Names of two results of one call."""
+
+
+def fields_of(node: fx.Node) -> list[tuple[fx.Node, int]]:
+    """Who reads the first (0) and the second (1) of two results; nobody if one reads something else."""
+    users: list[tuple[fx.Node, int]] = []
+    for user in node.users:
+        field = user.args[1] if user.target in (operator.getitem, getattr) and user.args[0] is node else None
+        index = FIELDS.get(field, -1) if isinstance(field, str) else field
+        if not isinstance(index, int) or index not in (0, 1):
+            return []
+        users.append((user, index))
+    return users
+
+
+def replaced(graph: MaseGraph, node: fx.Node, users: list[tuple[fx.Node, int]]) -> bool:
+    """Take out a call whose results are calls of their own now; whether anybody reads them."""
+    if users:
+        vanished(graph, node, f"was written as {', '.join(user.name for user, _ in users)}")
+    drop(graph, [node])
+    return bool(users)
 
 
 def _data(values: Sequence[Any]) -> Any:

@@ -6,7 +6,6 @@ Reductions that PyTorch has under other names become those of hardware.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from torch import Tensor, fx
 from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
-from mase_hw.ir.module_paths import vanished
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.concat import MOST, cat_exactly
 from mase_hw.ops.movement.rearrange import Places, rearrange
@@ -24,7 +22,15 @@ from mase_hw.ops.reductions.reduce import check, dims_of, mean_over
 from mase_hw.ops.rows.top import top_places, top_values
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
-from mase_hw.passes.lower.movement._calls import SHAPE_ONLY, become, become_of, drop, insert, sequence_of
+from mase_hw.passes.lower.movement._calls import (
+    SHAPE_ONLY,
+    become,
+    become_of,
+    fields_of,
+    insert,
+    replaced,
+    sequence_of,
+)
 from mase_hw.passes.quantize.operands import stored
 
 _EXTREMES: dict[str, tuple[Any, Any, Any]] = {
@@ -33,7 +39,6 @@ _EXTREMES: dict[str, tuple[Any, Any, Any]] = {
 }
 REDUCTIONS = frozenset({"sum", "mean_over", "amax", "amin", "argmax", "argmin", "cumsum"})
 """Ops of ``fixed_reduce`` that a model has under their names."""
-_FIELDS = {"values": 0, "indices": 1}
 _ORDERS = frozenset({"topk", "sort", "argsort", "kthvalue", "median"})
 
 
@@ -95,29 +100,10 @@ def _extreme(
     graph: MaseGraph, node: fx.Node, source: fx.Node, dim: int, keep: bool, ways: tuple[Any, Any, Any]
 ) -> bool:
     """``x.max(1)`` gives values and places; each is a reduction, and those that nobody reads are none."""
-    users = _fields(node)
+    users = fields_of(node)
     for user, index in users:
         become(graph, user, ways[index], [source], [dim, keep])
-    return _replaced(graph, node, users)
-
-
-def _fields(node: fx.Node) -> list[tuple[fx.Node, int]]:
-    """Who reads values (0) and places (1) of a call that gives both; nobody if one reads something else."""
-    users: list[tuple[fx.Node, int]] = []
-    for user in node.users:
-        field = user.args[1] if user.target in (operator.getitem, getattr) and user.args[0] is node else None
-        index = _FIELDS.get(field, -1) if isinstance(field, str) else field
-        if not isinstance(index, int) or index not in (0, 1):
-            return []
-        users.append((user, index))
-    return users
-
-
-def _replaced(graph: MaseGraph, node: fx.Node, users: list[tuple[fx.Node, int]]) -> bool:
-    if users:
-        vanished(graph, node, f"was written as {', '.join(user.name for user, _ in users)}")
-    drop(graph, [node])
-    return bool(users)
+    return replaced(graph, node, users)
 
 
 def _ordered(graph: MaseGraph, node: fx.Node, source: fx.Node, name: str, args: dict[str, Any]) -> bool:
@@ -132,7 +118,7 @@ def _ordered(graph: MaseGraph, node: fx.Node, source: fx.Node, name: str, args: 
     one = name in ("kthvalue", "median")
     count = (size + 1) // 2 if name == "median" else int(args.get("k", size))
     largest = not one and bool(args.get("largest", True) if name == "topk" else args.get("descending", False))
-    users = [(node, 1)] if name == "argsort" else _fields(node)
+    users = [(node, 1)] if name == "argsort" else fields_of(node)
     if one and any(index for _, index in users):
         return False
     for user, index in users:
@@ -146,7 +132,7 @@ def _ordered(graph: MaseGraph, node: fx.Node, source: fx.Node, name: str, args: 
             found = insert(graph, user, torch.transpose, [found], [dim, last], f"{user.name}_back")
         function, more = (torch.amax, [dim, bool(args.get("keepdim"))]) if one else (torch.transpose, [dim, last])
         become(graph, user, function, [found], more)
-    return True if name == "argsort" else _replaced(graph, node, users)
+    return True if name == "argsort" else replaced(graph, node, users)
 
 
 MOVES = frozenset(

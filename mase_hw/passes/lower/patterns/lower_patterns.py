@@ -17,11 +17,9 @@ from torch import Tensor, fx, nn
 
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.ir import MaseGraph
-from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ir.trace.inplace import written
 from mase_hw.ops.reductions.reduce import dims_of
-from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
 from mase_hw.passes.lower.layers.call import (
     Body,
@@ -279,8 +277,8 @@ Of graph and node it gives a body and what it is, or None.
 """
 
 
-@graph_pass("lower_patterns_transform_pass", args=NoArgs, needs=(COMMON_PASS,), invalidates=edit.OUTDATED)
-def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseGraph, Info]:
+@edit.lowering("lower_patterns_transform_pass", "recognising patterns")
+def lower_patterns_transform_pass(graph: MaseGraph) -> dict[str, str]:
     """Recognise what models write by hand, by what it computes rather than by how it is written.
 
     - ``x * rsqrt(mean(x ** 2) + eps)`` and its notations become an RMS norm, with ``x - mean(x)`` a layer norm; stored
@@ -295,18 +293,7 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
       and one of at least a million the largest: no format is chosen by it, and it becomes the end of that of the rest.
 
     The last node of a pattern keeps its name. Up to the rounding of floats every result is the same.
-
-    Args:
-        graph: A float graph with common metadata, calibrated later; constants are folded.
-        args: None.
-
-    Returns:
-        The graph, ``modified``, and ``lowered``: node -> what it is now.
-
-    Raises:
-        GraphError: If the graph is quantised already.
     """
-    edit.refuse_quantised(graph, "recognising patterns")
     lowered: dict[str, str] = {}
     for rules, node in ((rules, node) for rules in RULES for node in reversed(graph.nodes)):
         if not graph.holds(node) or node.op not in ("call_function", "call_method", "call_module"):
@@ -322,4 +309,4 @@ def lower_patterns_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
                 expand(graph, node, body.module, body.sources)
                 edit.prune(graph, before)
                 break
-    return edit.finished(graph, lowered)
+    return lowered

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mase_hw.errors import ConfigError, FormatError
+from mase_hw.errors import FormatError
 from mase_hw.formats import ScaledFormat, steps_of
 from mase_hw.host.documents import Json
 from mase_hw.passes.quantize.calibration.choose import Symmetric
 from mase_hw.passes.quantize.calibration.observers import Histogram, Points
+from mase_hw.passes.quantize.formats import check_weight_method
 
 SHARES = tuple(1 - 0.02 * k for k in range(46))
 """Shares of the observed range that are tried, largest first."""
@@ -133,14 +134,7 @@ def of_weights(
         ConfigError: If the method looks at more than the weights.
         FormatError: If a weight is not finite.
     """
-    if method not in ("min_max", "mse"):
-        raise ConfigError(
-            "weights of scaled integers cannot be calibrated by this method",
-            node=node,
-            field="calibrate.weight_method",
-            got=method,
-            expected="min_max | mse",
-        )
+    check_weight_method(node, method)
     rows = weight.detach().double().cpu().reshape(weight.shape[0] if channels else 1, -1).numpy()
     if not np.isfinite(rows).all():
         raise FormatError("a weight is not finite", node=f"{node}.weight", expected="finite numbers")

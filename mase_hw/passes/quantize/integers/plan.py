@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from mase_hw.catalogue import Arithmetic, OpDef
-from mase_hw.errors import ConfigError, FormatError
+from mase_hw.errors import FormatError
 from mase_hw.formats import FixedFormat, Overflow, ScaledFormat, ScaledUse, as_scaled, steps_of
 from mase_hw.formats.attributes import Attributes
 from mase_hw.host.documents import Json
@@ -128,17 +128,7 @@ class _Planner:
 
     def width(self, name: str) -> int:
         """The configured bits of a tensor."""
-        width = self.config.of(name)[0]
-        if width is None:
-            key = {"data_in_0": "data_in", "data_out_0": "data_out"}.get(name, name)
-            raise ConfigError(
-                f"no width for {name}",
-                node=self.node.name,
-                field=f"quantize.*.config.{key}_width",
-                expected="a number of bits",
-                remedy=f"set {key}_width in the rule for this node, or in quantize.default.config",
-            )
-        return width
+        return self.config.width(self.node.name, name)
 
     def observed(self, name: str, width: int | None = None) -> ScaledFormat:
         """The format of data, from its range."""
