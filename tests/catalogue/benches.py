@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.formats import FixedFormat
+from mase_hw.hardware.library import exists
 from mase_hw.opdef import SUPPORT
 from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset, Stalls
 from mase_hw.simulate.result import SimResult
 from mase_hw.streams import Direction, Stream
-from tests.rtl import LIBRARY
+from tests.rtl import LIBRARY, bench
 
 FOLDER = Path(__file__).parent / "rtl"
 SEED, WATCHDOG, MAX_CYCLES = 9, 400, 30_000
@@ -75,7 +76,7 @@ def port(name: str, direction: Direction, beats: int, fmt: FixedFormat, lanes: i
 
 def on_library(top: str, files: tuple[str, ...], streams: tuple[Stream, ...], **parameters: int | str) -> Dut:
     """A bench of this folder on library files, or a library module by itself."""
-    own = (FOLDER / f"{top}.sv",) if (FOLDER / f"{top}.sv").is_file() else ()
+    own = (bench(FOLDER / f"{top}.sv"),) if exists(FOLDER / f"{top}.sv") else ()
     library = (*SUPPORT, *(f"lib/{file}" for file in files))
     return Dut(top, tuple(LIBRARY / file for file in library) + own, parameters, streams)
 

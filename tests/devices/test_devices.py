@@ -17,6 +17,7 @@ from mase_hw.cli.main import main
 from mase_hw.devices import DevicesDesign, compile_devices, load_devices
 from mase_hw.errors import CatalogueError, ConfigError, EmitError, MismatchError, UnsupportedError
 from mase_hw.ir.annotated import SOLVED
+from tests.ir.nets import With
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -169,18 +170,12 @@ def test_one_bundle_is_for_one_device(tmp_path: Path) -> None:
 def test_a_device_is_given_by_any_module(tmp_path: Path) -> None:
     """The functions that a module calls are where it is, those in front of its first layer as well."""
 
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(8, 8)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = torch.relu(x)
-            return torch.tanh(self.fc(x)) + x
+    def block() -> nn.Module:
+        return With(nn.Linear(8, 8), lambda fc, x: torch.tanh(fc(y := torch.relu(x))) + y)
 
     torch.manual_seed(0)
     config = {"hardware": {"device": {"1": 1}}}
-    design = compile_devices(nn.Sequential(Block(), Block()), torch.rand(1, 8), config, out=tmp_path / "made")
+    design = compile_devices(nn.Sequential(block(), block()), torch.rand(1, 8), config, out=tmp_path / "made")
     assert [device.nodes for device in design.record.devices] == [
         ("relu", "_0_fc", "tanh", "add"),
         ("relu_1", "_1_fc", "tanh_1", "add_1"),

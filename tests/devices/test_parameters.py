@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import mase_hw
 from mase_hw.compiler.config import load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.devices import DevicesDesign, DevicesWeights, compile_devices, load_devices, make_devices_weights
 from mase_hw.errors import ConfigError, EmitError, MismatchError
 from mase_hw.hardware.beats import encode
 from mase_hw.hardware.external import image_words
-from mase_hw.hardware.manifest import typed
 from mase_hw.ir import MaseGraph
 from mase_hw.simulate.build.tools import find_build_tools, run_tool
-from mase_hw.simulate.dut import Dut
 from mase_hw.simulate.plan import Reset
 from tests.parameters.designs import shrunk
+from tests.parameters.test_external import Slow
 
 from .test_devices import exact
 
@@ -57,18 +54,6 @@ def made(out: Path, places: dict[str, str], **hardware: Any) -> DevicesDesign:
     hardware = {"device": CUTS, "parameters_at": places, "max_parallelism": 4, **hardware}
     config = {"hardware": hardware, "links": {"bits": 8, "latency": 3}, "vectors": {"frames": 4}}
     return compile_devices(network(), EXAMPLE[:1], config, out=out, calibration=[EXAMPLE])
-
-
-class Slow(mase_hw.Design):
-    """Memories that are slower than was said, of which no cycles are promised."""
-
-    def reopen(self) -> None:
-        super().reopen()
-        self.manifest["timing"] |= {"exact": False, "steady": None}
-        self.record = typed(self.manifest, str(self.path))
-
-    def dut(self) -> Dut:
-        return dataclasses.replace(super().dut(), parameters={"MEMORY_MODEL": 1, "MEMORY_STALLS": 100})
 
 
 def copied(design: DevicesDesign, out: Path) -> DevicesDesign:
@@ -113,7 +98,7 @@ def test_every_engine(design: DevicesDesign, engine: str) -> None:
 
 def test_slow_memories(design: DevicesDesign) -> None:
     """Words and requests wait in two of five cycles: the bits are the same, and only the cycles are more."""
-    slow = Slow(design.whole.path, design.whole.graph, verify=False)
+    slow = Slow(design.whole)
     found = slow.simulate(torch.randn(9, 8), engine="batch", diagnose=False)
     assert found.passed and found.interval is not None and found.interval > 1.5 * design.timing["interval"]
     assert slow.simulate(engine="batch", stalls=0.3, diagnose=False).passed

@@ -6,9 +6,9 @@ import argparse
 import builtins
 import importlib
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -196,25 +196,11 @@ def test_errors_exist(page: Path) -> None:
     assert not [name for name in named if not hasattr(errors, name) and not hasattr(builtins, name)]
 
 
-def look_up(dotted: str) -> Any:
-    """The module, class or function of that name."""
-    parts = dotted.split(".")
-    for split in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:split]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[split:]:
-            found = getattr(found, part)
-        return found
-    raise AssertionError(dotted)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a page about former names has some
 @every_page
 def test_names_exist(page: Path) -> None:
     for dotted in set(re.findall(r"\bmase_hw(?:\.[A-Za-z_]\w*)+", prose(page))):
-        assert look_up(dotted) is not None
+        assert pkgutil.resolve_name(dotted) is not None
 
 
 @every_page

@@ -33,6 +33,7 @@ from mase_hw.simulate.build.tools import find_build_tools
 from mase_hw.simulate.engines.cocotb import simulate
 from mase_hw.simulate.plan import Limits
 from mase_hw.synth.checks import check_capacity
+from tests.ir.nets import With
 
 EXAMPLE = torch.linspace(-1, 1, 8).reshape(1, 8)
 WIDTHS = {"name": "fixed", "data_in_width": 8, "weight_width": 8, "bias_width": 8, "data_out_width": 8}
@@ -95,17 +96,6 @@ def _replaced() -> object:
 def _images() -> Iterator[Tensor]:
     raise LookupError("no such image")
     yield EXAMPLE
-
-
-class Shares(nn.Module):
-    """A layer on a function that hardware does not have."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(4, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x.take((x > 0).long()[:, :4]))
 
 
 def _nan() -> object:
@@ -210,7 +200,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "too early": _early,
     "not observed": lambda: quantize_transform_pass(_initialised(), {"default": {"config": WIDTHS}}),
     "unknown op": compiling(net(fc1=nn.Linear(8, 4), gate=nn.FractionalMaxPool2d(2, 2))),
-    "no hardware": compiling(Shares()),
+    "no hardware": compiling(With(nn.Linear(4, 2), lambda fc, x: fc(x.take((x > 0).long()[:, :4])))),
     "float": compiling(config={"quantize": {"default": {"config": {"name": None}}}}),
     "parallelism": compiling(config={"hardware": {"parallelism": {"fc1": {"data_in_0": 16}}}}),
     "again": _again,

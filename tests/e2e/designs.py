@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from tests.unit import test_golden_network as golden
-from tests.unit.pipeline import EIGHT, inputs, rule, seeded
+from tests.unit.pipeline import EIGHT, OWN_FRAMES, inputs, rule, seeded
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,39 @@ DESIGNS: dict[str, Case] = {
 }
 
 
-def as_predicted(design: mase_hw.Design, net: nn.Module, x: Tensor, fidelity: float) -> None:
+@dataclass(frozen=True)
+class SmallModel:
+    """A model, the shape of a frame, and modules that must be in the design.
+
+    Args:
+        make: The float model.
+        shape: Of a frame.
+        modules: How many of them.
+        config: The configuration.
+        fidelity: dB of the quantised results above their error, at least.
+        values: Different numbers at every output, at least.
+    """
+
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    modules: Mapping[str, int]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    fidelity: float = 15.0
+    values: int = 3
+
+    def check(
+        self, x: Tensor, out: Path, calibration: Sequence[Tensor] = (), frames: int | None = None, lanes: int = 4
+    ) -> None:
+        """Compile it, with so many lanes unless it says otherwise, and simulate frames; see ``as_predicted``."""
+        net = self.make().eval()
+        config = {"hardware": {"max_parallelism": lanes}, **OWN_FRAMES, **self.config}
+        design = mase_hw.compile(net, x[:1], config, out=out, calibration=calibration or [x])
+        found = [i["module"] for i in design.manifest["instances"]]
+        assert {module: found.count(module) for module in self.modules} == self.modules
+        as_predicted(design, net, x[:frames], self.fidelity, self.values)
+
+
+def as_predicted(design: mase_hw.Design, net: nn.Module, x: Tensor, fidelity: float, values: int = 3) -> None:
     """Overlapping frames at full rate and with stalls: as the quantised model says, at the predicted speed.
 
     Args:
@@ -183,6 +216,7 @@ def as_predicted(design: mase_hw.Design, net: nn.Module, x: Tensor, fidelity: fl
         net: The float model.
         x: Frames, one behind the other.
         fidelity: dB of the quantised results above their error, at least.
+        values: Different numbers at every output, at least.
     """
     with torch.no_grad():
         frames = [_several(design.model(frame[None])) for frame in x]
@@ -195,7 +229,7 @@ def as_predicted(design: mase_hw.Design, net: nn.Module, x: Tensor, fidelity: fl
         for index, output in enumerate(outputs):
             wanted, real = (torch.cat([frame[index] for frame in each]) for each in (frames, floats))
             assert wanted.shape == real.shape and torch.equal(output, wanted.double())
-            assert len(wanted.unique()) > 2
+            assert len(wanted.unique()) >= values
             assert 10 * torch.log10(real.square().sum() / (real - wanted).square().sum()) > fidelity
         if not stalls:
             assert design.timing["exact"]

@@ -18,18 +18,20 @@ STOP, LENGTH = 4, 5
 GIVEN = [[3, 1, 4, 1, 5], [9], [2, 6, 5], [1] * CONTEXT, [2] * (CONTEXT + 4), [3] * (CONTEXT - 2), [7], [3, 1]]
 
 
+def by_the_model(design: mase_hw.Design, prompt: list[int], stop: int = STOP, length: int = LENGTH) -> list[int]:
+    """The rest of a sequence, as a host says it that has the model alone."""
+    ids, chosen = prompt[:CONTEXT], list[int]()
+    while len(ids) <= CONTEXT and len(chosen) < length and stop not in chosen:
+        with torch.no_grad():
+            row = design.model(torch.tensor([ids + [0] * (CONTEXT - len(ids))]))
+        chosen.append(int(row[0, len(ids) - 1]))
+        ids = [*ids, chosen[-1]]
+    return chosen
+
+
 def loop(design: mase_hw.Design, stop: int = STOP, length: int = LENGTH) -> list[list[int]]:
-    """What a host does that has the model alone."""
-    found = []
-    for prompt in GIVEN:
-        ids, chosen = prompt[:CONTEXT], list[int]()
-        while len(ids) <= CONTEXT and len(chosen) < length and stop not in chosen:
-            with torch.no_grad():
-                row = design.model(torch.tensor([ids + [0] * (CONTEXT - len(ids))]))
-            chosen.append(int(row[0, len(ids) - 1]))
-            ids = [*ids, chosen[-1]]
-        found.append(chosen)
-    return found
+    """All prompts."""
+    return [by_the_model(design, prompt, stop, length) for prompt in GIVEN]
 
 
 def said(found: Any) -> list[int]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import mase_hw
 from mase_hw.errors import ConfigError
 from tests.e2e.conftest import Workshop
+from tests.ir.nets import With
 
 
 class ReadAfterwards(nn.Module):
@@ -55,40 +56,29 @@ class Branches(nn.Module):
         return y
 
 
-class AsksForItsShape(nn.Module):
-    """The first user of the input is a question about its shape."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(6, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.fc(x)
-        return y.view(x.size(0), 2, 2)
+def branches_to_relu(kind: str, folder: Path) -> None:
+    torch.manual_seed(5)
+    x = torch.randn(24, 6)
+    design = mase_hw.compile(Branches(kind).eval(), x[:1], out=folder / "bundle", calibration=[x])
+    assert "relu" in [n.name for n in design._with_graph().nodes]
+    with torch.no_grad():
+        assert float(design.model(x).min()) == 0.0
 
 
 def test_an_argument_left_at_its_default(tmp_path: Path) -> None:
     """The default is fixed before tracing, so the branch on it is the right one."""
-    torch.manual_seed(5)
-    x = torch.randn(24, 6)
-    design = mase_hw.compile(Branches("none").eval(), x[:1], out=tmp_path / "bundle", calibration=[x])
-    assert "relu" in [n.name for n in design._with_graph().nodes]
-    with torch.no_grad():
-        assert float(design.model(x).min()) == 0.0
+    branches_to_relu("none", tmp_path)
 
 
 def test_a_branch_on_a_type(tmp_path: Path) -> None:
     """The tracer takes the wrong branch, which the example shows; torch.export takes the right one."""
-    torch.manual_seed(5)
-    x = torch.randn(24, 6)
-    design = mase_hw.compile(Branches("type").eval(), x[:1], out=tmp_path / "bundle", calibration=[x])
-    assert "relu" in [n.name for n in design._with_graph().nodes]
-    with torch.no_grad():
-        assert float(design.model(x).min()) == 0.0
+    branches_to_relu("type", tmp_path)
 
 
 def test_a_question_about_the_shape(tmp_path: Path) -> None:
-    design = mase_hw.compile(AsksForItsShape().eval(), torch.randn(1, 6), out=tmp_path / "bundle")
+    """Which is the first that reads the input."""
+    model = With(nn.Linear(6, 4), lambda fc, x: fc(x).view(x.size(0), 2, 2))
+    design = mase_hw.compile(model.eval(), torch.randn(1, 6), out=tmp_path / "bundle")
     assert design.streams["data_out_0"].shape == (1, 2, 2)
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-import mase_hw
 from mase_hw.ops.products.matmul import grouped_matmul
-from tests.e2e.designs import as_predicted
-from tests.unit.pipeline import OWN_FRAMES
+from tests.e2e.designs import SmallModel
 
 
 class Attention(nn.Module):
@@ -158,48 +154,41 @@ class Places(nn.Module):
         return q @ self.rows, q.transpose(2, 3) @ self.columns
 
 
-@dataclass(frozen=True)
-class Model:
-    """A model, the shape of its frame, and what it takes."""
-
-    make: Callable[[], nn.Module]
-    shape: tuple[int, ...]
-    modules: Mapping[str, int]
-    hardware: Mapping[str, Any] = field(default_factory=lambda: {"max_parallelism": 3})
-
-
 QUANTIZE = {
     "default": {
         "config": {"name": "fixed", "data_in_width": 12, "weight_width": 10, "bias_width": 12, "data_out_width": 12}
     }
 }
+
+
+def model(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], modules: Mapping[str, int], lanes: int = 3
+) -> SmallModel:
+    """At 25 dB of its width."""
+    return SmallModel(make, shape, modules, {"hardware": {"max_parallelism": lanes}, "quantize": QUANTIZE}, 25.0)
+
+
 ATTENTION = {"fixed_linear": 4, "fixed_matmul": 2, "stream_reorder": 0, "fixed_rearrange": 0}
 SHARED = {"fixed_linear": 3, "fixed_matmul": 2, "stream_reorder": 0, "fixed_rearrange": 0}
 MODELS = {
-    "attention": Model(lambda: Attention(8, 2), (1, 6, 8), ATTENTION),
-    "attention_one_head": Model(lambda: Attention(5, 1), (1, 7, 5), ATTENTION, {"max_parallelism": 2}),
-    "attention_serial": Model(lambda: Attention(6, 3), (1, 4, 6), ATTENTION, {"max_parallelism": 1}),
-    "causal": Model(lambda: Causal(8, 2), (1, 9, 8), ATTENTION),
-    "causal_serial": Model(lambda: Causal(4, 1), (1, 6, 4), ATTENTION, {"max_parallelism": 1}),
-    "fused": Model(Fused, (1, 5, 6), {"fixed_linear": 2, "fixed_matmul": 2, "stream_reorder": 0}),
-    "grouped": Model(lambda: Grouped(2), (1, 5, 6), SHARED),
-    "one_group": Model(lambda: Grouped(1), (1, 5, 6), SHARED, {"max_parallelism": 2}),
-    "sums": Model(Sums, (1, 3, 4), {"fixed_matmul": 6, "fixed_linear": 1}),
-    "notations": Model(Notations, (1, 3, 5), {"fixed_linear": 2, "fixed_matmul": 10}),
-    "places": Model(Places, (1, 3, 4, 4), {"fixed_conv2d": 1, "fixed_linear": 2}),
-    "broadcast": Model(Broadcast, (1, 2, 3, 4), {"fixed_linear": 2, "fixed_matmul": 7}),
+    "attention": model(lambda: Attention(8, 2), (1, 6, 8), ATTENTION),
+    "attention_one_head": model(lambda: Attention(5, 1), (1, 7, 5), ATTENTION, 2),
+    "attention_serial": model(lambda: Attention(6, 3), (1, 4, 6), ATTENTION, 1),
+    "causal": model(lambda: Causal(8, 2), (1, 9, 8), ATTENTION),
+    "causal_serial": model(lambda: Causal(4, 1), (1, 6, 4), ATTENTION, 1),
+    "fused": model(Fused, (1, 5, 6), {"fixed_linear": 2, "fixed_matmul": 2, "stream_reorder": 0}),
+    "grouped": model(lambda: Grouped(2), (1, 5, 6), SHARED),
+    "one_group": model(lambda: Grouped(1), (1, 5, 6), SHARED, 2),
+    "sums": model(Sums, (1, 3, 4), {"fixed_matmul": 6, "fixed_linear": 1}),
+    "notations": model(Notations, (1, 3, 5), {"fixed_linear": 2, "fixed_matmul": 10}),
+    "places": model(Places, (1, 3, 4, 4), {"fixed_conv2d": 1, "fixed_linear": 2}),
+    "broadcast": model(Broadcast, (1, 2, 3, 4), {"fixed_linear": 2, "fixed_matmul": 7}),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_bit(name: str, tmp_path: Path) -> None:
     """Overlapping frames at full rate and with stalls: as the quantised model says, at the predicted speed."""
-    model = MODELS[name]
     torch.manual_seed(5)
-    x = torch.rand(8, *model.shape[1:]) * 2 - 1
-    net = model.make().eval()
-    config = {"hardware": model.hardware, "quantize": QUANTIZE, **OWN_FRAMES}
-    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=x.split(1))
-    found = [i["module"] for i in design.manifest["instances"]]
-    assert {module: found.count(module) for module in model.modules} == model.modules
-    as_predicted(design, net, x, fidelity=25)
+    x = torch.rand(8, *MODELS[name].shape[1:]) * 2 - 1
+    MODELS[name].check(x, tmp_path / name, x.split(1))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +12,7 @@ from torch.nn import functional as F
 
 import mase_hw
 from mase_hw.errors import UnsupportedError
-from tests.unit.pipeline import OWN_FRAMES
+from tests.e2e.designs import SmallModel
 
 
 class Softmaxes(nn.Module):
@@ -79,47 +76,19 @@ class Statistics(nn.Module):
         return *rows, length, *others
 
 
-@dataclass(frozen=True)
-class Small:
-    """A model, the shape of a frame, and modules that must be in the design."""
-
-    make: Callable[[], nn.Module]
-    shape: tuple[int, ...]
-    modules: dict[str, int]
-    config: dict[str, Any] = field(default_factory=dict)
-
-
 MODELS = {
-    "softmaxes": Small(Softmaxes, (1, 3, 3, 4), {"fixed_softmax": 6, "stream_reorder": 2}),
-    "rows": Small(Rows, (1, 4, 6), {"fixed_normalize": 5, "stream_reorder": 0}),
-    "statistics": Small(Statistics, (1, 3, 3, 4), {"fixed_row_statistic": 5}),
-    "images": Small(Images, (1, 3, 3, 4), {"fixed_normalize": 5, "fixed_affine": 1, "stream_reorder": 0}),
+    "softmaxes": SmallModel(Softmaxes, (1, 3, 3, 4), {"fixed_softmax": 6, "stream_reorder": 2}, values=1),
+    "rows": SmallModel(Rows, (1, 4, 6), {"fixed_normalize": 5, "stream_reorder": 0}),
+    "statistics": SmallModel(Statistics, (1, 3, 3, 4), {"fixed_row_statistic": 5}),
+    "images": SmallModel(Images, (1, 3, 3, 4), {"fixed_normalize": 5, "fixed_affine": 1, "stream_reorder": 0}),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_bit(name: str, tmp_path: Path) -> None:
     """Overlapping frames at full rate and with stalls: as the quantised model says, near the float one."""
-    small = MODELS[name]
     torch.manual_seed(5)
-    x = torch.randn(12, *small.shape[1:]) * 2
-    model = small.make().eval()
-    config = {"hardware": {"max_parallelism": 2}, **OWN_FRAMES, **small.config}
-    design = mase_hw.compile(model, x[:1], config, out=tmp_path / name, calibration=[x])
-    found = [i["module"] for i in design.manifest["instances"]]
-    assert {module: found.count(module) for module in small.modules} == small.modules
-    for stalls in (0.0, 0.4):
-        simulation = design.simulate(x[:5], engine="batch", stalls=stalls, seed=3)
-        assert simulation.passed and simulation.result.mismatches == 0
-        if not stalls:
-            assert design.timing["exact"]
-            assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
-    with torch.no_grad():
-        real = model(x[:5])
-    for output, wanted in zip(simulation.outputs.values(), [real] if isinstance(real, Tensor) else real, strict=True):
-        assert output.shape == wanted.shape
-        noise = (output - wanted).square().sum()
-        assert 10 * torch.log10(wanted.square().sum() / noise.clamp(min=1e-12)) > 15
+    MODELS[name].check(torch.randn(12, *MODELS[name].shape[1:]) * 2, tmp_path / name, frames=5, lanes=2)
 
 
 class Frames(nn.Module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
-from tests.e2e.designs import as_predicted
-from tests.unit.pipeline import OWN_FRAMES
+from tests.e2e.designs import SmallModel
 
 
 class Gate(nn.Module):
@@ -175,41 +172,22 @@ def widths(bits: int, out: int | None = None) -> dict[str, Any]:
     return {"quantize": {"default": {"config": {"name": "fixed", **given}}}}
 
 
-@dataclass(frozen=True)
-class Model:
-    """A model, the shape of a frame, and modules that must be in the design."""
-
-    make: Callable[[], nn.Module]
-    shape: tuple[int, ...]
-    modules: dict[str, int]
-    config: dict[str, Any] = field(default_factory=dict)
-    fidelity: float = 15.0
-    """Signal to quantisation noise at every output, in dB."""
-
-
 MODELS = {
-    "gate": Model(Gate, (1, 6, 3, 5), {"fixed_rearrange": 4}),
-    "sequences": Model(Sequences, (1, 7, 5), {"fixed_rearrange": 7}, widths(6)),
-    "repeats": Model(RepeatsAndJoins, (1, 3, 6), {"fixed_rearrange": 6, "fixed_concat": 5}, widths(3, 5), 3.0),
-    "moves": Model(Moves, (1, 3, 4, 5), {"fixed_rearrange": 11}, widths(16), 60.0),
-    "sums": Model(Sums, (1, 3, 4, 6), {"fixed_reduce": 8}, widths(9)),
-    "extremes": Model(Extremes, (1, 5, 7), {"fixed_reduce": 6}, widths(5), 5.0),
-    "mobilenet_v3_block": Model(InvertedResidual, (1, 4, 5, 6), {"fixed_rearrange": 1}),
+    "gate": SmallModel(Gate, (1, 6, 3, 5), {"fixed_rearrange": 4}),
+    "sequences": SmallModel(Sequences, (1, 7, 5), {"fixed_rearrange": 7}, widths(6)),
+    "repeats": SmallModel(RepeatsAndJoins, (1, 3, 6), {"fixed_rearrange": 6, "fixed_concat": 5}, widths(3, 5), 3.0),
+    "moves": SmallModel(Moves, (1, 3, 4, 5), {"fixed_rearrange": 11}, widths(16), 60.0),
+    "sums": SmallModel(Sums, (1, 3, 4, 6), {"fixed_reduce": 8}, widths(9)),
+    "extremes": SmallModel(Extremes, (1, 5, 7), {"fixed_reduce": 6}, widths(5), 5.0),
+    "mobilenet_v3_block": SmallModel(InvertedResidual, (1, 4, 5, 6), {"fixed_rearrange": 1}),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_bit(name: str, tmp_path: Path) -> None:
     """Overlapping frames at full rate and with stalls: as the quantised model says, at the predicted speed."""
-    model = MODELS[name]
     torch.manual_seed(7)
-    x = torch.rand(4, *model.shape[1:]) * 2 - 1
-    net = model.make().eval()
-    config = {"hardware": {"max_parallelism": 4}, **OWN_FRAMES, **model.config}
-    design = mase_hw.compile(net, x[:1], config, out=tmp_path / name, calibration=[x])
-    found = [i["module"] for i in design.manifest["instances"]]
-    assert {module: found.count(module) for module in model.modules} == model.modules
-    as_predicted(design, net, x, fidelity=model.fidelity)
+    MODELS[name].check(torch.rand(4, *MODELS[name].shape[1:]) * 2 - 1, tmp_path / name)
 
 
 class Deep(nn.Module):

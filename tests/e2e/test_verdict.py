@@ -51,6 +51,10 @@ def test_the_copy_is_good(
     assert (simulation.output * 2**golden.Y2.frac).tolist() == expected
 
 
+QUIET: dict[str, Any] = {"check": False, "waves": False, "diagnose": False}
+"""The verdict as it is, for a look at it."""
+
+
 def flip_sign(text: str) -> str:
     """The top bit of lane 0 in the first beat: the sign of weight [0][0]."""
     first, rest = text.split("\n", 1)
@@ -69,9 +73,7 @@ def test_flipped_weight_bit_is_caught_by_the_scoreboard(
     copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor, weights: Weights
 ) -> None:
     edit(copy.path / "mem/fc2_weight.mem", flip_sign)
-    simulation = copy.simulate(
-        x, work_dir=workshop.work(copy, tmp_path, "golden"), check=False, waves=False, diagnose=False
-    )
+    simulation = copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "golden"), **QUIET)
     mantissa = golden.enter(weights["fc2.weight"][0][0], golden.W2)
     changed = [list(row) for row in weights["fc2.weight"]]
     changed[0][0] = (mantissa + (-16 if mantissa >= 0 else 16)) / 2**golden.W2.frac
@@ -103,9 +105,7 @@ def test_changed_rounding(
     copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor, weights: Weights
 ) -> None:
     edit(copy.path / "rtl/top.sv", floor_everywhere)
-    simulation = copy.simulate(
-        x, work_dir=workshop.work(copy, tmp_path, "floor"), check=False, waves=False, diagnose=False
-    )
+    simulation = copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "floor"), **QUIET)
     wrong = [golden.reference(frame, weights, ("floor", "saturate")) for frame in x.tolist()]
     assert (simulation.output * 2**golden.Y2.frac).tolist() == wrong
     with pytest.raises(
@@ -131,9 +131,7 @@ def drop(text: str) -> str:
 def test_dropped_beat(copy: mase_hw.Design, workshop: Workshop, tmp_path: Path, x: Tensor) -> None:
     """Inside the design: what follows is shifted, and in the end something is missing."""
     edit(copy.path / "rtl/lib/register_slice.sv", drop)
-    simulation = copy.simulate(
-        x, work_dir=workshop.work(copy, tmp_path, "drop"), check=False, waves=False, diagnose=False
-    )
+    simulation = copy.simulate(x, work_dir=workshop.work(copy, tmp_path, "drop"), **QUIET)
     text = str(simulation.result.failure)
     assert type(simulation.result.failure) is MismatchError
     assert re.search(r"differ in \d+ of \d+ beats; then no stream moved for \d+ cycles", text), text

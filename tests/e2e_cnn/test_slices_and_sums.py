@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import mase_hw
+from tests.e2e.designs import SmallModel
 
 from . import nets
 
@@ -98,48 +96,26 @@ class Rows(nn.Module):
         return self.out(gated)[:, 0], v.unbind(1)[2] + v[:, -1]
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network, the shape of a frame, and modules that must be in the design."""
-
-    make: Callable[[], nn.Module]
-    shape: tuple[int, ...]
-    modules: dict[str, int]
-    config: dict[str, Any] = field(default_factory=dict)
+def of(kind: type[nn.Module]) -> Callable[[], nn.Module]:
+    """With weights and statistics of its own."""
+    return lambda: nets.ready(kind())
 
 
 NETWORKS = {
-    "shuffle": Network(ShuffleNet, (1, 3, 5, 4), {"fixed_slice": 4, "fixed_concat": 2}),
-    "focus": Network(Focus, (1, 3, 8, 6), {"fixed_slice": 12, "fixed_concat": 1}),
-    "elementwise": Network(
-        Elementwise, (1, 3, 4, 5), {"fixed_affine": 1, "fixed_binary": 5, "fixed_unary": 3}, {"fold_batch_norm": False}
+    "shuffle": SmallModel(of(ShuffleNet), (1, 3, 5, 4), {"fixed_slice": 4, "fixed_concat": 2}),
+    "focus": SmallModel(of(Focus), (1, 3, 8, 6), {"fixed_slice": 12, "fixed_concat": 1}),
+    "elementwise": SmallModel(
+        of(Elementwise),
+        (1, 3, 4, 5),
+        {"fixed_affine": 1, "fixed_binary": 5, "fixed_unary": 3},
+        {"fold_batch_norm": False},
     ),
-    "rows": Network(Rows, (1, 4, 6), {"fixed_slice": 8, "fixed_binary": 2, "fixed_linear": 2}),
+    "rows": SmallModel(of(Rows), (1, 4, 6), {"fixed_slice": 8, "fixed_binary": 2, "fixed_linear": 2}),
 }
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_bit(name: str, tmp_path: Path) -> None:
     """Overlapping frames at full rate and with stalls: as in PyTorch, at the predicted speed."""
-    network = NETWORKS[name]
     torch.manual_seed(5)
-    x = torch.rand(4, *network.shape[1:]) * 2 - 1
-    model = nets.ready(network.make())
-    config = {"hardware": {"max_parallelism": 4}, **network.config}
-    design = mase_hw.compile(model, x[:1], config, out=tmp_path / name, calibration=[x], vectors=x[:2])
-    found = [i["module"] for i in design.manifest["instances"]]
-    assert {module: found.count(module) for module in network.modules} == network.modules
-    with torch.no_grad():
-        frames = [design.model(frame[None]) for frame in x]
-        close = [model(frame[None]) for frame in x]
-    for stalls in (0.0, 0.4):
-        simulation = design.simulate(x, engine="batch", stalls=stalls, seed=3)
-        assert simulation.passed and simulation.result.mismatches == 0
-        outputs = [simulation.output] if isinstance(simulation.output, Tensor) else list(simulation.output)
-        for index, output in enumerate(outputs):
-            wanted, real = (torch.cat([f if isinstance(f, Tensor) else f[index] for f in fs]) for fs in (frames, close))
-            assert torch.equal(output, wanted.double()) and len(wanted.unique()) > 5
-            assert 10 * torch.log10(real.square().sum() / (real - wanted).square().sum()) > 15
-        if not stalls:
-            assert design.timing["exact"]
-            assert (simulation.interval, simulation.fill) == (design.timing["interval"], design.timing["fill"])
+    NETWORKS[name].check(torch.rand(4, *NETWORKS[name].shape[1:]) * 2 - 1, tmp_path / name)

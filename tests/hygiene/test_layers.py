@@ -250,14 +250,19 @@ def test_a_circle_inside_a_room_is_seen(tmp_path: Path, back: str) -> None:
         "ir/b": "from mase_hw.ir import a",
         "ir/c": "from mase_hw.ir.b import B",
     }
-    for name, source in files.items():
-        path = tmp_path / PACKAGE / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
+    write(tmp_path, files)
     found = cycle(dependences(modules(tmp_path)))
     assert "mase_hw.ir.a" in found and len(found) > 2
     (tmp_path / PACKAGE / "ir" / "a.py").write_text("import math")
     assert not cycle(dependences(modules(tmp_path)))
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """A package of these modules."""
+    for name, source in files.items():
+        path = folder / PACKAGE / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
 
 
 def test_a_circle_of_rooms_is_seen(tmp_path: Path) -> None:
@@ -270,10 +275,7 @@ def test_a_circle_of_rooms_is_seen(tmp_path: Path) -> None:
         "passes/transforms/__init__": "",
         "passes/transforms/quantize": "from mase_hw.passes.analysis import low",
     }
-    for name, source in files.items():
-        path = tmp_path / PACKAGE / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
+    write(tmp_path, files)
     known = modules(tmp_path)
     assert not cycle(dependences(known))
     assert {"mase_hw.passes.analysis", "mase_hw.passes.transforms"} <= set(cycle(rooms(dependences(known), known)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mase_hw.host.lint import lint
+from tests.rtl import bench
 
 MAX_LINES = 600
 PICTURE_BYTES = 64_000
@@ -68,7 +69,9 @@ def test_python(command: list[str], root: Path, clean_env: dict[str, str]) -> No
 
 
 def test_systemverilog(root: Path) -> None:
-    complaints = lint(path for path in sources(root) if path.suffix in {".sv", ".svh"})
+    found = sources(root)
+    benches = [bench(path.with_suffix("")) for path in found if path.match("tests/*/rtl/*.sv.j2")]
+    complaints = lint([*(path for path in found if path.suffix in {".sv", ".svh"}), *benches])
     assert not complaints, "\n".join(complaints)
 
 

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from torch import nn
 
 from mase_hw import import_model
+from mase_hw.errors import MaseHwError
 
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("int64"): TensorProto.INT64, np.dtype("bool"): 9}
 
@@ -46,6 +47,18 @@ def take(made: Any, host: bool = False) -> None:
     """Import it, and run what was imported."""
     graph = import_model(made, host=host)
     graph.model(*graph.example.values())
+
+
+def takes_or_refuses(mutated: Iterable[Any], host: bool, least: int) -> None:
+    """Each is taken, or refused with an error of this package; more than so many are refused."""
+    refused = 0
+    for each in mutated:
+        try:
+            take(each, host)
+        except MaseHwError as error:
+            assert str(error)
+            refused += 1
+    assert refused > least
 
 
 def node(kind: str, inputs: str, outputs: str = "y", name: str = "", **attributes: Any) -> onnx.NodeProto:

@@ -15,6 +15,7 @@ import mase_hw
 from mase_hw.errors import ConfigError, MaseHwError
 from mase_hw.importers import load_float8_weights
 from mase_hw.importers.float8_weights import Scaled
+from tests.ir.nets import With
 from tests.passes.test_quantize_blocks import layer, stored
 from tests.unit.pipeline import EIGHT, inputs, quantised
 
@@ -116,16 +117,8 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], what: str) -> None
 
 
 def test_what_a_model_rounds_itself_is_refused(tmp_path: Path) -> None:
-    class Rounds(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(6, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            found: Tensor = self.layer(x.to(torch.float8_e4m3fn).to(torch.float32))
-            return found
-
+    rounds = With(nn.Linear(6, 4), lambda fc, x: fc(x.to(torch.float8_e4m3fn).to(torch.float32)))
     x = inputs(8, 6)
     with pytest.raises(MaseHwError, match="float8_e4m3fn"):
-        mase_hw.compile(Rounds(), x[:1], {"quantize": EIGHT}, out=tmp_path / "net", calibration=[x])
+        mase_hw.compile(rounds, x[:1], {"quantize": EIGHT}, out=tmp_path / "net", calibration=[x])
     assert not (tmp_path / "net").exists()

@@ -136,14 +136,19 @@ class File:
         channels: bool = True,
         bias: bool = True,
         zero: int | None = None,
+        times: int = 0,
     ) -> Value:
-        """``CONV_2D``."""
-        shape = (outputs, *kernel, x.shape[3])
-        weight, stored, scale = self._weights(shape, 0, x, int(np.prod(shape[1:])), channels, bias)
-        options = schema.Conv2DOptionsT()
+        """``CONV_2D``, or ``DEPTHWISE_CONV_2D`` of each channel so many times."""
+        shape, axis = ((1, *kernel, outputs), 3) if times else ((outputs, *kernel, x.shape[3]), 0)
+        count = int(np.prod(kernel)) * (1 if times else x.shape[3])
+        weight, stored, scale = self._weights(shape, axis, x, count, channels, bias)
+        options = schema.DepthwiseConv2DOptionsT() if times else schema.Conv2DOptionsT()
+        if times:
+            options.depthMultiplier = times
         y = self.result((x.shape[0], *self._out(x, kernel, stride, same, dilation), outputs), scale, zero)
         self._window(options, stride, same, activation, dilation)
-        self.operation("CONV_2D", [x.index, weight, *stored], [y.index], options, 3)
+        name = "DEPTHWISE_CONV_2D" if times else "CONV_2D"
+        self.operation(name, [x.index, weight, *stored], [y.index], options, 3)
         return y
 
     def transposed(
@@ -159,28 +164,9 @@ class File:
         self.operation("TRANSPOSE_CONV", [self.numbers(y.shape), weight, x.index, *stored], [y.index], options, 4)
         return y
 
-    def depthwise(
-        self,
-        x: Value,
-        times: int = 1,
-        kernel: Pair = (3, 3),
-        stride: Pair = (1, 1),
-        same: bool = True,
-        dilation: Pair = (1, 1),
-        activation: str = "",
-        channels: bool = True,
-        bias: bool = True,
-        zero: int | None = None,
-    ) -> Value:
-        """``DEPTHWISE_CONV_2D``, each channel ``times`` times."""
-        outputs = x.shape[3] * times
-        weight, stored, scale = self._weights((1, *kernel, outputs), 3, x, kernel[0] * kernel[1], channels, bias)
-        options = schema.DepthwiseConv2DOptionsT()
-        options.depthMultiplier = times
-        y = self.result((x.shape[0], *self._out(x, kernel, stride, same, dilation), outputs), scale, zero)
-        self._window(options, stride, same, activation, dilation)
-        self.operation("DEPTHWISE_CONV_2D", [x.index, weight, *stored], [y.index], options, 3)
-        return y
+    def depthwise(self, x: Value, times: int = 1, *window: Any, **more: Any) -> Value:
+        """``DEPTHWISE_CONV_2D``, each channel ``times`` times; the rest as of ``conv``."""
+        return self.conv(x, x.shape[3] * times, *window, times=times, **more)
 
     def dense(
         self, x: Value, outputs: int, activation: str = "", channels: bool = False, bias: bool = True,

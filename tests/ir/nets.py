@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,6 +34,17 @@ class Of(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.function(x)
+
+
+class With(nn.Module):
+    """A function of a layer and a tensor as a model; the layer is called ``fc``."""
+
+    def __init__(self, layer: nn.Module, function: Callable[[nn.Module, Tensor], Any]) -> None:
+        super().__init__()
+        self.fc, self.function = layer, function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self.fc, x)
 
 
 class MLP(nn.Module):
@@ -86,6 +98,15 @@ def annotated(model: nn.Module, dummy_in: dict[str, Any], **args: Any) -> MaseGr
 def assert_json(info: Any) -> None:
     """What a pass reports survives a round trip through JSON."""
     assert json.loads(json.dumps(info)) == info
+
+
+def refusal(graph: MaseGraph, error: type[Exception], run: Callable[[], object]) -> str:
+    """The message of a refusal that leaves no trace in the metadata."""
+    before = snapshot(graph)
+    with pytest.raises(error) as caught:
+        run()
+    assert type(caught.value) is error and snapshot(graph) == before
+    return str(caught.value)
 
 
 def snapshot(graph: MaseGraph) -> dict[str, Any]:

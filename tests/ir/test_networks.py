@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
-from tests.ir.nets import annotated, untouched
+from tests.ir.nets import With, annotated, untouched
 from tests.ir.networks import VGG, LeNet5, MobileNetV2, ResNet18
 from tests.ir.real_run import assert_real
 
@@ -95,13 +95,6 @@ def test_implicit_is_what_costs_no_hardware() -> None:
 
 
 def test_who_asks_for_a_shape_reads_no_data() -> None:
-    class Flat(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(6, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.fc(x.reshape(x.shape[0], -1))
-
-    graph = annotated(Flat(), {"x": torch.randn(2, 3, 2)})
+    flat = With(nn.Linear(6, 2), lambda fc, x: fc(x.reshape(x.shape[0], -1)))
+    graph = annotated(flat, {"x": torch.randn(2, 3, 2)})
     assert [n.name for n in graph.metadata.common.nodes_in] == ["fc"]

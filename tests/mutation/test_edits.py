@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
@@ -69,15 +70,20 @@ def changes(mutants: list[Mutant], text: str) -> Counter[tuple[str, str]]:
     return Counter((m.edit.operator, m.apply(text)) for m in mutants)
 
 
+def stated(table: Mapping[str, list[str]], text: str) -> Counter[tuple[str, str]]:
+    """Those of a table: by kind and text, what stands there instead."""
+    expected: Counter[tuple[str, str]] = Counter()
+    for key, replacements in table.items():
+        kind, old = key.split(" ", 1)
+        assert text.count(old) == 1, old
+        expected += Counter((kind, text.replace(old, new)) for new in replacements)
+    return expected
+
+
 def test_every_fault_of_a_module() -> None:
     """All of them and no others: not in defaults, widths, messages, assertions or sinks of unused signals."""
     found = changes(named("example.sv", MODULE, rtl_edits.edits("example.sv", MODULE)), MODULE)
-    expected: Counter[tuple[str, str]] = Counter()
-    for key, replacements in RTL.items():
-        kind, old = key.split(" ", 1)
-        assert MODULE.count(old) == 1, old
-        expected += Counter((kind, MODULE.replace(old, new)) for new in replacements)
-    assert found == expected
+    assert found == stated(RTL, MODULE)
 
 
 def test_guards_are_told_apart() -> None:
@@ -119,12 +125,7 @@ GOLDEN = {
 def test_every_fault_of_a_function() -> None:
     """All of them and no others: not in signatures, docstrings or what is raised, nor in other functions."""
     found = changes(named("given.py", PYTHON, golden_edits.edits(PYTHON, {"given"})), PYTHON)
-    expected: Counter[tuple[str, str]] = Counter()
-    for key, replacements in GOLDEN.items():
-        kind, old = key.split(" ", 1)
-        assert PYTHON.count(old) == 1, old
-        expected += Counter((kind, PYTHON.replace(old, new)) for new in replacements)
-    assert found == expected
+    assert found == stated(GOLDEN, PYTHON)
 
 
 def test_names_stay_when_other_lines_change() -> None:

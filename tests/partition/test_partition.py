@@ -13,6 +13,7 @@ import mase_hw
 from mase_hw.errors import ConfigError, EmitError, MaseHwError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.partition import compile_partitioned, partition_transform_pass
+from tests.ir.nets import With
 
 
 class Mixed(nn.Module):
@@ -125,21 +126,10 @@ def test_what_fails_leaves_the_older_design(tmp_path: Path, monkeypatch: pytest.
     assert {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
 
 
-class Counted(nn.Module):
-    """A place among others, which is no float, decides on the host."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Linear(6, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.a(x)
-        return torch.take(y, torch.argsort(y, 1))
-
-
 def test_what_is_no_float_stays_in_one_place() -> None:
+    """A place among others decides on the host."""
     torch.manual_seed(5)
-    model = Counted().eval()
+    model = With(nn.Linear(6, 4), lambda fc, x: torch.take(y := fc(x), torch.argsort(y, 1))).eval()
     graph, info = partition_transform_pass(MaseGraph(model), {"example": example()})
     assert [p["where"] for p in info["parts"]] == ["hardware", "host"]
     assert set(info["host"]) == {"argsort", "take"}

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass
-from tests.ir.nets import MLP, ConvNet, annotated, catalogue, snapshot, untouched
+from tests.ir.nets import MLP, ConvNet, annotated, catalogue, refusal, untouched
 
 F32 = {"type": "float", "precision": [32]}
 DATA = {"shape": [1, 784], "torch_dtype": torch.float32, **F32}
@@ -178,12 +178,7 @@ def ready(model: nn.Module) -> MaseGraph:
 
 
 def refused(graph: MaseGraph, error: type[Exception], args: dict[str, Any] | None) -> str:
-    """The message of a refusal that leaves no trace."""
-    before = snapshot(graph)
-    with pytest.raises(error) as caught:
-        add_common_metadata_analysis_pass(graph, args)
-    assert snapshot(graph) == before
-    return str(caught.value)
+    return refusal(graph, error, lambda: add_common_metadata_analysis_pass(graph, args))
 
 
 def test_missing_and_unexpected_inputs() -> None:

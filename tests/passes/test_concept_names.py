@@ -17,7 +17,7 @@ from mase_hw.errors import ConfigError
 from mase_hw.formats import BlockFormat
 from mase_hw.passes import verify_analysis_pass
 from mase_hw.training import prepare
-from tests.passes.test_quantize_blocks import blocks, layer, spread_weights, stored
+from tests.passes.test_quantize_blocks import blocks, layer, learned, spread_weights, stored
 from tests.unit.pipeline import inputs, quantised
 
 TWO = Fraction(2)
@@ -188,18 +188,7 @@ def test_trained(name: str, width: int, bits: int | None, bias: int | None) -> N
     keys = keys_of(name, width, bits, bias) | ({"weight_block_size": [1, 4]} if name == "block_fp" else {})
     net = nn.Sequential(nn.Linear(12, 6), nn.ReLU())
     model = prepare(net, x[:1], {"quantize": blocks(**keys)}, calibration=[x])
-    before = model(x).detach()
-    optimiser = torch.optim.Adam(model.weights(), lr=3e-2)
-    for _ in range(4):
-        optimiser.zero_grad()
-        (model(x) - 1).square().sum().backward()
-        optimiser.step()
-    model.round_steps()
-    model.eval()
-    with torch.no_grad():
-        trained = model(x)
-        graph = model.freeze()
-        assert torch.equal(graph.model(x), trained) and not torch.equal(trained, before)
+    graph = learned(model, x, torch.optim.Adam(model.weights(), lr=3e-2), 4)
     module = layer(graph, "_0")
     if name == "block_fp":
         return

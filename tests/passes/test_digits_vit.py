@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import mase_hw
 from mase_hw.compiler.stages import CALIBRATE, quantise_pipeline
@@ -25,7 +24,7 @@ from mase_hw.passes import (
 from mase_hw.passes.explanation import explain, explained
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization
 from mase_hw.passes.quantize.noise import noise_analysis_pass
-from tests.passes.digits import ROOT, Digits, accuracy, digits_vit
+from tests.passes.digits import ROOT, Digits, accuracy, digits_vit, train
 from tests.unit.pipeline import OWN_FRAMES, WIDTHS, rule
 
 WORK = 2 * (4 * 16 * 32 * 32 + 2 * 16 * 32 * 64 + 2 * 16 * 16 * 32) + 16 * 4 * 32 + 32 * 10
@@ -80,13 +79,7 @@ def test_training_at_low_width_reaches_scores_and_probabilities() -> None:
     ops = {m.mase_op for m in model.modules() if isinstance(m, Quantized)}
     assert {"grouped_matmul", "softmax", "layer_norm", "gelu", "linear", "add"} <= ops
     before = accuracy(model, *d.test)
-    torch.manual_seed(0)
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-4)
-    for _ in range(2):
-        for batch in torch.randperm(len(d.train[0])).split(64):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(model(d.train[0][batch]), d.train[1][batch]).backward()
-            optimiser.step()
+    train(model, *d.train, 5e-4)
     after = accuracy(model, *d.test)
     print(f"3-bit weights {before:.4f}, trained {after:.4f}")
     assert before < 0.93 and after > before + 0.02

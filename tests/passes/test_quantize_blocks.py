@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mase_hw import compile
 from mase_hw.compiler.weights import Weights
@@ -93,6 +93,34 @@ def layer(graph: MaseGraph, name: str) -> Quantized:
     module = graph.meta_of(graph.node(name)).module
     assert isinstance(module, Quantized)
     return module
+
+
+def learned(model: Any, x: Tensor, optimiser: torch.optim.Optimizer, steps: int) -> MaseGraph:
+    """Trained for some steps, and frozen: what it computes then is what it computed, and no longer what it did."""
+    before = model(x).detach()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        (model(x) - 1).square().sum().backward()
+        optimiser.step()
+    model.round_steps()
+    model.eval()
+    with torch.no_grad():
+        trained = model(x)
+        graph: MaseGraph = model.freeze()
+        assert torch.equal(graph.model(x), trained) and not torch.equal(trained, before)
+    return graph
+
+
+def is_kept_and_learns(graph: MaseGraph, name: str, x: Tensor, folder: Path) -> None:
+    """A checkpoint brings back the same arithmetic, and the weights of the layer have a gradient."""
+    graph.export(folder / "kept")
+    again = MaseGraph.from_checkpoint(folder / "kept")
+    assert torch.equal(again.model(x), graph.model(x))
+    module = layer(graph, name)
+    assert layer(again, name).arithmetic == module.arithmetic
+    weight = module.get_parameter("weight").requires_grad_()
+    module(x).sum().backward()
+    assert weight.grad is not None and bool(weight.grad.any())
 
 
 def stored(module: Quantized) -> list[list[Fraction]]:
@@ -325,14 +353,7 @@ def test_kept_and_trained(element: str, tmp_path: Path) -> None:
     assert info["nodes"]["fc1"]["formats"]["weight"].startswith(f"{named} in blocks of 2")
     tensor = graph.tensor(graph.node("fc1"), "weight")
     assert (tensor.type, tensor.block_size, tensor.exponent_width, tensor.element) == (kind, 2, 8, element or None)
-    graph.export(tmp_path / "kept")
-    again = MaseGraph.from_checkpoint(tmp_path / "kept")
-    assert torch.equal(again.model(x), graph.model(x))
-    assert layer(again, "fc1").arithmetic == layer(graph, "fc1").arithmetic
-    module = layer(graph, "fc1")
-    weight = module.get_parameter("weight").requires_grad_()
-    module(x).sum().backward()
-    assert weight.grad is not None and bool(weight.grad.any())
+    is_kept_and_learns(graph, "fc1", x, tmp_path)
 
 
 KINDS = [
@@ -351,18 +372,7 @@ def test_trained(op: str, keys: dict[str, Any]) -> None:
     x = torch.rand(8, 16) if op == "linear" else torch.rand(8, 4, 4, 4)
     config = blocks(op, weight_block_size=4, **keys)
     model = prepare(nn.Sequential(of, nn.ReLU()), x[:1], {"quantize": config}, calibration=[x])
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    before = model(x).detach()
-    for _ in range(3):
-        optimiser.zero_grad()
-        (model(x) - 1).square().sum().backward()
-        optimiser.step()
-    model.round_steps()
-    model.eval()
-    with torch.no_grad():
-        trained = model(x)
-        graph = model.freeze()
-        assert torch.equal(graph.model(x), trained) and not torch.equal(trained, before)
+    graph = learned(model, x, torch.optim.Adam(model.parameters(), lr=1e-2), 3)
     fmt = layer(graph, "_0").arithmetic.formats["weight"]
     assert isinstance(fmt, BlockFormat) and (fmt.kind, fmt.block) == (keys["name"], 4)
     assert fmt.element == keys.get("weight_element", "")

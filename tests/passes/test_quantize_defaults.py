@@ -13,6 +13,7 @@ from mase_hw.compiler.config import LEAVING, load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
+from tests.ir.nets import With
 from tests.unit.pipeline import rule
 
 
@@ -110,17 +111,9 @@ def test_what_is_read_again_has_no_more() -> None:
     ],
 )
 def test_what_is_moved_on_its_way_out_keeps_its_bits(moves: Any) -> None:
-    class Moving(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(6, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            result: Tensor = moves(self.fc(x))
-            return result
-
+    moving = With(nn.Linear(6, 4), lambda fc, x: moves(fc(x)))
     example, data = torch.randn(1, 4, 6), [torch.randn(9, 4, 6)]
-    graph = quantised_graph(Moving(), example, load_config(None), data, None, lambda _: None)
+    graph = quantised_graph(moving, example, load_config(None), data, None, lambda _: None)
     last = [m for n in graph.nodes if isinstance(m := graph.meta_of(n).module, Quantized)][-1].arithmetic
     assert last.formats["data_out_0"].width >= 16 and arithmetic(graph, "fc")["data_out_0"].width >= 16
 

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from mase_hw import compile
 from mase_hw.errors import ConfigError, FormatError, UnsupportedError
 from mase_hw.formats import FACTOR_BITS, GroupFormat
-from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.passes import verify_analysis_pass
 from mase_hw.passes.quantize.config import NodeConfig
 from mase_hw.passes.quantize.group_weights import group_weights
 from mase_hw.training import prepare
-from tests.passes.test_quantize_blocks import layer
+from tests.passes.test_quantize_blocks import is_kept_and_learns, layer
 from tests.unit.pipeline import EIGHT, inputs, quantised
 
 
@@ -180,14 +179,7 @@ def test_kept_and_trained(tmp_path: Path) -> None:
     assert info["nodes"]["_0"]["formats"]["weight"].startswith("int8 in groups of 4")
     tensor = graph.tensor(graph.node("_0"), "weight")
     assert (tensor.type, tensor.block_size, tensor.exponent_width) == ("groups", 4, None)
-    graph.export(tmp_path / "kept")
-    again = MaseGraph.from_checkpoint(tmp_path / "kept")
-    assert torch.equal(again.model(x), graph.model(x))
-    assert layer(again, "_0").arithmetic == layer(graph, "_0").arithmetic
-    module = layer(graph, "_0")
-    weight = module.get_parameter("weight").requires_grad_()
-    module(x).sum().backward()
-    assert weight.grad is not None and bool(weight.grad.any())
+    is_kept_and_learns(graph, "_0", x, tmp_path)
 
 
 def test_training_keeps_the_factors() -> None:

@@ -11,41 +11,15 @@ from torch import Tensor, nn
 from mase_hw.ir import MaseGraph
 from mase_hw.passes import (
     add_common_metadata_analysis_pass,
-    fold_constants_transform_pass,
     init_metadata_analysis_pass,
-    lower_arithmetic_transform_pass,
-    lower_attention_transform_pass,
-    lower_layers_transform_pass,
-    lower_movement_transform_pass,
     lower_patterns_transform_pass,
-    lower_products_transform_pass,
-    lower_rows_transform_pass,
-    lower_slices_transform_pass,
 )
+from tests.ir.nets import Of
 
-PASSES = (
-    fold_constants_transform_pass,
-    lower_patterns_transform_pass,
-    lower_layers_transform_pass,
-    lower_attention_transform_pass,
-    lower_arithmetic_transform_pass,
-    lower_slices_transform_pass,
-    lower_movement_transform_pass,
-    lower_products_transform_pass,
-    lower_rows_transform_pass,
-)
+from .test_lower_attention import LOWERINGS
+
+PASSES = (LOWERINGS[0], lower_patterns_transform_pass, *LOWERINGS[1:])
 """All that is done to a float graph before it sees a batch."""
-
-
-class Lines(nn.Module):
-    """A function of one input."""
-
-    def __init__(self, lines: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.lines = lines
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.lines(x)
 
 
 QUERY, BIAS = torch.randn(4, 2, 8), torch.randn(4, 1, 6)
@@ -94,7 +68,7 @@ def check(model: nn.Module, exported: bool) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_is_computed_frame_by_frame(name: str) -> None:
-    check(Lines(CASES[name]), exported=False)
+    check(Of(CASES[name]), exported=False)
 
 
 @pytest.mark.parametrize("learned", [False, True])

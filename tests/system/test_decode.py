@@ -16,7 +16,7 @@ from mase_hw.system import SystemOptions, make_system, run_selftest
 from mase_hw.system.selftest import build_program
 from mase_hw.system.soc import build_soc, run_soc, write_soc
 from tests.e2e.test_decode import CONTEXT, IDS, alone, compiled
-from tests.e2e.test_decode_by_itself import GIVEN, LENGTH, STOP
+from tests.e2e.test_decode_by_itself import GIVEN, LENGTH, STOP, by_the_model
 from tests.system.test_software import load
 
 LETTERS = 'ab"\\efghi\nk'
@@ -99,13 +99,22 @@ def test_the_program_sends_a_prompt_alone(by_itself: tuple[mase_hw.Design, Path]
     assert run_selftest(system, stalls=stalls).text == a_sequence(design).replace("\n", " ")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.problem}: {one.remedy}" for one in MISSING))
-def test_a_risc_v_sends_a_prompt_alone(by_itself: tuple[mase_hw.Design, Path]) -> None:
-    design, system = by_itself
+needs_gcc = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.problem}: {one.remedy}" for one in MISSING))
+
+
+def of_risc_v(system: Path) -> str:
+    """What the program prints on the system on a chip."""
     gateware = write_soc(system)
     result = run_soc(build_soc(gateware), gateware)
-    assert result.passed and result.text.splitlines()[0] == a_sequence(design).replace("\n", " ")
+    assert result.passed
+    return result.text.splitlines()[0]
+
+
+@pytest.mark.slow
+@needs_gcc
+def test_a_risc_v_sends_a_prompt_alone(by_itself: tuple[mase_hw.Design, Path]) -> None:
+    design, system = by_itself
+    assert of_risc_v(system) == a_sequence(design).replace("\n", " ")
 
 
 @pytest.fixture(scope="module")
@@ -130,17 +139,6 @@ def alone_in_slots(design: mase_hw.Design) -> str:
         said.append(" | ".join("".join(LETTERS[i] for i in part) for part in (ids, chosen)))
     assert slots == [0, 1, 0]
     return f"PASS: 3 sequences in 2 slots: {'; '.join(said)}".replace("\n", " ")
-
-
-def by_the_model(design: mase_hw.Design, prompt: list[int]) -> list[int]:
-    """The rest of a sequence, as the model alone says it."""
-    ids, chosen = prompt[:CONTEXT], list[int]()
-    while len(ids) <= CONTEXT and len(chosen) < LENGTH and STOP not in chosen:
-        with torch.no_grad():
-            row = design.model(torch.tensor([ids + [0] * (CONTEXT - len(ids))]))
-        chosen.append(int(row[0, len(ids) - 1]))
-        ids = [*ids, chosen[-1]]
-    return chosen
 
 
 @pytest.mark.slow
@@ -184,12 +182,10 @@ def test_python_continues_prompts_in_slots(in_slots: tuple[mase_hw.Design, Path]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.problem}: {one.remedy}" for one in MISSING))
+@needs_gcc
 def test_a_risc_v_sends_prompts_of_several_slots(in_slots: tuple[mase_hw.Design, Path]) -> None:
     design, system = in_slots
-    gateware = write_soc(system)
-    result = run_soc(build_soc(gateware), gateware)
-    assert result.passed and result.text.splitlines()[0] == alone_in_slots(design)
+    assert of_risc_v(system) == alone_in_slots(design)
 
 
 def test_letters_of_another_number(design: mase_hw.Design, tmp_path: Path) -> None:
@@ -198,7 +194,7 @@ def test_letters_of_another_number(design: mase_hw.Design, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.problem}: {one.remedy}" for one in MISSING))
+@needs_gcc
 def test_a_risc_v_continues_a_prompt(design: mase_hw.Design, system: Path) -> None:
     gateware = write_soc(system)
     result = run_soc(build_soc(gateware), gateware)

@@ -13,11 +13,11 @@ from cocotb_tools.runner import get_runner
 from mase_hw.hardware.library import with_dependences
 from mase_hw.simulate.build.tools import find_build_tools
 from tests.handoff.conftest import tiny as tiny
-from tests.rtl import LIBRARY
+from tests.rtl import LIBRARY, bench
 
 pytest.importorskip("cocotbext.axi", reason="the models are in the extra 'dev'")
 HERE = Path(__file__).parent
-TOP = HERE / "rtl" / "system_bench.sv"
+TOP = bench(HERE / "rtl" / "system_bench.sv")
 MODULES = ("shell_bench", "stream_bench")
 TESTS = 15
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -91,13 +92,19 @@ def test_every_op_that_offers_it_is_here() -> None:
     assert {op.name for op in CATALOGUE if op.on_values is not None} == {*OPS, *BINARY}
 
 
+def draws(name: str) -> Iterator[tuple[random.Random, int, tuple[Rounding, Overflow]]]:
+    """Turns with what draws in them, and modes, those of values in three of four."""
+    rng = random.Random(name)
+    torch.manual_seed(0)
+    for turn in range(150):
+        yield rng, turn, MODES if turn % 4 else (rng.choice(list(Rounding)), rng.choice(list(Overflow)))
+
+
 @pytest.mark.parametrize("name", OPS)
 def test_the_bits_of_the_golden(name: str) -> None:
     """Random formats; most of them are computed on values, and those with many bits or other modes are not."""
-    rng, used = random.Random(name), 0
-    torch.manual_seed(0)
-    for turn in range(150):
-        modes = MODES if turn % 4 else (rng.choice(list(Rounding)), rng.choice(list(Overflow)))
+    used = 0
+    for rng, _, modes in draws(name):
         module, x = module_of(name, rng, modes)
         try:
             want = golden(module, x)
@@ -116,10 +123,8 @@ def test_the_bits_of_the_golden(name: str) -> None:
 @pytest.mark.parametrize("name", BINARY)
 def test_two_operands(name: str) -> None:
     """Two streams, or a stream and a stored tensor, in random formats."""
-    rng, used = random.Random(name), 0
-    torch.manual_seed(0)
-    for turn in range(150):
-        modes = MODES if turn % 4 else (rng.choice(list(Rounding)), rng.choice(list(Overflow)))
+    used = 0
+    for rng, turn, modes in draws(name):
         second = "data_in_1" if name in OF_STREAMS else rng.choice(["data_in_1", "constant"])
         formats = {each: some_format(rng) for each in ("data_in_0", second, "data_out_0")}
         x, y = (torch.randn(4, 5) * formats[each].max_value * 1.2 for each in ("data_in_0", second))

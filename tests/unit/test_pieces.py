@@ -18,6 +18,7 @@ from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.nn import Quantized
 from mase_hw.ops.pieces import COMPARISONS, PIECES, constants
+from tests.ir.nets import Of
 from tests.unit.pipeline import annotated, quantised, rule
 from tests.unit.test_functions import arithmetic, rounded
 from tests.unit.test_named_functions import ORACLE as NAMED
@@ -236,17 +237,6 @@ def test_refused() -> None:
     assert caught.value.node == "n" and caught.value.field == "min_val"
 
 
-class Call(nn.Module):
-    """A model that is one call."""
-
-    def __init__(self, call: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.call = call
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.call(x)
-
-
 FORMS: dict[str, list[Callable[[Tensor], Tensor]]] = {
     "relu6": [nn.ReLU6(), F.relu6, lambda x: F.relu6(x, inplace=False)],
     "leaky_relu": [nn.LeakyReLU(0.2), lambda x: F.leaky_relu(x, 0.2), lambda x: F.leaky_relu(x, negative_slope=0.2)],
@@ -300,7 +290,7 @@ def test_forms(name: str) -> None:
     x = x if name in ("log", "log2", "sqrt", "rsqrt", "reciprocal") else x - 2
     results, given = [], []
     for form in FORMS[name]:
-        model = Call(form)
+        model = Of(form)
         if name == "prelu" and not isinstance(form, nn.Module):
             model = Weighted()
         graph, info = quantised(model, x, config=FIXED)
@@ -330,7 +320,7 @@ def test_forms_cover_every_op() -> None:
     names = {op.name for op in default_catalogue() if op.hardware and op.hardware.module in MODULES}
     # What only a pass makes has no form; functions that are all alike are in test_named_functions.
     assert names - {"inverse_power", "table"} == set(FORMS) | set(NAMED)
-    assert annotated(Call(nn.ReLU6()), torch.ones(3)) is not None
+    assert annotated(Of(nn.ReLU6()), torch.ones(3)) is not None
 
 
 MODULES = {"fixed_function", "fixed_pieces", "fixed_prelu"}

@@ -15,6 +15,8 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat, enough_bits, mu
 from mase_hw.nn import Quantized
 from mase_hw.ops.requantize import golden, requantization
 
+from .oracle import round_fraction
+
 INT_MAX, INT_MIN = (1 << 31) - 1, -(1 << 31)
 
 
@@ -173,13 +175,6 @@ def test_channels_rounded_twice_have_shifts_of_their_own() -> None:
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 12, 16])
 @pytest.mark.parametrize("rounding", list(Rounding))
 def test_every_width_and_rounding_against_fractions(width: int, rounding: Rounding) -> None:
-    by_hand = {
-        Rounding.HALF_EVEN: round,
-        Rounding.HALF_UP: lambda v: (v + Fraction(1, 2)).__floor__(),
-        Rounding.HALF_AWAY: lambda v: (abs(v) + Fraction(1, 2)).__floor__() * (1 if v >= 0 else -1),
-        Rounding.FLOOR: lambda v: v.__floor__(),
-        Rounding.TRUNC: lambda v: v.__trunc__(),
-    }[rounding]
     draw = random.Random(width)
     low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
     zero = draw.randint(low, high)
@@ -190,7 +185,7 @@ def test_every_width_and_rounding_against_fractions(width: int, rounding: Roundi
     shift = made.arithmetic.attributes["shift"]
     xs = [draw.randint(-(1 << 19), (1 << 19) - 1) for _ in range(300)] + list(range(-40, 40))
     exact = [Fraction((x - have.zero_point) * multiplier) / Fraction(2) ** shift for x in xs]
-    assert run(made, xs) == [max(low, min(high, by_hand(v) + zero)) for v in exact]
+    assert run(made, xs) == [max(low, min(high, round_fraction(v, rounding.name) + zero)) for v in exact]
 
 
 def test_fixed_point_is_the_case_of_a_power_of_two() -> None:
@@ -226,14 +221,8 @@ def test_beyond_63_bits_rounding_is_exact(have: ScaledFormat, want: ScaledFormat
         multiplier, shift = int(made.get_buffer("multiplier")), made.arithmetic.attributes["shift"]
         xs = [draw.randint(-(1 << 47), (1 << 47) - 1) >> draw.randint(0, 47) for _ in range(200)]
         exact = [Fraction(x * multiplier) / Fraction(2) ** shift for x in xs]
-        by_hand = {
-            Rounding.HALF_EVEN: round,
-            Rounding.HALF_AWAY: lambda v: (abs(v) + Fraction(1, 2)).__floor__() * (1 if v >= 0 else -1),
-            Rounding.FLOOR: lambda v: v.__floor__(),
-            Rounding.TRUNC: lambda v: v.__trunc__(),
-        }[rounding]
         low, high, zero = want.min_mantissa, want.max_mantissa, want.zero_point
-        assert run(made, xs) == [max(low, min(high, by_hand(v) + zero)) for v in exact]
+        assert run(made, xs) == [max(low, min(high, round_fraction(v, rounding.name) + zero)) for v in exact]
 
 
 def test_equal_scales_are_multiplied_by_one() -> None:

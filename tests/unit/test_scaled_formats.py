@@ -17,6 +17,8 @@ from mase_hw.numerics import cast, dequantize, magnitude, quantize
 from mase_hw.numerics.observing import observing
 from mase_hw.vectors.watch import RANGE, FaultyCast
 
+from .oracle import round_fraction
+
 WIDTHS = [*range(1, 17), 32]
 
 
@@ -108,14 +110,7 @@ def test_a_cast_rounds_saturates_and_adds_the_zero_point(rounding: Rounding) -> 
     """In this order: the parity and the sign that rounding looks at are those before the zero point."""
     fmt = ScaledFormat.make(6, 0.7, 5, low=-20, high=30)
     sums = torch.arange(-400, 400)
-    by_hand = {
-        Rounding.HALF_EVEN: round,
-        Rounding.HALF_UP: lambda v: (v + Fraction(1, 2)).__floor__(),
-        Rounding.HALF_AWAY: lambda v: (abs(v) + Fraction(1, 2)).__floor__() * (1 if v >= 0 else -1),
-        Rounding.FLOOR: lambda v: v.__floor__(),
-        Rounding.TRUNC: lambda v: v.__trunc__(),
-    }[rounding]
-    want = [max(-20, min(30, by_hand(Fraction(int(m), 8)) + 5)) for m in sums]
+    want = [max(-20, min(30, round_fraction(Fraction(int(m), 8), rounding.name) + 5)) for m in sums]
     for dtype in (torch.float32, torch.float64, torch.int64):
         assert cast(sums.to(dtype), 3, fmt, rounding).tolist() == want
 
