@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, Self
 
+SHOWN = 12
+"""Most names that an error lists beside the one that was probably meant."""
+
 
 class MaseHwError(Exception):
     """Base of all errors raised for a user's input or environment.
@@ -164,4 +167,6 @@ def refuse_unknown(
     """
     known = list(known)
     if name not in known:
-        raise error(message, node=node, field=field, got=f"{name!s:.80}", remedy=suggest(str(name), known))
+        expected = " | ".join(known) if 0 < len(known) <= SHOWN else None
+        remedy = suggest(str(name), known)
+        raise error(message, node=node, field=field, got=f"{name!s:.80}", expected=expected, remedy=remedy)
