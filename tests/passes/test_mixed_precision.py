@@ -288,7 +288,6 @@ def config(**high: Any) -> dict[str, Any]:
     ("changes", "field"),
     [
         ({"quantization_config": {"low": 8, "high": 8}}, "quantization_config"),
-        ({"quantization_config": {"low": 4}}, "high"),
         ({"quantization_config": {"low": 4, "high": 8, "medium": 6}}, "medium"),
         (config(default=rule(weight_width=8)), "default.config"),
         (config(by="name", softmax=rule(data_in_width=3)), "quantize"),
