@@ -108,9 +108,9 @@ def stream_repack(t: Terms, p: Parameters) -> None:
         _shifted(t, (ins, outs, out_tail if out_beats > 1 else outs), ready, bits)
     # What fills the last beat of a row is part of what chooses among registers.
     t.logic("padded", (outs - out_tail) * bits if out_beats > 1 and "join.ram.logic" not in t.lut else 0)
-    for name, tail, units, beats in (("in", in_tail, ins, in_beats), ("out", out_tail, outs, out_beats)):
-        whole = splits and (slack or piece > 1) if name == "in" else joins
-        if whole and (in_end if name == "in" else out_end) and beats > 1:
+    whole = splits and (slack or piece > 1)
+    for name, ragged, beats in (("in", whole and in_end, in_beats), ("out", joins and out_end, out_beats)):
+        if ragged and beats > 1:
             t.count(ff=counted_down(beats))
             t.logic(f"{name}_ragged.bits", counted_down(beats))
 

@@ -118,7 +118,12 @@ class Luts:
         return max(places - 1, 1 / 2)
 
     def chosen(self, ways: int) -> int:
-        """Those of a bit that comes from one of so many places: one for four with six inputs, one for two with four."""
+        """Those of a bit that comes from one of so many places: one for four with six inputs, one for two with four.
+
+        Trees of small functions have a multiplexer of four places, which counts as two.
+        """
+        if self.trees and ways >= 4:
+            return ceil(2 * (ways - 1) / 3)
         return ceil((ways - 1) / 3) if self.inputs == 6 else ways - 1
 
 

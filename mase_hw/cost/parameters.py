@@ -80,7 +80,9 @@ def _found(t: Terms, ways: int) -> int:
 
 def _any_of(t: Terms, ways: int) -> int:
     """Look-up tables of a bit that is set by any of so many; of ECP5 in one function, if that is large enough."""
-    if t.luts.muxes and ways <= t.luts.widest:
+    if (t.xilinx or t.luts.muxes) and ways > t.luts.widest:
+        return t.luts.chosen(ways)  # levels count before look-up tables: no fewer than of a choice
+    if t.luts.muxes:
         return t.luts.of(ways) if ways > 1 else 0
     return ceil((ways - 1) / (t.luts.inputs - 1))
 
