@@ -6,7 +6,7 @@ Mapping tools have bugs of their own, so that a correct RTL is not enough. The m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mase_hw.design.design import Design
@@ -32,7 +32,7 @@ FOREIGN = {
 STALLS = 0.3
 NEXUS_MODELS, NEXUS_FUNCTION = "cells_sim_nexus.v", "parse_init.vh"
 """Models of Nexus, which read the contents of a look-up table by a function that lies beside them."""
-_MACRO = re.compile(r"^`define[ \t]+(\w+)[^\n]*$", re.MULTILINE)
+_MACRO = re.compile(r"^`define[ \t]+(\w+)(?:[^\n]*\\\n)*[^\n]*$", re.MULTILINE)
 _SPECIFY = re.compile(r"^\s*specify\b.*?\bendspecify\b[^\n]*$", re.DOTALL | re.MULTILINE)
 _OPEN_RESET = re.compile(r"^(\s*input\s+RST\w+)", re.MULTILINE)
 _MODULE = re.compile(r"^(?:\(\*[^\n]*\*\)\s*)*module\s+(\\?[\w$]+)\b.*?^\s*endmodule", re.DOTALL | re.MULTILINE)
@@ -71,11 +71,20 @@ def cell_models(files: Sequence[Path], cells: set[str]) -> str:
                 remedy="use a target whose netlist can be simulated: generic or xc7",
             )
         chosen[cell] = models[cell]
-        words = set(re.findall(r"[\w$]+", models[cell]))
+        words = set(re.findall(r"[\w$]+", models[cell] + _definitions(models[cell], macros)))
         wanted += sorted((words & models.keys()) - chosen.keys())
-    used = set(re.findall(r"`(\w+)", "".join(chosen.values())))
-    defined = "".join(f"{macros[name]}\n" for name in sorted(used & macros.keys()))
-    return defined + "".join(f"{chosen[cell]}\n\n" for cell in sorted(chosen))
+    return _definitions("".join(chosen.values()), macros) + "".join(f"{chosen[cell]}\n\n" for cell in sorted(chosen))
+
+
+def _definitions(text: str, macros: Mapping[str, str]) -> str:
+    """Those of the macros that a text uses, and of what they use."""
+    used: set[str] = set()
+    fresh = {"": text}
+    while fresh:
+        words = {word for each in fresh.values() for word in re.findall(r"`(\w+)", each)}
+        fresh = {name: macros[name] for name in (words & macros.keys()) - used}
+        used |= fresh.keys()
+    return "".join(f"{macros[name]}\n" for name in sorted(used))
 
 
 def without_model(files: Sequence[Path], cells: set[str]) -> list[str]:

@@ -27,38 +27,25 @@ module gowin_product #(
   end
 endmodule
 
-module MULT9X9 (
-    input [8:0] A, SIA, B, SIB,
-    input ASIGN, BSIGN, ASEL, BSEL, CE, CLK, RESET,
-    output [17:0] DOUT
-);
-  gowin_product #(
-      .WIDTH(9)
-  ) u_product (
-      .a(A),
-      .b(B),
-      .a_signed(ASIGN),
-      .b_signed(BSIGN),
-      .cascaded(ASEL | BSEL),
-      .product(DOUT)
+`define ours_gowin_mult_ports(WIDTH_) \
+    input [WIDTH_-1:0] A, SIA, B, SIB, \
+    input ASIGN, BSIGN, ASEL, BSEL, CE, CLK, RESET, \
+    output [2*WIDTH_-1:0] DOUT
+`define ours_gowin_mult(WIDTH_) \
+  gowin_product #(.WIDTH(WIDTH_)) u_product ( \
+      .a(A), .b(B), .a_signed(ASIGN), .b_signed(BSIGN), .cascaded(ASEL | BSEL), .product(DOUT) \
   );
+
+module MULT9X9 (
+    `ours_gowin_mult_ports(9)
+);
+  `ours_gowin_mult(9)
 endmodule
 
 module MULT18X18 (
-    input [17:0] A, SIA, B, SIB,
-    input ASIGN, BSIGN, ASEL, BSEL, CE, CLK, RESET,
-    output [35:0] DOUT
+    `ours_gowin_mult_ports(18)
 );
-  gowin_product #(
-      .WIDTH(18)
-  ) u_product (
-      .a(A),
-      .b(B),
-      .a_signed(ASIGN),
-      .b_signed(BSIGN),
-      .cascaded(ASEL | BSEL),
-      .product(DOUT)
-  );
+  `ours_gowin_mult(18)
 endmodule
 
 module MULT36X36 (

@@ -8,8 +8,23 @@
 // registers, an asynchronous reset and block selects stop the simulation. A read of what the other
 // port writes in the same cycle gives the old word.
 
-`define ours_gowin_init(W) parameter [W-1:0] INIT_RAM_00 = 0, parameter [W-1:0] INIT_RAM_01 = 0, parameter [W-1:0] INIT_RAM_02 = 0, parameter [W-1:0] INIT_RAM_03 = 0, parameter [W-1:0] INIT_RAM_04 = 0, parameter [W-1:0] INIT_RAM_05 = 0, parameter [W-1:0] INIT_RAM_06 = 0, parameter [W-1:0] INIT_RAM_07 = 0, parameter [W-1:0] INIT_RAM_08 = 0, parameter [W-1:0] INIT_RAM_09 = 0, parameter [W-1:0] INIT_RAM_0A = 0, parameter [W-1:0] INIT_RAM_0B = 0, parameter [W-1:0] INIT_RAM_0C = 0, parameter [W-1:0] INIT_RAM_0D = 0, parameter [W-1:0] INIT_RAM_0E = 0, parameter [W-1:0] INIT_RAM_0F = 0, parameter [W-1:0] INIT_RAM_10 = 0, parameter [W-1:0] INIT_RAM_11 = 0, parameter [W-1:0] INIT_RAM_12 = 0, parameter [W-1:0] INIT_RAM_13 = 0, parameter [W-1:0] INIT_RAM_14 = 0, parameter [W-1:0] INIT_RAM_15 = 0, parameter [W-1:0] INIT_RAM_16 = 0, parameter [W-1:0] INIT_RAM_17 = 0, parameter [W-1:0] INIT_RAM_18 = 0, parameter [W-1:0] INIT_RAM_19 = 0, parameter [W-1:0] INIT_RAM_1A = 0, parameter [W-1:0] INIT_RAM_1B = 0, parameter [W-1:0] INIT_RAM_1C = 0, parameter [W-1:0] INIT_RAM_1D = 0, parameter [W-1:0] INIT_RAM_1E = 0, parameter [W-1:0] INIT_RAM_1F = 0, parameter [W-1:0] INIT_RAM_20 = 0, parameter [W-1:0] INIT_RAM_21 = 0, parameter [W-1:0] INIT_RAM_22 = 0, parameter [W-1:0] INIT_RAM_23 = 0, parameter [W-1:0] INIT_RAM_24 = 0, parameter [W-1:0] INIT_RAM_25 = 0, parameter [W-1:0] INIT_RAM_26 = 0, parameter [W-1:0] INIT_RAM_27 = 0, parameter [W-1:0] INIT_RAM_28 = 0, parameter [W-1:0] INIT_RAM_29 = 0, parameter [W-1:0] INIT_RAM_2A = 0, parameter [W-1:0] INIT_RAM_2B = 0, parameter [W-1:0] INIT_RAM_2C = 0, parameter [W-1:0] INIT_RAM_2D = 0, parameter [W-1:0] INIT_RAM_2E = 0, parameter [W-1:0] INIT_RAM_2F = 0, parameter [W-1:0] INIT_RAM_30 = 0, parameter [W-1:0] INIT_RAM_31 = 0, parameter [W-1:0] INIT_RAM_32 = 0, parameter [W-1:0] INIT_RAM_33 = 0, parameter [W-1:0] INIT_RAM_34 = 0, parameter [W-1:0] INIT_RAM_35 = 0, parameter [W-1:0] INIT_RAM_36 = 0, parameter [W-1:0] INIT_RAM_37 = 0, parameter [W-1:0] INIT_RAM_38 = 0, parameter [W-1:0] INIT_RAM_39 = 0, parameter [W-1:0] INIT_RAM_3A = 0, parameter [W-1:0] INIT_RAM_3B = 0, parameter [W-1:0] INIT_RAM_3C = 0, parameter [W-1:0] INIT_RAM_3D = 0, parameter [W-1:0] INIT_RAM_3E = 0, parameter [W-1:0] INIT_RAM_3F = 0
-`define ours_gowin_all {INIT_RAM_3F, INIT_RAM_3E, INIT_RAM_3D, INIT_RAM_3C, INIT_RAM_3B, INIT_RAM_3A, INIT_RAM_39, INIT_RAM_38, INIT_RAM_37, INIT_RAM_36, INIT_RAM_35, INIT_RAM_34, INIT_RAM_33, INIT_RAM_32, INIT_RAM_31, INIT_RAM_30, INIT_RAM_2F, INIT_RAM_2E, INIT_RAM_2D, INIT_RAM_2C, INIT_RAM_2B, INIT_RAM_2A, INIT_RAM_29, INIT_RAM_28, INIT_RAM_27, INIT_RAM_26, INIT_RAM_25, INIT_RAM_24, INIT_RAM_23, INIT_RAM_22, INIT_RAM_21, INIT_RAM_20, INIT_RAM_1F, INIT_RAM_1E, INIT_RAM_1D, INIT_RAM_1C, INIT_RAM_1B, INIT_RAM_1A, INIT_RAM_19, INIT_RAM_18, INIT_RAM_17, INIT_RAM_16, INIT_RAM_15, INIT_RAM_14, INIT_RAM_13, INIT_RAM_12, INIT_RAM_11, INIT_RAM_10, INIT_RAM_0F, INIT_RAM_0E, INIT_RAM_0D, INIT_RAM_0C, INIT_RAM_0B, INIT_RAM_0A, INIT_RAM_09, INIT_RAM_08, INIT_RAM_07, INIT_RAM_06, INIT_RAM_05, INIT_RAM_04, INIT_RAM_03, INIT_RAM_02, INIT_RAM_01, INIT_RAM_00}
+// Initial contents, by the upper digit of their lines.
+`define ours_gowin_line(W, H) \
+    parameter [W-1:0] INIT_RAM_``H``0 = 0, parameter [W-1:0] INIT_RAM_``H``1 = 0, \
+    parameter [W-1:0] INIT_RAM_``H``2 = 0, parameter [W-1:0] INIT_RAM_``H``3 = 0, \
+    parameter [W-1:0] INIT_RAM_``H``4 = 0, parameter [W-1:0] INIT_RAM_``H``5 = 0, \
+    parameter [W-1:0] INIT_RAM_``H``6 = 0, parameter [W-1:0] INIT_RAM_``H``7 = 0, \
+    parameter [W-1:0] INIT_RAM_``H``8 = 0, parameter [W-1:0] INIT_RAM_``H``9 = 0, \
+    parameter [W-1:0] INIT_RAM_``H``A = 0, parameter [W-1:0] INIT_RAM_``H``B = 0, \
+    parameter [W-1:0] INIT_RAM_``H``C = 0, parameter [W-1:0] INIT_RAM_``H``D = 0, \
+    parameter [W-1:0] INIT_RAM_``H``E = 0, parameter [W-1:0] INIT_RAM_``H``F = 0
+`define ours_gowin_init(W) \
+    `ours_gowin_line(W, 0), `ours_gowin_line(W, 1), `ours_gowin_line(W, 2), `ours_gowin_line(W, 3)
+`define ours_gowin_of(H) \
+    INIT_RAM_``H``F, INIT_RAM_``H``E, INIT_RAM_``H``D, INIT_RAM_``H``C, INIT_RAM_``H``B, INIT_RAM_``H``A, \
+    INIT_RAM_``H``9, INIT_RAM_``H``8, INIT_RAM_``H``7, INIT_RAM_``H``6, INIT_RAM_``H``5, INIT_RAM_``H``4, \
+    INIT_RAM_``H``3, INIT_RAM_``H``2, INIT_RAM_``H``1, INIT_RAM_``H``0
+`define ours_gowin_all {`ours_gowin_of(3), `ours_gowin_of(2), `ours_gowin_of(1), `ours_gowin_of(0)}
 
 // Both ports of a block: data in units of UNIT bits, eight or nine.
 module ours_gowin_ram #(
@@ -112,204 +127,133 @@ module ours_gowin_ram #(
   end
 endmodule
 
-module SP #(
-    parameter READ_MODE = 0,
-    parameter [1:0] WRITE_MODE = 0,
-    parameter BIT_WIDTH = 32,
-    parameter [2:0] BLK_SEL = 0,
-    parameter RESET_MODE = "SYNC",
-    `ours_gowin_init(256)
-) (
-    output [31:0] DO,
-    input [31:0] DI,
-    input [2:0] BLKSEL,
-    input [13:0] AD,
+// In units of eight bits and of nine: one port reads and writes,
+`define ours_gowin_sp_parameters(UNIT_) \
+    parameter READ_MODE = 0, \
+    parameter [1:0] WRITE_MODE = 0, \
+    parameter BIT_WIDTH = 4 * UNIT_, \
+    parameter [2:0] BLK_SEL = 0, \
+    parameter RESET_MODE = "SYNC", \
+    `ours_gowin_init(32*UNIT_)
+`define ours_gowin_sp_ports(UNIT_) \
+    output [4*UNIT_-1:0] DO, \
+    input [4*UNIT_-1:0] DI, \
+    input [2:0] BLKSEL, \
+    input [13:0] AD, \
     input WRE, CLK, CE, OCE, RESET
+`define ours_gowin_sp(UNIT_) \
+  ours_gowin_ram #( \
+      .UNIT(UNIT_), .WIDTH_A(BIT_WIDTH), .WIDTH_B(BIT_WIDTH), .WRITES_B(0), .WRITE_MODE_A(WRITE_MODE), \
+      .INIT(`ours_gowin_all), .READ_MODE(READ_MODE), .BLK_SEL(BLK_SEL), .RESET_MODE(RESET_MODE) \
+  ) u_ram ( \
+      .clk_a(CLK), .en_a(CE), .we_a(WRE), .rst_a(RESET), .addr_a(AD), .in_a(DI), .out_a(DO), \
+      .clk_b(1'b0), .en_b(1'b0), .we_b(1'b0), .rst_b(1'b0), .addr_b(14'd0), .in_b({4 * UNIT_{1'b0}}), .out_b() \
+  ); \
+  always @* if (BLKSEL != 0) $fatal(1, "%m: block selects are not modelled");
+
+// port A writes and port B reads,
+`define ours_gowin_sdp_parameters(UNIT_) \
+    parameter READ_MODE = 0, \
+    parameter BIT_WIDTH_0 = 4 * UNIT_, \
+    parameter BIT_WIDTH_1 = 4 * UNIT_, \
+    parameter [2:0] BLK_SEL_0 = 0, \
+    parameter [2:0] BLK_SEL_1 = 0, \
+    parameter RESET_MODE = "SYNC", \
+    `ours_gowin_init(32*UNIT_)
+`define ours_gowin_sdp_ports(UNIT_) \
+    output [4*UNIT_-1:0] DO, \
+    input [4*UNIT_-1:0] DI, \
+    input [2:0] BLKSELA, BLKSELB, \
+    input [13:0] ADA, ADB, \
+    input CLKA, CEA, CLKB, CEB, OCE, RESETA, RESETB
+`define ours_gowin_sdp(UNIT_) \
+  ours_gowin_ram #( \
+      .UNIT(UNIT_), .WIDTH_A(BIT_WIDTH_0), .WIDTH_B(BIT_WIDTH_1), .READS_A(0), .WRITES_B(0), \
+      .INIT(`ours_gowin_all), .READ_MODE(READ_MODE), .BLK_SEL(BLK_SEL_0 | BLK_SEL_1), .RESET_MODE(RESET_MODE) \
+  ) u_ram ( \
+      .clk_a(CLKA), .en_a(CEA), .we_a(1'b1), .rst_a(RESETA), .addr_a(ADA), .in_a(DI), .out_a(), \
+      .clk_b(CLKB), .en_b(CEB), .we_b(1'b0), .rst_b(RESETB), .addr_b(ADB), .in_b({4 * UNIT_{1'b0}}), .out_b(DO) \
+  ); \
+  always @* if (BLKSELA != 0 || BLKSELB != 0) $fatal(1, "%m: block selects are not modelled");
+
+// or both read and write, of two units at most.
+`define ours_gowin_dp_parameters(UNIT_) \
+    parameter READ_MODE0 = 0, \
+    parameter READ_MODE1 = 0, \
+    parameter [1:0] WRITE_MODE0 = 0, \
+    parameter [1:0] WRITE_MODE1 = 0, \
+    parameter BIT_WIDTH_0 = 2 * UNIT_, \
+    parameter BIT_WIDTH_1 = 2 * UNIT_, \
+    parameter [2:0] BLK_SEL_0 = 0, \
+    parameter [2:0] BLK_SEL_1 = 0, \
+    parameter RESET_MODE = "SYNC", \
+    `ours_gowin_init(32*UNIT_)
+`define ours_gowin_dp_ports(UNIT_) \
+    output [2*UNIT_-1:0] DOA, DOB, \
+    input [2*UNIT_-1:0] DIA, DIB, \
+    input [2:0] BLKSELA, BLKSELB, \
+    input [13:0] ADA, ADB, \
+    input WREA, CLKA, CEA, OCEA, RESETA, WREB, CLKB, CEB, OCEB, RESETB
+`define ours_gowin_dp(UNIT_) \
+  wire [4*UNIT_-1:0] do_a, do_b; \
+  ours_gowin_ram #( \
+      .UNIT(UNIT_), .WIDTH_A(BIT_WIDTH_0), .WIDTH_B(BIT_WIDTH_1), .WRITE_MODE_A(WRITE_MODE0), \
+      .WRITE_MODE_B(WRITE_MODE1), .INIT(`ours_gowin_all), .READ_MODE(READ_MODE0 | READ_MODE1), \
+      .BLK_SEL(BLK_SEL_0 | BLK_SEL_1), .RESET_MODE(RESET_MODE) \
+  ) u_ram ( \
+      .clk_a(CLKA), .en_a(CEA), .we_a(WREA), .rst_a(RESETA), .addr_a(ADA), \
+      .in_a({{2 * UNIT_{1'b0}}, DIA}), .out_a(do_a), \
+      .clk_b(CLKB), .en_b(CEB), .we_b(WREB), .rst_b(RESETB), .addr_b(ADB), \
+      .in_b({{2 * UNIT_{1'b0}}, DIB}), .out_b(do_b) \
+  ); \
+  assign DOA = do_a[2*UNIT_-1:0]; \
+  assign DOB = do_b[2*UNIT_-1:0]; \
+  always @* if (BLKSELA != 0 || BLKSELB != 0) $fatal(1, "%m: block selects are not modelled");
+
+module SP #(
+    `ours_gowin_sp_parameters(8)
+) (
+    `ours_gowin_sp_ports(8)
 );
-  ours_gowin_ram #(
-      .UNIT(8),
-      .WIDTH_A(BIT_WIDTH),
-      .WIDTH_B(BIT_WIDTH),
-      .WRITES_B(0),
-      .WRITE_MODE_A(WRITE_MODE),
-      .INIT(`ours_gowin_all),
-      .READ_MODE(READ_MODE),
-      .BLK_SEL(BLK_SEL),
-      .RESET_MODE(RESET_MODE)
-  ) u_ram (
-      .clk_a(CLK), .en_a(CE), .we_a(WRE), .rst_a(RESET), .addr_a(AD), .in_a(DI), .out_a(DO),
-      .clk_b(1'b0), .en_b(1'b0), .we_b(1'b0), .rst_b(1'b0), .addr_b(14'd0), .in_b(32'd0), .out_b()
-  );
-  always @* if (BLKSEL != 0) $fatal(1, "SP: block selects are not modelled");
+  `ours_gowin_sp(8)
 endmodule
 
 module SPX9 #(
-    parameter READ_MODE = 0,
-    parameter [1:0] WRITE_MODE = 0,
-    parameter BIT_WIDTH = 36,
-    parameter [2:0] BLK_SEL = 0,
-    parameter RESET_MODE = "SYNC",
-    `ours_gowin_init(288)
+    `ours_gowin_sp_parameters(9)
 ) (
-    output [35:0] DO,
-    input [35:0] DI,
-    input [2:0] BLKSEL,
-    input [13:0] AD,
-    input WRE, CLK, CE, OCE, RESET
+    `ours_gowin_sp_ports(9)
 );
-  ours_gowin_ram #(
-      .UNIT(9),
-      .WIDTH_A(BIT_WIDTH),
-      .WIDTH_B(BIT_WIDTH),
-      .WRITES_B(0),
-      .WRITE_MODE_A(WRITE_MODE),
-      .INIT(`ours_gowin_all),
-      .READ_MODE(READ_MODE),
-      .BLK_SEL(BLK_SEL),
-      .RESET_MODE(RESET_MODE)
-  ) u_ram (
-      .clk_a(CLK), .en_a(CE), .we_a(WRE), .rst_a(RESET), .addr_a(AD), .in_a(DI), .out_a(DO),
-      .clk_b(1'b0), .en_b(1'b0), .we_b(1'b0), .rst_b(1'b0), .addr_b(14'd0), .in_b(36'd0), .out_b()
-  );
-  always @* if (BLKSEL != 0) $fatal(1, "SPX9: block selects are not modelled");
+  `ours_gowin_sp(9)
 endmodule
 
 module SDPB #(
-    parameter READ_MODE = 0,
-    parameter BIT_WIDTH_0 = 32,
-    parameter BIT_WIDTH_1 = 32,
-    parameter [2:0] BLK_SEL_0 = 0,
-    parameter [2:0] BLK_SEL_1 = 0,
-    parameter RESET_MODE = "SYNC",
-    `ours_gowin_init(256)
+    `ours_gowin_sdp_parameters(8)
 ) (
-    output [31:0] DO,
-    input [31:0] DI,
-    input [2:0] BLKSELA, BLKSELB,
-    input [13:0] ADA, ADB,
-    input CLKA, CEA, CLKB, CEB, OCE, RESETA, RESETB
+    `ours_gowin_sdp_ports(8)
 );
-  ours_gowin_ram #(
-      .UNIT(8),
-      .WIDTH_A(BIT_WIDTH_0),
-      .WIDTH_B(BIT_WIDTH_1),
-      .READS_A(0),
-      .WRITES_B(0),
-      .INIT(`ours_gowin_all),
-      .READ_MODE(READ_MODE),
-      .BLK_SEL(BLK_SEL_0 | BLK_SEL_1),
-      .RESET_MODE(RESET_MODE)
-  ) u_ram (
-      .clk_a(CLKA), .en_a(CEA), .we_a(1'b1), .rst_a(RESETA), .addr_a(ADA), .in_a(DI), .out_a(),
-      .clk_b(CLKB), .en_b(CEB), .we_b(1'b0), .rst_b(RESETB), .addr_b(ADB), .in_b(32'd0), .out_b(DO)
-  );
-  always @* if (BLKSELA != 0 || BLKSELB != 0) $fatal(1, "SDPB: block selects are not modelled");
+  `ours_gowin_sdp(8)
 endmodule
 
 module SDPX9B #(
-    parameter READ_MODE = 0,
-    parameter BIT_WIDTH_0 = 36,
-    parameter BIT_WIDTH_1 = 36,
-    parameter [2:0] BLK_SEL_0 = 0,
-    parameter [2:0] BLK_SEL_1 = 0,
-    parameter RESET_MODE = "SYNC",
-    `ours_gowin_init(288)
+    `ours_gowin_sdp_parameters(9)
 ) (
-    output [35:0] DO,
-    input [35:0] DI,
-    input [2:0] BLKSELA, BLKSELB,
-    input [13:0] ADA, ADB,
-    input CLKA, CEA, CLKB, CEB, OCE, RESETA, RESETB
+    `ours_gowin_sdp_ports(9)
 );
-  ours_gowin_ram #(
-      .UNIT(9),
-      .WIDTH_A(BIT_WIDTH_0),
-      .WIDTH_B(BIT_WIDTH_1),
-      .READS_A(0),
-      .WRITES_B(0),
-      .INIT(`ours_gowin_all),
-      .READ_MODE(READ_MODE),
-      .BLK_SEL(BLK_SEL_0 | BLK_SEL_1),
-      .RESET_MODE(RESET_MODE)
-  ) u_ram (
-      .clk_a(CLKA), .en_a(CEA), .we_a(1'b1), .rst_a(RESETA), .addr_a(ADA), .in_a(DI), .out_a(),
-      .clk_b(CLKB), .en_b(CEB), .we_b(1'b0), .rst_b(RESETB), .addr_b(ADB), .in_b(36'd0), .out_b(DO)
-  );
-  always @* if (BLKSELA != 0 || BLKSELB != 0) $fatal(1, "SDPX9B: block selects are not modelled");
+  `ours_gowin_sdp(9)
 endmodule
 
 module DPB #(
-    parameter READ_MODE0 = 0,
-    parameter READ_MODE1 = 0,
-    parameter [1:0] WRITE_MODE0 = 0,
-    parameter [1:0] WRITE_MODE1 = 0,
-    parameter BIT_WIDTH_0 = 16,
-    parameter BIT_WIDTH_1 = 16,
-    parameter [2:0] BLK_SEL_0 = 0,
-    parameter [2:0] BLK_SEL_1 = 0,
-    parameter RESET_MODE = "SYNC",
-    `ours_gowin_init(256)
+    `ours_gowin_dp_parameters(8)
 ) (
-    output [15:0] DOA, DOB,
-    input [15:0] DIA, DIB,
-    input [2:0] BLKSELA, BLKSELB,
-    input [13:0] ADA, ADB,
-    input WREA, CLKA, CEA, OCEA, RESETA, WREB, CLKB, CEB, OCEB, RESETB
+    `ours_gowin_dp_ports(8)
 );
-  wire [31:0] do_a, do_b;
-  ours_gowin_ram #(
-      .UNIT(8),
-      .WIDTH_A(BIT_WIDTH_0),
-      .WIDTH_B(BIT_WIDTH_1),
-      .WRITE_MODE_A(WRITE_MODE0),
-      .WRITE_MODE_B(WRITE_MODE1),
-      .INIT(`ours_gowin_all),
-      .READ_MODE(READ_MODE0 | READ_MODE1),
-      .BLK_SEL(BLK_SEL_0 | BLK_SEL_1),
-      .RESET_MODE(RESET_MODE)
-  ) u_ram (
-      .clk_a(CLKA), .en_a(CEA), .we_a(WREA), .rst_a(RESETA), .addr_a(ADA), .in_a({16'd0, DIA}), .out_a(do_a),
-      .clk_b(CLKB), .en_b(CEB), .we_b(WREB), .rst_b(RESETB), .addr_b(ADB), .in_b({16'd0, DIB}), .out_b(do_b)
-  );
-  assign DOA = do_a[15:0];
-  assign DOB = do_b[15:0];
-  always @* if (BLKSELA != 0 || BLKSELB != 0) $fatal(1, "DPB: block selects are not modelled");
+  `ours_gowin_dp(8)
 endmodule
 
 module DPX9B #(
-    parameter READ_MODE0 = 0,
-    parameter READ_MODE1 = 0,
-    parameter [1:0] WRITE_MODE0 = 0,
-    parameter [1:0] WRITE_MODE1 = 0,
-    parameter BIT_WIDTH_0 = 18,
-    parameter BIT_WIDTH_1 = 18,
-    parameter [2:0] BLK_SEL_0 = 0,
-    parameter [2:0] BLK_SEL_1 = 0,
-    parameter RESET_MODE = "SYNC",
-    `ours_gowin_init(288)
+    `ours_gowin_dp_parameters(9)
 ) (
-    output [17:0] DOA, DOB,
-    input [17:0] DIA, DIB,
-    input [2:0] BLKSELA, BLKSELB,
-    input [13:0] ADA, ADB,
-    input WREA, CLKA, CEA, OCEA, RESETA, WREB, CLKB, CEB, OCEB, RESETB
+    `ours_gowin_dp_ports(9)
 );
-  wire [35:0] do_a, do_b;
-  ours_gowin_ram #(
-      .UNIT(9),
-      .WIDTH_A(BIT_WIDTH_0),
-      .WIDTH_B(BIT_WIDTH_1),
-      .WRITE_MODE_A(WRITE_MODE0),
-      .WRITE_MODE_B(WRITE_MODE1),
-      .INIT(`ours_gowin_all),
-      .READ_MODE(READ_MODE0 | READ_MODE1),
-      .BLK_SEL(BLK_SEL_0 | BLK_SEL_1),
-      .RESET_MODE(RESET_MODE)
-  ) u_ram (
-      .clk_a(CLKA), .en_a(CEA), .we_a(WREA), .rst_a(RESETA), .addr_a(ADA), .in_a({18'd0, DIA}), .out_a(do_a),
-      .clk_b(CLKB), .en_b(CEB), .we_b(WREB), .rst_b(RESETB), .addr_b(ADB), .in_b({18'd0, DIB}), .out_b(do_b)
-  );
-  assign DOA = do_a[17:0];
-  assign DOB = do_b[17:0];
-  always @* if (BLKSELA != 0 || BLKSELB != 0) $fatal(1, "DPX9B: block selects are not modelled");
+  `ours_gowin_dp(9)
 endmodule

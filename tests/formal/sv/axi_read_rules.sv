@@ -4,17 +4,17 @@
 //
 //   p_ar_stays   a request is offered until it is taken
 //   p_ar_stable  and does not change meanwhile
+`include "proof.svh"
 module axi_read_rules #(
     parameter int ADDR_WIDTH = 2
 ) (
-    input  logic                  clk,
-    input  logic                  rst,
     input  logic                  check,    // properties must hold in this cycle
     input  logic [ADDR_WIDTH-1:0] araddr,
     input  logic [           7:0] arlen,
     input  logic                  arvalid,
     input  logic                  arready,
-    output logic                  waits     // the request that is offered was offered before
+    output logic                  waits,    // the request that is offered was offered before
+    `CLOCK_PORTS
 );
 
   logic [ADDR_WIDTH-1:0] araddr_q;

@@ -10,12 +10,11 @@
 //                            addresses, and on no other
 //   p_owned                  no beat is offered that belongs to no burst
 //   p_answered               every answer that comes is taken at once
+`include "proof.svh"
 module axi_write_memory #(
     parameter int ADDR_WIDTH = 2,
     parameter int DATA_WIDTH = 2
 ) (
-    input  logic                  clk,
-    input  logic                  rst,
     input  logic                  armed,     // there was a reset
     input  logic [ADDR_WIDTH-1:0] awaddr,
     input  logic [           7:0] awlen,
@@ -33,7 +32,8 @@ module axi_write_memory #(
     output logic [           2:0] whole,     // bursts that have come with all beats, not answered
     output logic [           1:0] owed,      // bursts with beats to come
     output logic [           8:0] head,      // beats to come of the oldest one
-    output logic [           8:0] second     // and of the one behind it
+    output logic [           8:0] second,    // and of the one behind it
+    `CLOCK_PORTS
 );
 
   logic       check;

@@ -14,6 +14,7 @@
 //   p_last         the last word of a block is marked, and no other one
 //   p_data         the followed beat is in the word of its block and its place, in its bits
 //   p_pad          bits of a word behind those of its rows are zeros
+`include "proof.svh"
 module cache_blocks_proof #(
     parameter  int WIDTH = 2,
     parameter  int ROWS  = 5,
@@ -26,13 +27,12 @@ module cache_blocks_proof #(
     parameter  int BASE  = 0,
     localparam int Parts = (ROW * BANKS * WIDTH + BUS - 1) / BUS
 ) (
-    input logic             clk,
-    input logic             rst,
     input logic [WIDTH-1:0] in_data,
     input logic             in_valid,
     input logic             write_ready,
     input logic             has,
-    input logic             pick
+    input logic             pick,
+    `CLOCK_PORTS
 );
 
   logic in_ready, write_valid, write_last, stored;
@@ -61,17 +61,13 @@ module cache_blocks_proof #(
   typedef logic [5:0] at_t;
 
   // ---- Model of what comes.
-  logic armed, check;
+  `ARMED
   at_t row_q;  // of the sequence
   at_t word_q;
   at_t block, tile, bank;
   logic [1:0] waits_q;  // of the last two blocks, the newer one first: memory has yet to get it
   logic write, row_ends, block_ends, begun, written;
 
-  initial armed = 1'b0;
-  always_ff @(posedge clk) armed <= armed || rst;
-
-  assign check = armed && !rst;
   assign block = row_q / at_t'(BlockRows);
   assign tile = row_q / at_t'(BANKS) % at_t'(BLOCK);
   assign bank = row_q % at_t'(BANKS);

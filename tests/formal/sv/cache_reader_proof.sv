@@ -12,6 +12,7 @@
 //   p_pace         requests are as many cycles apart as the first one has words
 //   p_kept         a request is offered whenever there is room, the block is stored and the time has come
 //   p_once         a word goes to one cache, and to no other
+`include "proof.svh"
 module cache_reader_proof #(
     parameter int ROWS = 7,
     parameter int BLOCK = 2,
@@ -21,14 +22,13 @@ module cache_reader_proof #(
     localparam int Words = 2,  // of a unit of cache 1
     localparam int Base = 2 * Blocks  // of it
 ) (
-    input logic       clk,
-    input logic       rst,
     input logic [1:0] roomy,
     input logic [1:0] stores,
     input logic       begun,
     input logic       read_ready,
     input logic       comes,
-    input logic       pick
+    input logic       pick,
+    `CLOCK_PORTS
 );
 
   logic [1:0] room, asked, stored, word_valid;
@@ -52,26 +52,10 @@ module cache_reader_proof #(
   );
 
   // ---- What is on its way.
-  logic armed, ends, beat_q;
-  logic [1:0][$clog2(Depth+1)-1:0] open;
-  logic [Depth-1:0][1:0] words;
-
+  `ARMED
+  logic ends, beat_q;
   assign ends = word_valid[0] || beat_q;
-  for (genvar i = 0; i < Depth; i++) begin : g_word
-    assign words[i] = dut.u_order.mem[i][0] ? 2'b10 : 2'b01;
-  end
-
-  share_spec #(
-      .OUTSTANDING(Each)
-  ) spec (
-      .taken    (asked),
-      .answered (word_valid),
-      .waits    ('0),
-      .first    (dut.u_order.rd_ptr_q),
-      .past_last(dut.u_order.wr_ptr_q),
-      .count    (dut.u_order.count),
-      .*
-  );
+  `ORDER(Each, dut.u_order, dut.u_order.mem[i][0] ? 2'b10 : 2'b01, asked, word_valid, ends, '0)
 
   assign data_valid = open != '0 && comes && !rst;
 
@@ -148,9 +132,7 @@ module cache_reader_proof #(
     end
   end
 
-  logic check;
-  int   piece;
-  assign check = armed && !rst;
+  int piece;
   assign piece = (cache_q ? Base : 0) + part_q * Blocks * size;
 
   always_comb begin

@@ -11,19 +11,19 @@
 //   p_stored       a block is stored once: as soon as memory has all of its words
 //   p_kept         while a block has a word, or none has begun and a cache has one, a word is offered
 //   p_turns        a cache waits for one block of each other one at most
+`include "proof.svh"
 module cache_writer_proof #(
     parameter  int CACHES = 2,
     localparam int Width  = 2,
     localparam int IdW    = (CACHES > 1) ? $clog2(CACHES) : 1
 ) (
-    input logic                         clk,
-    input logic                         rst,
     input logic [CACHES-1:0]            comes,
     input logic [CACHES-1:0][Width-1:0] address,
     input logic [CACHES-1:0][Width-1:0] data,
     input logic [CACHES-1:0]            last,
     input logic                         write_ready,
-    input logic                         has
+    input logic                         has,
+    `CLOCK_PORTS
 );
 
   logic [CACHES-1:0] in_valid, in_ready, in_last, stored;
@@ -41,17 +41,14 @@ module cache_writer_proof #(
   );
 
   // ---- The caches, and the memory.
-  logic armed, check;
+  `ARMED
   logic [31:0] away_q;  // words that memory has taken, and does not have
   logic taken;
 
   assign taken      = write_valid && write_ready;
   assign write_done = has && away_q != '0;
-  assign check      = armed && !rst;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed  <= armed || rst;
     away_q <= rst ? '0 : away_q + 32'(taken) - 32'(write_done);
     for (int i = 0; i < CACHES; i++) begin
       if (rst) begin

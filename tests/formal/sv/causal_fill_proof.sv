@@ -7,6 +7,7 @@
 //   p_wires  a beat that is seen is the one at the input, in the same cycle
 //   p_zeros  one that is not is zeros, and waits for nothing
 //   p_taken  the input is taken with the output, and never for a beat that is not seen
+`include "proof.svh"
 module causal_fill_proof #(
     parameter int WIDTH  = 2,
     parameter int TOKENS = 1,
@@ -14,11 +15,7 @@ module causal_fill_proof #(
     parameter int ROWS   = 1,
     parameter int BANKS  = 1
 ) (
-    input logic             clk,
-    input logic             rst,
-    input logic [WIDTH-1:0] in_data,
-    input logic             in_valid,
-    input logic             out_ready
+    `STREAM_PORTS
 );
 
   logic             in_ready;
@@ -43,7 +40,7 @@ module causal_fill_proof #(
   localparam int TokenW = $clog2(TOKENS + 1);
 
   // ---- Model.
-  logic              armed;
+  `ARMED
   logic [ TileW-1:0] tile_q;
   logic [ HeadW-1:0] head_q;
   logic [TokenW-1:0] token_q;
@@ -54,11 +51,6 @@ module causal_fill_proof #(
   assign head_last  = int'(head_q) == HEADS - 1;
   assign token_last = int'(token_q) == TOKENS - 1;
   assign seen       = int'(tile_q) * BANKS <= ROWS - TOKENS + int'(token_q);
-
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed <= armed || rst;
-  end
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -77,8 +69,6 @@ module causal_fill_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     p_wires : assert (!check || !seen || (out_valid == in_valid && out_data == in_data));

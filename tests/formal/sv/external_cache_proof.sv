@@ -16,6 +16,7 @@
 //   p_out_stays  a word is offered until it is taken
 //   p_out_stable and does not change meanwhile
 //   p_begins     a token begins that is as many before one that reads from memory
+`include "proof.svh"
 module external_cache_proof #(
     parameter  int TRANSPOSED = 0,
     parameter  int ROWS       = 3,
@@ -28,8 +29,6 @@ module external_cache_proof #(
     localparam int Width      = 2,
     localparam int Bus        = Width * BANKS
 ) (
-    input logic             clk,
-    input logic             rst,
     input logic [Width-1:0] in_data,
     input logic             in_valid,
     input logic             out_ready,
@@ -38,7 +37,8 @@ module external_cache_proof #(
     input logic             word_valid,
     input logic             write_ready,
     input logic             stored,
-    input logic             pick
+    input logic             pick,
+    `CLOCK_PORTS
 );
 
   logic in_ready, out_valid, room, late, begins, write_valid, write_last;
@@ -71,16 +71,12 @@ module external_cache_proof #(
   typedef logic [5:0] at_t;
 
   // ---- Model of the steps. `first_q` is the place of the first tile among those that stay.
-  logic armed, check;
+  `ARMED
   at_t first_q, token_q, head_q, tile_q, word_q;
   at_t from;  // the first row that stays for the token
   at_t word;  // of the row
   logic far, read, last_tile, last_word, vector_end, token_end, sequence_end;
 
-  initial armed = 1'b0;
-  always_ff @(posedge clk) armed <= armed || rst;
-
-  assign check = armed && !rst;
   assign from = token_q < at_t'(BlockRows) ? '0 :
                 (token_q / at_t'(BlockRows) - at_t'(1)) * at_t'(BlockRows);
   assign word = head_q / at_t'(Share) * at_t'(WORDS) + word_q;

@@ -17,6 +17,7 @@
 //   p_used         a whole image of this design is used, and its CRC shown
 //   p_kept         otherwise what was used stays
 //   p_refused      an image that is not used is said to be refused
+`include "proof.svh"
 module external_image_proof #(
     parameter int WORDS = 1,
     parameter int BURST = 2,
@@ -25,8 +26,6 @@ module external_image_proof #(
     localparam int Total = WORDS + 2,
     localparam int Most = 4
 ) (
-    input logic        clk,
-    input logic        rst,
     input logic        ask,
     input logic [ 1:0] address,
     input logic [31:0] image,
@@ -34,7 +33,8 @@ module external_image_proof #(
     input logic        empty,
     input logic        read_ready,
     input logic        comes,
-    input logic [31:0] data
+    input logic [31:0] data,
+    `CLOCK_PORTS
 );
 
   logic        image_ready;
@@ -86,7 +86,7 @@ module external_image_proof #(
   end
 
   // ---- Model.
-  logic        armed;
+  `ARMED
   logic        reset_q;
   logic        waits_q;
   logic [31:0] offered_q;
@@ -111,9 +111,7 @@ module external_image_proof #(
   assign judges = dut.state_q == 3'd4;
   assign good   = came_q == Total && dut.crc_q == 32'hDEBB20E3 && second_q == Design;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed     <= armed || rst;
     reset_q   <= rst;
     waits_q   <= !rst && read_valid && !read_ready;
     offered_q <= read_address;
@@ -142,8 +140,6 @@ module external_image_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     p_read_stays : assert (!check || !waits_q || read_valid);

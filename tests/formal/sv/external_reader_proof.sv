@@ -12,20 +12,20 @@
 //   p_turns        a source waits for one block of the other at most
 //   p_once         a word goes to one source, and to no other
 //   p_primed       frames begin once all sources were full at the same time
+`include "proof.svh"
 module external_reader_proof #(
     localparam int AddrW = 2,
     localparam int Each  = 2,
     localparam int Depth = 2 * Each,
     localparam int Most  = 3
 ) (
-    input logic                  clk,
-    input logic                  rst,
     input logic [1:0]            ask,
     input logic [1:0][AddrW-1:0] address,
     input logic [1:0]            source_full,
     input logic                  read_ready,
     input logic                  comes,
-    input logic                  pick
+    input logic                  pick,
+    `CLOCK_PORTS
 );
 
   logic [ 1:0]       ask_valid;
@@ -47,29 +47,15 @@ module external_reader_proof #(
   );
 
   // ---- The order of the blocks.
-  logic                                  armed;
-  logic [      1:0]                      taken;
-  logic [      1:0][$clog2(Depth+1)-1:0] open;
-  logic [Depth-1:0][                1:0] words;
-  logic [      1:0]                      beat_q;  // words of the block that came
-  logic                                  ends;
+  `ARMED
+  logic [1:0] taken;
+  logic [1:0] beat_q;  // words of the block that came
+  logic       ends;
 
   assign taken = ask_valid & ask_ready;
   assign ends  = word_valid[0] || int'(beat_q) == Most - 1;
-  for (genvar i = 0; i < Depth; i++) begin : g_word
-    assign words[i] = dut.u_order.mem[i][0] ? 2'b10 : 2'b01;
-  end
-
-  share_spec #(
-      .OUTSTANDING(Each)
-  ) spec (
-      .answered (word_valid),
-      .waits    (ask_valid),
-      .first    (dut.u_order.rd_ptr_q),
-      .past_last(dut.u_order.wr_ptr_q),
-      .count    (dut.u_order.count),
-      .*
-  );
+  `ORDER(Each, dut.u_order, dut.u_order.mem[i][0] ? 2'b10 : 2'b01, taken, word_valid, ends,
+         ask_valid)
 
   // ---- The sources, and the memory.
   assign data_valid = open != '0 && comes && !rst;
@@ -95,7 +81,6 @@ module external_reader_proof #(
   logic       full_q;
   logic [1:0] address_q;
   logic       long_q;
-  logic       check;
 
   always_ff @(posedge clk) begin
     waits_q   <= !rst && read_valid && !read_ready;
@@ -106,7 +91,6 @@ module external_reader_proof #(
       passed_q[i] <= !rst && ask_valid[i] && !taken[i] && (passed_q[i] || taken[1-i]);
     end
   end
-  assign check = armed && !rst;
 
   always_comb begin
     p_read_stays : assert (!check || !waits_q || read_valid);

@@ -14,6 +14,7 @@
 //   p_waiting      what is offered are the requests that were not taken
 //   p_full         it is full exactly if it offers all that it has room for
 //   p_late         it is late exactly if a block is due of which the next beat has not come
+`include "proof.svh"
 module external_source_proof #(
     parameter int ROW   = 1,
     parameter int BLOCK = 1,
@@ -27,11 +28,10 @@ module external_source_proof #(
     parameter int SETS = 1,
     parameter int REPEATS = 1
 ) (
-    input logic clk,
-    input logic rst,
     input logic out_ready,
     input logic ask_ready,
-    input logic comes
+    input logic comes,
+    `CLOCK_PORTS
 );
 
   localparam int Width = 4;  // every beat has a number of its own
@@ -68,7 +68,7 @@ module external_source_proof #(
   );
 
   // ---- Model.
-  logic armed;
+  `ARMED
   logic asked_before_q;
   logic stalled_q;
   logic waits_q;
@@ -90,9 +90,7 @@ module external_source_proof #(
   int   open_q;  // of them, those that were seen before
   assign open = open_q + int'(begins);
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed  <= armed || rst;
     begins <= !rst && dut.asks;
     if (rst) begin
       stalled_q <= 1'b0;
@@ -119,9 +117,7 @@ module external_source_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  int   there;  // blocks that are due
-  assign check = armed && !rst;
+  int there;  // blocks that are due
   assign there = int'(dut.u_blocks.there_q);
 
   int   part_before_q;

@@ -6,10 +6,6 @@
 // The model moves the operands with the enables. As for fixed_cast_unit, the
 // specification says what a result must fulfil, and the integer to which the
 // quotient is rounded is looked up inside the unit.
-//   p_round     that integer is the right one, as the distance to the exact quotient
-//               says, and at equal distances the rule for ties
-//   p_overflow  the result is the integer of the output format that is closest to it
-//               (saturation), or equal to it modulo 2 ** OUT_WIDTH (wrap)
 module fixed_divide_unit_proof #(
     parameter int IN_WIDTH   = 4,
     parameter int IN_FRAC    = 0,
@@ -40,10 +36,6 @@ module fixed_divide_unit_proof #(
   typedef logic signed [W-1:0] exact_t;
   // And for a reciprocal times the divisor.
   localparam int ProductW = IN_WIDTH + Grow + 2 * DivW + 4;
-
-  localparam exact_t Zero = '0;  // signed, as a bare '0 is not
-  localparam exact_t Lowest = (OUT_SIGNED != 0) ? -(exact_t'(1) <<< (OUT_WIDTH - 1)) : '0;
-  localparam exact_t Highest = (exact_t'(1) <<< (OUT_WIDTH - OUT_SIGNED)) - exact_t'(1);
 
   always_comb begin
     a_row : assume (int'(in_row) < ROWS);
@@ -110,46 +102,23 @@ module fixed_divide_unit_proof #(
       // ---- Properties.
       exact_t whole;  // the integer to which the quotient is rounded
       exact_t step;  // one unit of it
-      exact_t above;  // twice what the value is above it
-      exact_t result;
-      logic   tie;
-      logic   right;
       assign whole = exact_t'(dut.value_q);
-      assign step = divisor[2] <<< Drop;
-      assign above = (value[2] - whole * step) <<< 1;
-      assign tie = above == step || above == -step;
-      assign result = (OUT_SIGNED != 0) ? W'(signed'(out_data)) : W'(signed'({1'b0, out_data}));
+      assign step  = divisor[2] <<< Drop;
 
-      if (r == 0) begin : g_half_even
-        assign right = above >= -step && above <= step && !(tie && whole[0]);
-      end else if (r == 1) begin : g_half_up
-        assign right = above >= -step && above < step;
-      end else if (r == 2) begin : g_floor
-        assign right = above >= Zero && above < (step <<< 1);
-      end else if (r == 4) begin : g_half_away
-        assign right = (value[2] < Zero) ? (above > -step && above <= step) :
-                                           (above >= -step && above < step);
-      end else begin : g_trunc
-        assign right = (value[2] < Zero) ? (above <= Zero && above > -(step <<< 1)) :
-                                           (above >= Zero && above < (step <<< 1));
-      end
-
-      always_comb begin
-        p_round : assert (!there_q[2] || right);
-      end
-
-      if (v == 0) begin : g_saturate
-        always_comb begin
-          p_overflow :
-          assert (result == ((whole < Lowest) ? Lowest : (whole > Highest) ? Highest : whole));
-        end
-      end else begin : g_wrap
-        exact_t apart;
-        assign apart = result - whole;
-        always_comb begin
-          p_overflow : assert (apart[OUT_WIDTH-1:0] == '0);
-        end
-      end
+      rounded_rules #(
+          .W         (W),
+          .OUT_WIDTH (OUT_WIDTH),
+          .OUT_SIGNED(OUT_SIGNED),
+          .ROUNDING  (r),
+          .OVERFLOW  (v)
+      ) rules (
+          .check   (there_q[2]),
+          .negative(value[2][W-1]),
+          .above   ((value[2] - whole * step) <<< 1),
+          .step    (step),
+          .whole   (whole),
+          .out_data(out_data)
+      );
 
       // ---- Invariants. Up to the quotient all modes are the same.
       assign operand_bits[r][v]  = {dut.mag_q, dut.negative_q, dut.div_q, dut.recip_q};
@@ -180,7 +149,7 @@ module fixed_divide_unit_proof #(
             assign by        = exact_t'(dut.div2_q);
             assign negative  = dut.negative2_q;
           end
-          assign operands[s] = negative == (value[s] < Zero) && by == divisor[s] &&
+          assign operands[s] = negative == value[s][W-1] && by == divisor[s] &&
                                magnitude == (negative ? -value[s] : value[s]);
         end
 
@@ -205,7 +174,7 @@ module fixed_divide_unit_proof #(
   end
 
   always_comb begin
-    c_held : cover (there_q[2] && !enable[2] && value[2] < Zero && data_q[1] != data_q[2]);
+    c_held : cover (there_q[2] && !enable[2] && value[2][W-1] && data_q[1] != data_q[2]);
   end
 
 endmodule

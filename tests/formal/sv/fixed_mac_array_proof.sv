@@ -18,6 +18,7 @@
 //   p_result    it is the exact sum, cast
 //   p_offer     results that came and were not taken are offered
 //   p_flow      with FLOWING, operands that are all there are always taken
+`include "proof.svh"
 module fixed_mac_array_proof #(
     parameter int LANES       = 1,
     parameter int N           = 1,
@@ -34,8 +35,6 @@ module fixed_mac_array_proof #(
     parameter int AHEAD       = 0,
     parameter int FLOWING     = 0
 ) (
-    input logic                                   clk,
-    input logic                                   rst,
     input logic [LANES-1:0][    N-1:0][WIDTH-1:0] act,
     input logic                                   act_valid,
     input logic [LANES-1:0][    N-1:0][WIDTH-1:0] weight,
@@ -44,7 +43,8 @@ module fixed_mac_array_proof #(
     input logic                                   bias_valid,
     input logic [LANES-1:0][      0:0]            shift,
     input logic                                   shift_valid,
-    input logic                                   out_ready
+    input logic                                   out_ready,
+    `CLOCK_PORTS
 );
 
   localparam int Frac = 1;  // of both operands
@@ -126,7 +126,7 @@ module fixed_mac_array_proof #(
   assign half = dut.Half ? SumW'(dut.HalfBit) : '0;
 
   // ---- Model: control.
-  logic              armed;
+  `ARMED
   logic [  PosW-1:0] pos_q;  // operands of the run that were issued
   logic              first;
   logic              last;
@@ -212,9 +212,7 @@ module fixed_mac_array_proof #(
   assign sides = !Apart || !starts || ((HAS_BIAS == 0 || bias_valid) &&
                                        (HAS_SHIFT == 0 || shift_valid));
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
     if (rst) begin
       pos_q    <= '0;
       level_q  <= '0;
@@ -320,7 +318,7 @@ module fixed_mac_array_proof #(
         .out_data(wanted)
     );
     always_comb begin
-      p_result : assert (!armed || rst || !ended_q[Pipe-2] || dut.result[o] == wanted);
+      p_result : assert (!check || !ended_q[Pipe-2] || dut.result[o] == wanted);
     end
     always_comb begin
       inv_sum : assert (!armed || !summed_q || SumW'(signed'(dut.sums[o])) == sum_q[o] + half);
@@ -347,8 +345,6 @@ module fixed_mac_array_proof #(
     end
   end
   // ---- Properties of the control.
-  logic check;
-  assign check = armed && !rst;
 
   if (FLOWING != 0) begin : g_flowing
     always_comb begin

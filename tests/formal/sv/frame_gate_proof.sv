@@ -8,6 +8,7 @@
 //   p_gate   an input is open if nothing is held, within a frame, or if it is behind another one
 //   p_empty  `empty` is said while it holds, when all that was begun has left at every output
 //   p_late   and it is said two cycles after that is so
+`include "proof.svh"
 module frame_gate_proof #(
     parameter int INPUTS  = 1,
     parameter int OUTPUTS = 1,
@@ -15,12 +16,11 @@ module frame_gate_proof #(
     parameter int OTHER   = 1,
     parameter int RESULT  = 1
 ) (
-    input logic               clk,
-    input logic               rst,
     input logic               hold,
     input logic [ INPUTS-1:0] in_valid,
     input logic [ INPUTS-1:0] core_ready,
-    input logic [OUTPUTS-1:0] out_moves
+    input logic [OUTPUTS-1:0] out_moves,
+    `CLOCK_PORTS
 );
 
   localparam int Most = 65534;
@@ -41,7 +41,7 @@ module frame_gate_proof #(
   // ---- Frames inside, how many more an input has begun than the first, and places in frames.
   typedef logic signed [17:0] count_t;
   localparam count_t One = 18'sd1;
-  logic armed;
+  `ARMED
   count_t inside_q[INPUTS][OUTPUTS];  // begun there, and not ended here
   count_t inside_d[INPUTS][OUTPUTS];
   count_t more_q[INPUTS];
@@ -127,9 +127,7 @@ module frame_gate_proof #(
     end
   end
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed  <= armed || rst;
     passed <= !rst && (passed || out_ends != '0);
     open_q <= rst ? '0 : (open_q | opens) & ~in_ends;
     quiet  <= (rst || !hold || !idle) ? 2'd0 : (quiet == 2'd2) ? 2'd2 : quiet + 2'd1;
@@ -146,8 +144,8 @@ module frame_gate_proof #(
   end
 
   always_comb begin
-    a_fits : assume (!armed || rst || fits_d);
-    a_begun : assume (!armed || rst || begun);
+    a_fits : assume (!check || fits_d);
+    a_begun : assume (!check || begun);
     p_gate : assert (!armed || (core_valid == (in_valid & may) && in_ready == (core_ready & may)));
     p_empty : assert (!armed || !empty || (hold && idle));
     p_late : assert (!armed || !hold || quiet != 2'd2 || empty);
@@ -191,12 +189,12 @@ module frame_gate_proof #(
   end
 
   always_comb begin
-    c_empty : cover (armed && !rst && empty && passed);
+    c_empty : cover (check && empty && passed);
   end
 
   if (INPUTS > 1) begin : g_owed
     always_comb begin
-      c_owed : cover (armed && !rst && hold && moves == INPUTS'(2) && opens == INPUTS'(2));
+      c_owed : cover (check && hold && moves == INPUTS'(2) && opens == INPUTS'(2));
     end
   end
 

@@ -5,19 +5,15 @@
 //   p_last  the step is marked if and only if COUNT - 1 steps came since the last
 //           marked one, or since the reset
 // All counters share one step: each assertion speaks of one of them only.
+`include "proof.svh"
 module loop_counter_proof #(
     parameter int MAX = 4
 ) (
-    input logic clk,
-    input logic rst,
-    input logic step
+    input logic step,
+    `CLOCK_PORTS
 );
 
-  logic armed;
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed <= armed || rst;
-  end
+  `ARMED
 
   for (genvar c = 1; c <= MAX; c++) begin : g_count
     localparam int StepsW = $clog2(c + 1);
@@ -42,7 +38,7 @@ module loop_counter_proof #(
     end
 
     always_comb begin
-      p_last : assert (!armed || rst || last == (int'(steps_q) == c - 1));
+      p_last : assert (!check || last == (int'(steps_q) == c - 1));
     end
 
     if (c > 1) begin : g_left
@@ -54,7 +50,7 @@ module loop_counter_proof #(
 
     if (c <= 8) begin : g_round
       always_comb begin
-        c_round : cover (armed && !rst && step && last);
+        c_round : cover (check && step && last);
       end
     end
   end

@@ -12,6 +12,7 @@
 //   p_beats    a beat of the vector is given back with its last step, the rest with the
 //              last one of the vector
 //   p_rows     rows of the matrix are given back with the last step that reads them
+`include "proof.svh"
 module matrix_steps_proof #(
     parameter int TRANSPOSED = 0,
     parameter int CAUSAL     = 0,
@@ -34,9 +35,8 @@ module matrix_steps_proof #(
     localparam int PartW    = (GROUPS * WORDS > 1) ? $clog2(GROUPS * WORDS) : 1,
     localparam int BankW    = $clog2(BANKS + 1)
 ) (
-    input logic clk,
-    input logic rst,
-    input logic step
+    input logic step,
+    `CLOCK_PORTS
 );
 
   logic [ TileW-1:0] tile;
@@ -72,7 +72,7 @@ module matrix_steps_proof #(
   typedef logic [CountW-1:0] count_t;
 
   // ---- Model. `first_q` is the place of the matrix's first tile among TILES.
-  logic   armed;
+  `ARMED
   count_t first_q;
   count_t token_q;
   count_t head_q;
@@ -88,11 +88,6 @@ module matrix_steps_proof #(
   assign head_end  = int'(head_q) == HEADS - 1;
   assign tile_end  = int'(tile_q) == tiles - 1;
   assign word_end  = int'(word_q) == WORDS - 1;
-
-  initial armed = 1'b0;
-  always_ff @(posedge clk) begin
-    armed <= armed || rst;
-  end
 
   // The inner loop is that over words if rows are multiplied, that over tiles if they are summed.
   always_ff @(posedge clk) begin
@@ -127,8 +122,6 @@ module matrix_steps_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
 
   int   place;  // of the tile
   int   in_tile;  // rows of the matrix

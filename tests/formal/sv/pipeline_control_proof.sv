@@ -7,28 +7,22 @@
 //   p_kept  a beat with none ahead is offered STAGES cycles after its
 //           acceptance: what is empty before it holds nothing up
 //   p_room  a beat is accepted exactly if a stage is empty or the output is taken
+`include "proof.svh"
 module pipeline_control_proof #(
     parameter int WIDTH  = 2,
     parameter int STAGES = 1,
 
     localparam int LevelW = $clog2(STAGES + 2)
 ) (
-    input logic             clk,
-    input logic             rst,
-    input logic [WIDTH-1:0] in_data,
-    input logic             in_valid,
-    input logic             out_ready,
-    input logic             pick
+    `STAGE_PORTS
 );
 
-  logic              in_ready;
   logic [STAGES-1:0] enable;
-  logic              out_valid;
+  `STAGE(STAGES)
 
   pipeline_control #(.STAGES(STAGES)) dut (.*);
 
   logic [STAGES-1:0][WIDTH-1:0] data_q;
-  logic [WIDTH-1:0] out_data;
 
   always_ff @(posedge clk) begin
     for (int s = 0; s < STAGES; s++) begin
@@ -40,20 +34,8 @@ module pipeline_control_proof #(
   assign out_data = data_q[STAGES-1];
 
   // ---- Model.
-  logic              armed;
-  logic [LevelW-1:0] level;
-  logic              follow;
-  logic [LevelW-1:0] ahead;
-  logic [ WIDTH-1:0] beat;
   logic [LevelW-1:0] stage_q;  // where the followed beat is
   logic [LevelW-1:0] age_q;  // cycles since it was accepted, STAGES - 1 at most
-
-  stream_follow #(
-      .WIDTH   (WIDTH),
-      .CAPACITY(STAGES)
-  ) model (
-      .*
-  );
 
   always_ff @(posedge clk) begin
     if (!follow) begin
@@ -68,10 +50,8 @@ module pipeline_control_proof #(
   end
 
   // ---- Properties.
-  logic check;
   logic turn;  // nothing is ahead of the followed beat
-  assign check = armed && !rst;
-  assign turn  = follow && ahead == '0;
+  assign turn = follow && ahead == '0;
 
   always_comb begin
     p_kept : assert (!check || !turn || int'(age_q) != STAGES - 1 || out_valid);

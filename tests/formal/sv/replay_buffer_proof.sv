@@ -11,18 +11,14 @@
 //   p_order        the followed beat is what is offered at its place of every pass
 //   p_room         a beat is accepted exactly while fewer than DEPTH are held: one
 //                  is held until it stands at the output in the last pass
+`include "proof.svh"
 module replay_buffer_proof #(
     parameter int WIDTH   = 2,
     parameter int LEN     = 2,
     parameter int REPEATS = 2,
     parameter int DEPTH   = 2 * LEN
 ) (
-    input logic             clk,
-    input logic             rst,
-    input logic [WIDTH-1:0] in_data,
-    input logic             in_valid,
-    input logic             out_ready,
-    input logic             pick
+    `STAGE_PORTS
 );
 
   logic             in_ready;
@@ -133,8 +129,7 @@ module replay_buffer_proof #(
       p_wires : assert (out_data == in_data && out_valid == in_valid && in_ready == out_ready);
     end
   end else begin : g_replay
-    logic armed;
-    logic check;
+    `ARMED
     logic stalled;
     stream_rules #(.WIDTH(WIDTH)) rules (.*);
 

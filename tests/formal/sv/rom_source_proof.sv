@@ -6,15 +6,15 @@
 //   p_order        beat k of a round is line k
 //   p_start        nothing is offered before the cycle that the latency names
 //   p_endless      and from it on something is in every cycle
+`include "proof.svh"
 module rom_source_proof #(
     parameter int WIDTH     = 4,
     parameter int DEPTH     = 2,
     parameter int REGISTERS = 2,
     parameter     MEM_FILE  = "rom.mem"
 ) (
-    input logic clk,
-    input logic rst,
-    input logic out_ready
+    input logic out_ready,
+    `CLOCK_PORTS
 );
 
   logic [WIDTH-1:0] out_data;
@@ -37,12 +37,11 @@ module rom_source_proof #(
   initial $readmemh(MEM_FILE, lines, 0, DEPTH - 1);
 
   // ---- Model.
-  logic              armed;
+  `ARMED
   logic              out_fire;
   logic [IndexW-1:0] index_q;
   logic [       1:0] since_q;  // cycles since the last one of the reset, up to 2
   logic              stalled;
-  logic              check;
 
   assign out_fire = out_valid && out_ready;
 

@@ -13,6 +13,7 @@
 //                  mark of the last one of a row
 //   p_room         a beat is accepted exactly while fewer than DEPTH are inside
 //   p_place        a note finds a place
+`include "proof.svh"
 module row_fifo_proof #(
     parameter int WIDTH      = 1,
     parameter int NOTE_WIDTH = 1,
@@ -21,14 +22,13 @@ module row_fifo_proof #(
 
     localparam int CountW = $clog2(DEPTH + 2)
 ) (
-    input logic                  clk,
-    input logic                  rst,
     input logic [     WIDTH-1:0] in_data,
     input logic                  in_valid,
     input logic [NOTE_WIDTH-1:0] note_data,
     input logic                  note_valid,
     input logic                  out_ready,
-    input logic                  pick
+    input logic                  pick,
+    `CLOCK_PORTS
 );
 
   logic                  in_last;
@@ -50,7 +50,7 @@ module row_fifo_proof #(
   localparam int PosW = $clog2(LEN + 1);
 
   // ---- Model.
-  logic                  armed;
+  `ARMED
   logic                  in_fire;
   logic                  out_fire;
   logic                  last_leaves;
@@ -60,7 +60,6 @@ module row_fifo_proof #(
   logic [    CountW-1:0] whole_q;  // rows whose last beat is inside
   logic [    CountW-1:0] noted_q;  // of these, that have a note
   logic                  stalled;
-  logic                  check;
   logic                  follow_q;
   logic [    CountW-1:0] ahead_q;  // beats
   logic [    CountW-1:0] rows_q;  // rows that end among these

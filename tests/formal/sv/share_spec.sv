@@ -8,6 +8,7 @@
 // What the channels have outstanding together has room: they keep to OUTSTANDING each.
 //   p_order  an answer comes to the channel whose burst is the oldest
 //   p_room   there is room for what the channels may have outstanding
+`include "proof.svh"
 module share_spec #(
     parameter int OUTSTANDING = 2,
 
@@ -15,8 +16,8 @@ module share_spec #(
     localparam int CountW = $clog2(Depth + 1),
     localparam int IndexW = $clog2(Depth)
 ) (
-    input  logic                          clk,
-    input  logic                          rst,
+    input  logic                          armed,
+    input  logic                          check,
     input  logic [       1:0]             taken,      // whose burst the bus takes
     input  logic [       1:0]             answered,   // who gets an answer
     input  logic                          ends,       // which is the last one of its burst
@@ -27,8 +28,8 @@ module share_spec #(
     input  logic [IndexW-1:0]             first,
     input  logic [IndexW-1:0]             past_last,
     input  logic [CountW-1:0]             count,
-    output logic                          armed,
-    output logic [       1:0][CountW-1:0] open        // bursts of each channel
+    output logic [       1:0][CountW-1:0] open,       // bursts of each channel
+    `CLOCK_PORTS
 );
 
   logic [CountW-1:0] level;
@@ -40,9 +41,7 @@ module share_spec #(
   assign level = open[0] + open[1];
   assign ended = ends && answered != '0;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
     if (rst) begin
       open   <= '0;
       follow <= 1'b0;
@@ -81,9 +80,8 @@ module share_spec #(
   end
 
   always_comb begin
-    p_order :
-    assert (!armed || rst || !follow || ahead != '0 || answered == '0 || answered == owner);
-    p_room : assert (!armed || rst || taken == '0 || int'(count) < Depth);
+    p_order : assert (!check || !follow || ahead != '0 || answered == '0 || answered == owner);
+    p_room : assert (!check || taken == '0 || int'(count) < Depth);
   end
 
   always_comb begin
@@ -100,8 +98,8 @@ module share_spec #(
   end
 
   always_comb begin
-    c_followed : cover (armed && !rst && follow && ahead == CountW'(1) && ended && !answered[0]);
-    c_full : cover (armed && !rst && int'(level) == Depth);
+    c_followed : cover (check && follow && ahead == CountW'(1) && ended && !answered[0]);
+    c_full : cover (check && int'(level) == Depth);
   end
 
 endmodule

@@ -3,38 +3,21 @@
 // skid_buffer_proof: skid_buffer passes beats on unchanged.
 //
 //   p_room  it accepts a beat exactly while it holds fewer than two
+`include "proof.svh"
 module skid_buffer_proof #(
     parameter int WIDTH = 2
 ) (
-    input logic             clk,
-    input logic             rst,
-    input logic [WIDTH-1:0] in_data,
-    input logic             in_valid,
-    input logic             out_ready,
-    input logic             pick
+    `STAGE_PORTS
 );
 
-  logic             in_ready;
-  logic [WIDTH-1:0] out_data;
-  logic             out_valid;
+  `STAGE(2)
 
   skid_buffer #(.WIDTH(WIDTH)) dut (.*);
 
-  logic             armed;
-  logic [      1:0] level;
-  logic             follow;
-  logic [      1:0] ahead;
-  logic [WIDTH-1:0] beat;
-
-  stream_spec #(
-      .WIDTH   (WIDTH),
-      .CAPACITY(2)
-  ) spec (
-      .*
-  );
+  stream_spec #(.CAPACITY(2)) spec (.*);
 
   always_comb begin
-    p_room : assert (!armed || rst || in_ready == (level < 2'd2));
+    p_room : assert (!check || in_ready == (level < 2'd2));
   end
 
   // The output word is the older one; the skid word is occupied while in_ready is low.

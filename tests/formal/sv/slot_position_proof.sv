@@ -7,6 +7,7 @@
 //   p_begins  that is said of row 0, and of no other
 //   p_slot    its slot is what the low bits say
 //   c_full    a sequence fills its rows and begins again
+`include "proof.svh"
 module slot_position_proof #(
     parameter int SLOTS = 2,
     parameter int ROWS  = 1,
@@ -17,10 +18,9 @@ module slot_position_proof #(
     localparam int TileW    = (RowTiles > 1) ? $clog2(RowTiles) : 1,
     localparam int BankW    = $clog2(BANKS + 1)
 ) (
-    input logic           clk,
-    input logic           rst,
     input logic [SlotW:0] tag,
-    input logic           step
+    input logic           step,
+    `CLOCK_PORTS
 );
 
   logic [SlotW-1:0] slot;
@@ -38,15 +38,13 @@ module slot_position_proof #(
 
   // ---- Model.
   localparam int RowW = $clog2(ROWS + 1);
-  logic armed;
+  `ARMED
   logic [SLOTS-1:0][RowW-1:0] next_q;
   int row;
 
   assign row = tag[SlotW] ? 0 : int'(next_q[slot]);
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
     if (rst) begin
       next_q <= '0;
     end else if (step) begin
@@ -55,8 +53,6 @@ module slot_position_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     p_place : assert (!check || int'(tile) * BANKS + int'(bank) == row && int'(bank) < BANKS);

@@ -6,25 +6,18 @@
 // ahead above it.
 //   p_room   it accepts a beat exactly while it holds fewer than DEPTH
 //   p_count  its count is the number of beats inside
+`include "proof.svh"
 module stream_fifo_proof #(
     parameter int WIDTH     = 2,
     parameter int DEPTH     = 2,
     parameter int LUT_DEPTH = 32,
 
-    localparam int CountW = $clog2(DEPTH + 1),
-    localparam int LevelW = $clog2(DEPTH + 2)
+    localparam int CountW = $clog2(DEPTH + 1)
 ) (
-    input logic             clk,
-    input logic             rst,
-    input logic [WIDTH-1:0] in_data,
-    input logic             in_valid,
-    input logic             out_ready,
-    input logic             pick
+    `STAGE_PORTS
 );
 
-  logic              in_ready;
-  logic [ WIDTH-1:0] out_data;
-  logic              out_valid;
+  `STAGE(DEPTH)
   logic [CountW-1:0] count;
 
   stream_fifo #(
@@ -35,22 +28,11 @@ module stream_fifo_proof #(
       .*
   );
 
-  logic              armed;
-  logic [LevelW-1:0] level;
-  logic              follow;
-  logic [LevelW-1:0] ahead;
-  logic [ WIDTH-1:0] beat;
-
-  stream_spec #(
-      .WIDTH   (WIDTH),
-      .CAPACITY(DEPTH)
-  ) spec (
-      .*
-  );
+  stream_spec #(.CAPACITY(DEPTH)) spec (.*);
 
   always_comb begin
-    p_room : assert (!armed || rst || in_ready == (int'(level) < DEPTH));
-    p_count : assert (!armed || rst || int'(count) == int'(level));
+    p_room : assert (!check || in_ready == (int'(level) < DEPTH));
+    p_count : assert (!check || int'(count) == int'(level));
   end
 
   // The words between the pointers are the beats inside, in order.

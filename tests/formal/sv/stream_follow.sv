@@ -9,14 +9,15 @@
 // handshake, and what is assumed about resets, are in stream_rules.
 //   p_made   no beat is offered that was not accepted since the last reset
 //   p_order  the followed beat leaves in its turn, with its data
+`include "proof.svh"
 module stream_follow #(
     parameter int WIDTH    = 1,
     parameter int CAPACITY = 1,
 
     localparam int LevelW = $clog2(CAPACITY + 2)
 ) (
-    input  logic              clk,
-    input  logic              rst,
+    input  logic              armed,
+    input  logic              check,
     input  logic [ WIDTH-1:0] in_data,
     input  logic              in_valid,
     input  logic              in_ready,
@@ -24,11 +25,11 @@ module stream_follow #(
     input  logic              out_valid,
     input  logic              out_ready,
     input  logic              pick,
-    output logic              armed,
     output logic [LevelW-1:0] level,
     output logic              follow,
     output logic [LevelW-1:0] ahead,
-    output logic [ WIDTH-1:0] beat
+    output logic [ WIDTH-1:0] beat,
+    `CLOCK_PORTS
 );
 
   logic in_fire;
@@ -39,7 +40,6 @@ module stream_follow #(
 
   // ---- Model.
   logic stalled;
-  logic check;
   stream_rules #(.WIDTH(WIDTH)) rules (.*);
 
   always_ff @(posedge clk) begin

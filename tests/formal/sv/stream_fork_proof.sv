@@ -12,15 +12,15 @@
 //   p_data         what is offered are the data of the beat
 //   p_retire       the beat is accepted no sooner than all consumers have it
 //   p_accept       and no later
+`include "proof.svh"
 module stream_fork_proof #(
     parameter int WIDTH = 2,
     parameter int N     = 2
 ) (
-    input logic             clk,
-    input logic             rst,
     input logic [WIDTH-1:0] in_data,
     input logic             in_valid,
-    input logic [    N-1:0] out_ready
+    input logic [    N-1:0] out_ready,
+    `CLOCK_PORTS
 );
 
   logic             in_ready;
@@ -35,7 +35,7 @@ module stream_fork_proof #(
   );
 
   // ---- Model: the consumers that have had the beat, and what was waiting.
-  logic         armed;
+  `ARMED
   logic [N-1:0] had_q;
   logic [N-1:0] has;
   logic         waiting_q;
@@ -44,9 +44,7 @@ module stream_fork_proof #(
 
   assign has = had_q | (out_valid & out_ready);
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed          <= armed || rst;
     had_q          <= (rst || (in_valid && in_ready)) ? '0 : has;
     waiting_q      <= !rst && in_valid && !in_ready;
     waiting_data_q <= in_data;
@@ -55,8 +53,6 @@ module stream_fork_proof #(
   end
 
   // ---- Assumption: the rules of the handshake at the input.
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     if (check && waiting_q) begin

@@ -8,13 +8,13 @@
 //   p_made         no beat is offered without one of every input
 //   p_kept         with one of every input a beat is offered, no matter which side is ready
 //   p_together     an input is taken if and only if the output is
+`include "proof.svh"
 module stream_join_proof #(
     parameter int N = 2
 ) (
-    input logic         clk,
-    input logic         rst,
     input logic [N-1:0] in_valid,
-    input logic         out_ready
+    input logic         out_ready,
+    `CLOCK_PORTS
 );
 
   logic [N-1:0] in_ready;

@@ -6,6 +6,7 @@
 //   p_place  a word that arrives finds a place
 //   p_moves  while beats are inside, one is offered, or something moves
 //   p_room   an empty link accepts a beat
+`include "proof.svh"
 module stream_link_proof #(
     parameter int WIDTH   = 2,
     parameter int WORD    = 1,
@@ -13,21 +14,13 @@ module stream_link_proof #(
     parameter int LATENCY = 0,
     parameter int CREDITS = 2,
 
-    localparam int Words  = (WIDTH + WORD - 1) / WORD,
-    localparam int Most   = Words + CREDITS,
-    localparam int LevelW = $clog2(Most + 2)
+    localparam int Words = (WIDTH + WORD - 1) / WORD,
+    localparam int Most  = Words + CREDITS
 ) (
-    input logic             clk,
-    input logic             rst,
-    input logic [WIDTH-1:0] in_data,
-    input logic             in_valid,
-    input logic             out_ready,
-    input logic             pick
+    `STAGE_PORTS
 );
 
-  logic             in_ready;
-  logic [WIDTH-1:0] out_data;
-  logic             out_valid;
+  `STAGE(Most)
 
   stream_link #(
       .WIDTH  (WIDTH),
@@ -39,19 +32,7 @@ module stream_link_proof #(
       .*
   );
 
-  logic                        armed;
-  logic [LevelW-1:0]           level;
-  logic                        follow;
-  logic [LevelW-1:0]           ahead;
-  logic [ WIDTH-1:0]           beat;
-  logic [ Words-1:0][WORD-1:0] beat_words;
-
-  stream_follow #(
-      .WIDTH   (WIDTH),
-      .CAPACITY(Most)
-  ) model (
-      .*
-  );
+  logic [Words-1:0][WORD-1:0] beat_words;
   assign beat_words = (Words * WORD)'(beat);
 
   // ---- What is inside, by place: the words in order, those that arrive first lowest.
@@ -125,9 +106,6 @@ module stream_link_proof #(
       line_valid != '0 || line_credit != '0 || dut.u_receive.credit || dut.u_receive.take;
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
-
   always_comb begin
     p_place : assert (!check || !dut.u_receive.word_valid || dut.u_receive.word_ready);
     p_moves : assert (!check || level == '0 || out_valid || moving);

@@ -10,6 +10,7 @@
 //   p_pad          lanes behind the end of a row are zero
 //   p_room         a beat is accepted exactly while the buffer holds no more elements
 //                  than the module says
+`include "proof.svh"
 module stream_repack_proof #(
     parameter int WIDTH     = 1,
     parameter int IN_LANES  = 1,
@@ -19,13 +20,12 @@ module stream_repack_proof #(
 
     localparam int LaneW = $clog2(IN_LANES + 1)
 ) (
-    input logic                           clk,
-    input logic                           rst,
     input logic [IN_LANES-1:0][WIDTH-1:0] in_data,
     input logic                           in_valid,
     input logic                           out_ready,
     input logic                           pick,
-    input logic [   LaneW-1:0]            pick_lane
+    input logic [   LaneW-1:0]            pick_lane,
+    `CLOCK_PORTS
 );
 
   logic                            in_ready;
@@ -51,7 +51,7 @@ module stream_repack_proof #(
   localparam int OutPosW = $clog2(OutBeats + 1);
 
   // ---- Model.
-  logic               armed;
+  `ARMED
   logic               in_fire;
   logic               out_fire;
   logic [ LevelW-1:0] level_q;  // elements inside
@@ -66,7 +66,6 @@ module stream_repack_proof #(
   logic [ LevelW-1:0] ahead_q;
   logic [  WIDTH-1:0] element_q;
   logic               stalled;
-  logic               check;
 
   assign in_fire  = in_valid && in_ready;
   assign out_fire = out_valid && out_ready;

@@ -5,13 +5,11 @@
 // The memory is a model: it takes a request when it likes, and answers as many beats as were
 // asked for, in that order. Jobs begin, are halted and abandoned at any time; a reset comes
 // at the beginning, and when the module says that nothing is outstanding. The rules of the
-// address are in axi_read_rules.
-//   p_page    no burst crosses 4 KiB
-//   p_length  none is longer than BURST or than its frame
+// address are in axi_read_rules, those of bursts in burst_rules.
 //   p_open    no more than OUTSTANDING are open
 //   p_ready   every beat that comes is taken at once
 //   p_idle    `idle` says that nothing is offered and every beat has come
-//   p_halt    a halt begins no burst
+`include "proof.svh"
 module system_dma_read_proof #(
     parameter int FRAME_BEATS = 3,
     parameter int GAP         = 0,
@@ -22,24 +20,15 @@ module system_dma_read_proof #(
     localparam int Outstanding = 2,
     localparam int Depth       = 2 * BURST
 ) (
-    input logic             clk,
-    input logic             first_rst,
-    input logic             more_rst,
-    input logic             start,
-    input logic [AddrW-3:0] word,
-    input logic [     31:0] frames,
     input logic             enable,
-    input logic             halt,
     input logic             arready,
     input logic [DataW-1:0] rdata,
     input logic [      1:0] rresp,
-    input logic             answers,
-    input logic             out_ready
+    input logic             out_ready,
+    `MASTER_PORTS
 );
 
-  logic             rst;
-  logic             idle;
-  logic             error;
+  `MASTER
   logic             frame_begin;
   logic [AddrW-1:0] araddr;
   logic [      7:0] arlen;
@@ -51,9 +40,6 @@ module system_dma_read_proof #(
   logic             out_last;
   logic             out_flag;
   logic             out_valid;
-  logic [AddrW-1:0] address;
-
-  assign address = {word, 2'b00};
 
   system_dma_read #(
       .ADDR_WIDTH (AddrW),
@@ -67,22 +53,18 @@ module system_dma_read_proof #(
   );
 
   // ---- The memory: beats to come of the bursts that are open, the oldest first.
-  logic       armed;
   logic [1:0] open;
   logic [8:0] head;
   logic [8:0] second;
   logic       taken;
   logic       ends;
 
-  assign rst    = armed ? more_rst && idle : first_rst;
   assign rvalid = open != '0 && answers;
   assign rlast  = head == 9'd1;
   assign taken  = arvalid && arready;
   assign ends   = rvalid && rready && rlast;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
     if (rst) begin
       open   <= '0;
       head   <= '0;
@@ -102,32 +84,30 @@ module system_dma_read_proof #(
   end
 
   logic waits;
-  logic halted_q;
-  logic check;
-
-  always_ff @(posedge clk) begin
-    halted_q <= !rst && halt && !arvalid;
-  end
-  assign check = armed && !rst;
-
   axi_read_rules #(.ADDR_WIDTH(AddrW)) rules (.*);
 
   always_comb begin
-    p_page : assert (!check || !arvalid || int'(araddr[11:2]) + int'(arlen) < 1024);
-    p_length : assert (!check || !arvalid || (int'(arlen) < BURST && int'(arlen) < FRAME_BEATS));
     p_open : assert (!check || int'(open) + int'(arvalid) <= Outstanding);
     p_ready : assert (!check || !rvalid || rready);
     p_idle : assert (!check || !idle || (open == '0 && !arvalid));
-    p_halt : assert (!check || !halted_q || !arvalid);
   end
 
+  burst_rules #(
+      .ADDR_WIDTH (AddrW),
+      .FRAME_BEATS(FRAME_BEATS),
+      .BURST      (BURST)
+  ) bursts (
+      .address(araddr),
+      .len    (arlen),
+      .valid  (arvalid),
+      .job    (dut.u_bursts.active),
+      .waiting(dut.u_bursts.state_q >= 2'd2),
+      .left   (32'(dut.u_bursts.left_q)),
+      .length (32'(dut.length)),
+      .*
+  );
+
   // ---- Invariants.
-  logic waiting;  // a burst has been measured
-  logic job;
-
-  assign job     = dut.u_bursts.active;
-  assign waiting = dut.u_bursts.state_q >= 2'd2;
-
   always_comb begin
     inv_open : assert (!armed || dut.open_q == open);
     inv_beats :
@@ -138,12 +118,6 @@ module system_dma_read_proof #(
     inv_level : assert (!armed || int'(dut.count) <= Depth);
     inv_offered :
     assert (!armed || !arvalid || (32'(dut.room_q) >= 32'(dut.length) && int'(open) < Outstanding));
-    inv_aligned : assert (!armed || !job || araddr[1:0] == 2'b00);
-    inv_left : assert (!armed || !job || int'(dut.u_bursts.left_q) < FRAME_BEATS);
-    inv_length :
-    assert (!armed || !waiting || (dut.length != '0 && int'(dut.length) <= BURST &&
-        32'(dut.length) <= 32'(dut.u_bursts.left_q) + 32'd1 &&
-        32'(araddr[11:2]) + 32'(dut.length) <= 32'd1024));
   end
 
   always_comb begin

@@ -3,13 +3,11 @@
 // system_dma_write_proof: system_dma_write keeps the rules of AXI4 as a master that writes.
 //
 // The memory and the rules of AXI4 are in axi_write_memory. Jobs and resets are as in
-// system_dma_read_proof.
-//   p_page    no burst crosses 4 KiB
-//   p_length  none is longer than BURST or than its frame
+// system_dma_read_proof, the rules of bursts in burst_rules.
 //   p_whole   the beats of a burst are there, so that it waits for nothing
 //   p_open    no more than OUTSTANDING are open
 //   p_idle    `idle` says that nothing is offered and every burst is answered
-//   p_halt    a halt begins no burst
+`include "proof.svh"
 module system_dma_write_proof #(
     parameter int FRAME_BEATS = 3,
     parameter int GAP         = 0,
@@ -20,25 +18,16 @@ module system_dma_write_proof #(
     localparam int Outstanding = 2,
     localparam int Depth       = 2 * BURST
 ) (
-    input logic             clk,
-    input logic             first_rst,
-    input logic             more_rst,
-    input logic             start,
-    input logic [AddrW-3:0] word,
-    input logic [     31:0] frames,
-    input logic             halt,
     input logic             awready,
     input logic             wready,
     input logic [      1:0] bresp,
-    input logic             answers,
     input logic [DataW-1:0] in_data,
-    input logic             in_valid
+    input logic             in_valid,
+    `MASTER_PORTS
 );
 
-  logic             rst;
-  logic             idle;
+  `MASTER
   logic             done;
-  logic             error;
   logic [AddrW-1:0] awaddr;
   logic [      7:0] awlen;
   logic             awvalid;
@@ -48,9 +37,6 @@ module system_dma_write_proof #(
   logic             bvalid;
   logic             bready;
   logic             in_ready;
-  logic [AddrW-1:0] address;
-
-  assign address = {word, 2'b00};
 
   system_dma_write #(
       .ADDR_WIDTH (AddrW),
@@ -63,18 +49,13 @@ module system_dma_write_proof #(
       .*
   );
 
-  logic       armed;
   logic       aw_waits;
-  logic       halted_q;
   logic [1:0] open;  // addresses that were taken and not answered
   logic [2:0] whole;
   logic [1:0] owed;
   logic [8:0] head;
   logic [8:0] second;
-  logic       check;
 
-  assign rst   = armed ? more_rst && idle : first_rst;
-  assign check = armed && !rst;
 
   axi_write_memory #(
       .ADDR_WIDTH(AddrW),
@@ -84,29 +65,32 @@ module system_dma_write_proof #(
       .*
   );
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed    <= armed || rst;
-    halted_q <= !rst && halt && !awvalid;
-    open     <= rst ? '0 : open + 2'(awvalid && awready) - 2'(bvalid && bready);
+    open <= rst ? '0 : open + 2'(awvalid && awready) - 2'(bvalid && bready);
   end
 
   always_comb begin
-    p_page : assert (!check || !awvalid || int'(awaddr[11:2]) + int'(awlen) < 1024);
-    p_length : assert (!check || !awvalid || (int'(awlen) < BURST && int'(awlen) < FRAME_BEATS));
     p_whole : assert (!check || !wvalid || dut.available);
     p_open : assert (!check || int'(open) + int'(awvalid) <= Outstanding);
     p_idle : assert (!check || !idle || (open == '0 && whole == '0 && owed == '0 && !awvalid));
-    p_halt : assert (!check || !halted_q || !awvalid);
   end
 
+  burst_rules #(
+      .ADDR_WIDTH (AddrW),
+      .FRAME_BEATS(FRAME_BEATS),
+      .BURST      (BURST)
+  ) bursts (
+      .address(awaddr),
+      .len    (awlen),
+      .valid  (awvalid),
+      .job    (dut.u_bursts.active),
+      .waiting(dut.u_bursts.state_q >= 2'd2),
+      .left   (32'(dut.u_bursts.left_q)),
+      .length (32'(dut.length)),
+      .*
+  );
+
   // ---- Invariants.
-  logic waiting;  // a burst has been measured
-  logic job;
-
-  assign job     = dut.u_bursts.active;
-  assign waiting = dut.u_bursts.state_q >= 2'd2;
-
   always_comb begin
     inv_open : assert (!armed || (32'(dut.open) == 32'(open) && int'(open) <= Outstanding));
     inv_offered : assert (!armed || !awvalid || int'(open) < Outstanding);
@@ -119,12 +103,6 @@ module system_dma_write_proof #(
     inv_fifo :
     assert (!armed || (int'(dut.u_fifo.rd_ptr_q) < Depth &&
         32'(dut.u_fifo.wr_ptr_q) == (32'(dut.u_fifo.rd_ptr_q) + 32'(dut.count)) % 32'(Depth)));
-    inv_aligned : assert (!armed || !job || awaddr[1:0] == 2'b00);
-    inv_left : assert (!armed || !job || int'(dut.u_bursts.left_q) < FRAME_BEATS);
-    inv_length :
-    assert (!armed || !waiting || (dut.length != '0 && int'(dut.length) <= BURST &&
-        32'(dut.length) <= 32'(dut.u_bursts.left_q) + 32'd1 &&
-        32'(awaddr[11:2]) + 32'(dut.length) <= 32'd1024));
   end
 
   always_comb begin

@@ -13,14 +13,13 @@
 //   p_halt    a halt takes no request
 //   p_idle    `idle` says that nothing is left, and nothing open
 //   p_error   an error is reported, and the word is passed on all the same
+`include "proof.svh"
 module system_parameters_proof #(
     parameter int BURST = 3,
 
     localparam int AddrW       = 34,
     localparam int Outstanding = 2
 ) (
-    input logic        clk,
-    input logic        rst,
     input logic        halt,
     input logic        start,
     input logic        asks,
@@ -29,7 +28,8 @@ module system_parameters_proof #(
     input logic        arready,
     input logic [ 1:0] rresp,
     input logic        rlast,
-    input logic        answers
+    input logic        answers,
+    `CLOCK_PORTS
 );
 
   logic             idle;
@@ -53,8 +53,7 @@ module system_parameters_proof #(
   );
 
   // ---- Model.
-  logic        armed;
-  logic        check;
+  `ARMED
   logic        waits;
   logic [31:0] next_q;  // word that has to be asked for next
   logic [15:0] left_q;
@@ -70,9 +69,7 @@ module system_parameters_proof #(
   assign taken      = arvalid && arready;
   assign ends       = taken && length == left_q;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
     if (rst) begin
       left_q  <= '0;
       open_q  <= '0;
@@ -89,7 +86,6 @@ module system_parameters_proof #(
       end
     end
   end
-  assign check = armed && !rst;
 
   axi_read_rules #(.ADDR_WIDTH(AddrW)) rules (.*);
 

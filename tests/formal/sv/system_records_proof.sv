@@ -6,14 +6,14 @@
 // Inputs begin when they like, also unasked, as one does whose turn it was when `enable` fell.
 // It is assumed that none is so far ahead of another one that the difference has no room.
 //   p_allowed  an input is allowed if it is enabled or behind, and then only
+`include "proof.svh"
 module system_records_proof #(
     parameter int INPUTS = 2,
     parameter int LOG2   = 2
 ) (
-    input logic              clk,
-    input logic              rst,
     input logic              enable,
-    input logic [INPUTS-1:0] begins
+    input logic [INPUTS-1:0] begins,
+    `CLOCK_PORTS
 );
 
   localparam int Most = (1 << LOG2) - 1;
@@ -28,7 +28,7 @@ module system_records_proof #(
   );
 
   // ---- The frames that every input has begun more than the first one, and how far each is behind.
-  logic                        armed;
+  `ARMED
   int                          more          [INPUTS];
   int                          next          [INPUTS];
   int                          foremost;
@@ -59,17 +59,15 @@ module system_records_proof #(
     end
   end
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed <= armed || rst;
     for (int i = 0; i < INPUTS; i++) begin
       more[i] <= rst ? 0 : next[i];
     end
   end
 
   always_comb begin
-    a_near : assume (!armed || rst || near == '1);
-    p_allowed : assert (!armed || rst || right == '1);
+    a_near : assume (!check || near == '1);
+    p_allowed : assert (!check || right == '1);
   end
 
   // ---- Invariants.
@@ -78,7 +76,7 @@ module system_records_proof #(
   end
 
   always_comb begin
-    c_behind : cover (armed && !rst && !enable && allowed == INPUTS'(1) && int'(behind[0]) == Most);
+    c_behind : cover (check && !enable && allowed == INPUTS'(1) && int'(behind[0]) == Most);
   end
 
 endmodule

@@ -9,6 +9,7 @@
 //   p_together            address and data of a write are taken together, none without the other
 //   p_free                a request is taken when no answer is in its way
 //   p_okay                every answer is OKAY
+`include "proof.svh"
 module system_registers_proof (
     input logic        clk,
     input logic        rst,
@@ -107,7 +108,7 @@ module system_registers_proof (
   );
 
   // ---- Model: requests without an answer, and what was offered in the last cycle.
-  logic        armed;
+  `ARMED
   logic [ 1:0] writes;
   logic [ 1:0] reads;
   logic        wrote_q;
@@ -116,9 +117,7 @@ module system_registers_proof (
   logic        r_waits_q;
   logic [31:0] rdata_q;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed     <= armed || rst;
     wrote_q   <= !rst && awvalid && awready;
     read_q    <= !rst && arvalid && arready;
     b_waits_q <= !rst && bvalid && !bready;
@@ -132,9 +131,6 @@ module system_registers_proof (
       reads  <= reads + 2'(arvalid && arready) - 2'(rvalid && rready);
     end
   end
-
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     p_b_stays : assert (!check || !b_waits_q || bvalid);

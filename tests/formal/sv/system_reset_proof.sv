@@ -10,29 +10,15 @@
 //   p_first_leaves   the core leaves its reset when the bus side has been reset, and when
 //                    nothing of before is seen of it
 //   p_second_leaves  the bus side leaves its reset when nothing of before is seen of the core
+`include "proof.svh"
 module system_reset_proof #(
     parameter int LEFT = 8  // cycles of a flush at least
 ) (
-    input logic clk,
-    input logic core_clk,
-    input logic rst_pick,
-    input logic flush_pick,
-    input logic move
+    input logic move,
+    `RESET_PORTS
 );
 
-  logic       rst;
-  logic       flush;
-  logic       held;
-  logic       core_rst;
-  logic       known;
-  logic       flushing;
-  logic [3:0] left;
-  logic [7:0] chain;
-  logic       held_q;
-  logic       rst_q;
-  logic       core_rst_q;
-
-  reset_spec #(.LEFT(LEFT)) spec (.*);
+  `RESETS(LEFT, 0)
 
   // ---- A pointer on either side.
   logic moved;

@@ -11,6 +11,7 @@
 //   p_new      and was taken after the counters were cleared
 //   p_done     after an event `done` comes with the first sample that is requested after it
 //   p_made     and never without an event since the request before
+`include "proof.svh"
 module system_sample_proof #(
     parameter int LEFT  = 8,  // cycles of a flush at least
     parameter int AFTER = 0,  // begins after the first reset, for counterexamples
@@ -18,35 +19,15 @@ module system_sample_proof #(
     localparam int Width = 2,
     localparam logic [Width-1:0] Cleared = 2'b10
 ) (
-    input logic             clk,
-    input logic             core_clk,
-    input logic             rst_pick,
-    input logic             flush_pick,
     input logic             clear_bit,
     input logic             event_pick,
     input logic             pick_clear,
     input logic             pick_event,
-    input logic [Width-1:0] counters_pick
+    input logic [Width-1:0] counters_pick,
+    `RESET_PORTS
 );
 
-  logic       rst;
-  logic       flush;
-  logic       held;
-  logic       core_rst;
-  logic       known;
-  logic       flushing;
-  logic [3:0] left;
-  logic [7:0] chain;
-  logic       held_q;
-  logic       rst_q;
-  logic       core_rst_q;
-
-  reset_spec #(
-      .LEFT (LEFT),
-      .AFTER(AFTER)
-  ) spec (
-      .*
-  );
+  `RESETS(LEFT, AFTER)
 
   logic             clear;
   logic             event_in;

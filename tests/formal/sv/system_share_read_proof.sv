@@ -10,19 +10,19 @@
 //   p_kept      while a reader waits a request is offered, at once or in the next cycle
 //   p_once      a beat is taken by one reader when the bus hands it over, and by no other
 //   p_ready     it waits for nothing but the reader whose it is
+`include "proof.svh"
 module system_share_read_proof #(
     localparam int AddrW       = 2,
     localparam int Outstanding = 2
 ) (
-    input logic                  clk,
-    input logic                  rst,
     input logic [1:0]            ask,
     input logic [1:0][AddrW-1:0] address,
     input logic [1:0]            ch_rready,
     input logic                  arready,
     input logic                  answers,
     input logic                  rlast,
-    input logic                  pick
+    input logic                  pick,
+    `CLOCK_PORTS
 );
 
   logic [      1:0][AddrW-1:0] ch_araddr;
@@ -45,28 +45,12 @@ module system_share_read_proof #(
   );
 
   // ---- The order of the bursts.
-  logic                                                      armed;
-  logic [              1:0]                                  taken;
-  logic [              1:0]                                  answered;
-  logic [              1:0][$clog2(2 * Outstanding + 1)-1:0] open;
-  logic [2*Outstanding-1:0][                            1:0] words;
-
+  `ARMED
+  logic [1:0] taken, answered;
   assign taken    = ch_arready & ch_arvalid;
   assign answered = ch_rvalid & ch_rready;
-  for (genvar i = 0; i < 2 * Outstanding; i++) begin : g_word
-    assign words[i] = dut.u_order.u_fifo.mem[i];
-  end
-
-  share_spec #(
-      .OUTSTANDING(Outstanding)
-  ) spec (
-      .ends     (rlast),
-      .waits    (ch_arvalid),
-      .first    (dut.u_order.u_fifo.rd_ptr_q),
-      .past_last(dut.u_order.u_fifo.wr_ptr_q),
-      .count    (dut.u_order.u_fifo.count),
-      .*
-  );
+  `ORDER(Outstanding, dut.u_order.u_fifo, dut.u_order.u_fifo.mem[i], taken, answered, rlast,
+         ch_arvalid)
 
   // ---- The readers, and the memory.
   assign ch_arlen = {6'd0, ch_araddr[1], 6'd0, ch_araddr[0]};
@@ -85,12 +69,10 @@ module system_share_read_proof #(
 
   logic waits;
   logic asked_q;
-  logic check;
 
   always_ff @(posedge clk) begin
     asked_q <= !rst && !arvalid && ch_arvalid != '0;
   end
-  assign check = armed && !rst;
 
   axi_read_rules #(.ADDR_WIDTH(AddrW)) rules (.*);
 

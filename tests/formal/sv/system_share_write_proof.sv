@@ -9,20 +9,20 @@
 //   p_together  the bus takes it when that writer's is taken, and no other one's
 //   p_kept      while the bus is free, a writer that waits has it in the next cycle
 //   p_once      an acknowledge is taken by one writer, and by no other
+`include "proof.svh"
 module system_share_write_proof #(
     localparam int AddrW       = 2,
     localparam int DataW       = 2,
     localparam int Outstanding = 2
 ) (
-    input logic                  clk,
-    input logic                  rst,
     input logic [1:0]            ask,
     input logic [1:0][AddrW-1:0] address,
     input logic [1:0][DataW-1:0] data,
     input logic                  awready,
     input logic                  wready,
     input logic                  answers,
-    input logic                  pick
+    input logic                  pick,
+    `CLOCK_PORTS
 );
 
   logic [      1:0][AddrW-1:0] ch_awaddr;
@@ -54,29 +54,13 @@ module system_share_write_proof #(
   );
 
   // ---- The order of the bursts.
-  logic                                                      armed;
-  logic [              1:0]                                  taken;
-  logic [              1:0]                                  answered;
-  logic [              1:0][$clog2(2 * Outstanding + 1)-1:0] open;
-  logic [2*Outstanding-1:0][                            1:0] words;
-
-  assign taken     = ch_awready & ch_awvalid;
-  assign answered  = ch_bvalid & ch_bready;
+  `ARMED
+  logic [1:0] taken, answered;
+  assign taken    = ch_awready & ch_awvalid;
+  assign answered = ch_bvalid & ch_bready;
+  `ORDER(Outstanding, dut.u_order.u_fifo, dut.u_order.u_fifo.mem[i], taken, answered, 1'b1,
+         ch_awvalid)
   assign ch_bready = {open[1] != '0, open[0] != '0};
-  for (genvar i = 0; i < 2 * Outstanding; i++) begin : g_word
-    assign words[i] = dut.u_order.u_fifo.mem[i];
-  end
-
-  share_spec #(
-      .OUTSTANDING(Outstanding)
-  ) spec (
-      .ends     (1'b1),
-      .waits    (ch_awvalid),
-      .first    (dut.u_order.u_fifo.rd_ptr_q),
-      .past_last(dut.u_order.u_fifo.wr_ptr_q),
-      .count    (dut.u_order.u_fifo.count),
-      .*
-  );
 
   // ---- The writers: beats of the burst that is sent, and of the one behind it.
   logic [1:0][2:0] left;
@@ -125,7 +109,6 @@ module system_share_write_proof #(
   logic [8:0] head;
   logic [8:0] second;
   logic       asked_q;
-  logic       check;
 
   axi_write_memory #(
       .ADDR_WIDTH(AddrW),
@@ -138,7 +121,6 @@ module system_share_write_proof #(
   always_ff @(posedge clk) begin
     asked_q <= !rst && !awvalid && !wvalid && ch_awvalid != '0;
   end
-  assign check = armed && !rst;
 
   logic [1:0] moved;
   assign moved = ch_wvalid & ch_wready;

@@ -22,6 +22,7 @@
 //   p_idle       it has nothing then
 //   p_restart    and has its time before a token enters
 //   p_pads       a sequence is filled up with zeros, of its slot, to LENGTH beats of FRAMES
+`include "proof.svh"
 module token_loop_proof #(
     parameter int SLOTS   = 1,
     parameter int FRAMES  = 0,
@@ -35,8 +36,6 @@ module token_loop_proof #(
     localparam int SlotW   = (SLOTS > 1) ? $clog2(SLOTS) : 1,
     localparam int TokenW  = Width + 1 + $clog2(SLOTS)
 ) (
-    input logic              clk,
-    input logic              rst,
     input logic [TokenW-1:0] beat,
     input logic              comes,
     input logic              out_ready,
@@ -44,7 +43,8 @@ module token_loop_proof #(
     input logic              core_slot_ready,
     input logic [ Width-1:0] chosen,
     input logic              gives,
-    input logic              pick
+    input logic              pick,
+    `CLOCK_PORTS
 );
 
   logic [TokenW-1:0] in_data, out_data;
@@ -70,7 +70,7 @@ module token_loop_proof #(
   typedef logic [$clog2(CONTEXT+LENGTH+Flight+Restart+4)-1:0] count_t;
 
   // ---- The host, and the core: what is offered stays.
-  logic armed, check;
+  `ARMED
   logic in_waits_q, core_waits_q;
   logic [TokenW-1:0] in_q;
   logic [Width-1:0] core_q;
@@ -83,11 +83,8 @@ module token_loop_proof #(
                           (core_waits_q || gives);
   assign core_out = core_waits_q ? core_q : chosen;
   assign pops = core_out_valid && core_out_ready;
-  assign check = armed && !rst;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed        <= armed || rst;
     in_waits_q   <= !rst && in_valid && !in_ready;
     in_q         <= in_data;
     core_waits_q <= !core_rst && core_out_valid && !core_out_ready;

@@ -10,6 +10,7 @@
 //   p_there  a beat is there when it was accepted, and not before
 //   p_read   the followed beat is what is read at its index of its vector
 //   p_hold   what was read stays until the next one moves
+`include "proof.svh"
 module vector_buffer_proof #(
     parameter int WIDTH   = 1,
     parameter int LEN     = 1,
@@ -18,8 +19,6 @@ module vector_buffer_proof #(
     localparam int IndexW = (LEN > 1) ? $clog2(LEN) : 1,
     localparam int FreedW = $clog2(LEN + 1)
 ) (
-    input logic              clk,
-    input logic              rst,
     input logic [ WIDTH-1:0] in_data,
     input logic              in_valid,
     input logic [IndexW-1:0] index,
@@ -27,7 +26,8 @@ module vector_buffer_proof #(
     input logic              read,
     input logic              read_last,
     input logic [FreedW-1:0] freed,
-    input logic              pick
+    input logic              pick,
+    `CLOCK_PORTS
 );
 
   logic             in_ready;
@@ -47,7 +47,7 @@ module vector_buffer_proof #(
   typedef logic signed [CountW-1:0] count_t;
 
   // ---- Model. Positions are counted from the first beat of the vector that is read.
-  logic               armed;
+  `ARMED
   logic               in_fire;
   logic               ends;
   count_t             in_q;  // of the next beat that is accepted; below 0 if it need not be read
@@ -62,9 +62,7 @@ module vector_buffer_proof #(
   assign in_fire = in_valid && in_ready;
   assign ends    = read && read_last;
 
-  initial armed = 1'b0;
   always_ff @(posedge clk) begin
-    armed   <= armed || rst;
     moved_q <= move;
     out_q   <= out_data;
   end
@@ -92,21 +90,18 @@ module vector_buffer_proof #(
 
   // ---- What the reader promises.
   always_comb begin
-    a_index : assume (!armed || rst || int'(index) < LEN);
-    a_read :
-    assume (!armed || rst || !read || (move && there && count_t'({1'b0, index}) >= free_q));
+    a_index : assume (!check || int'(index) < LEN);
+    a_read : assume (!check || !read || (move && there && count_t'({1'b0, index}) >= free_q));
     // What is read in this cycle is given back in a later one; the last beat, when its vector is
     // done with.
     a_freed :
-    assume (!armed || rst || freed == '0 ||
+    assume (!check || freed == '0 ||
             free_q + count_t'({1'b0, freed}) <=
             (read ? count_t'({1'b0, index}) : count_t'(LEN - 1)));
-    a_behind : assume (!armed || rst || !ends || free_q + count_t'({1'b0, freed}) > count_t'(-LEN));
+    a_behind : assume (!check || !ends || free_q + count_t'({1'b0, freed}) > count_t'(-LEN));
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     p_room : assert (!check || in_ready == (in_q - free_q < count_t'(Depth)));

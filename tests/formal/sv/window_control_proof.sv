@@ -9,6 +9,7 @@
 //   p_room    a beat is accepted exactly while it finds a place that is free
 //   p_window  the windows are those of the image, row by row
 //   p_last    exactly the last window of a row, and of an image, is marked
+`include "proof.svh"
 module window_control_proof #(
     parameter int IN_H     = 1,
     parameter int IN_W     = 1,
@@ -23,10 +24,9 @@ module window_control_proof #(
     parameter int TILES    = 1,
     parameter int DEPTH    = 1
 ) (
-    input logic clk,
-    input logic rst,
     input logic in_valid,
-    input logic take
+    input logic take,
+    `CLOCK_PORTS
 );
 
   localparam int YW = $clog2(OUT_H * STRIDE_H + SPAN_H + IN_H + PAD_H + 1) + 1;
@@ -85,7 +85,7 @@ module window_control_proof #(
     return rows * place_t'(Row) + (columns ? clamp(x, 0, IN_W) * place_t'(TILES) : '0);
   endfunction
 
-  logic   armed;
+  `ARMED
   place_t y_q;
   place_t x_q;
   place_t written_q;  // below 0 while beats are not read that no window needs
@@ -103,9 +103,6 @@ module window_control_proof #(
   assign leave   = done && last_x && last_y;
   assign need    = needed(y_q, x_q);
   assign free    = freed(y_q, x_q);
-
-  initial armed = 1'b0;
-  always_ff @(posedge clk) armed <= armed || rst;
 
   always_ff @(posedge clk) begin
     if (rst) begin
@@ -126,8 +123,6 @@ module window_control_proof #(
   end
 
   // ---- Properties.
-  logic check;
-  assign check = armed && !rst;
 
   always_comb begin
     p_there : assert (!check || win_ok == (written_q >= need));

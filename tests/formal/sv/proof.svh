@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What harnesses have in common, by macros: a port list cannot be an instance.
+
+// Nothing is checked before the first reset, and no property of a cycle that resets.
+`define ARMED \
+  logic armed;  /* there was a reset */ \
+  logic check;  /* properties must hold in this cycle */ \
+  initial armed = 1'b0; \
+  always_ff @(posedge clk) armed <= armed || rst; \
+  assign check = armed && !rst;
+
+// The last ports of every module with one clock; a reset comes when the solver likes.
+`define CLOCK_PORTS \
+    input logic clk, \
+    input logic rst
+
+// Beats of WIDTH bits come and are taken when the solver likes.
+`define STREAM_PORTS \
+    input logic [WIDTH-1:0] in_data, \
+    input logic             in_valid, \
+    input logic             out_ready, \
+    `CLOCK_PORTS
+
+// A stage between them passes on what it accepts; `pick` chooses the beat that is followed.
+`define STAGE_PORTS `STREAM_PORTS, \
+    input logic             pick
+
+`define STAGE(PLACES) \
+  logic             in_ready; \
+  logic [WIDTH-1:0] out_data; \
+  logic             out_valid; \
+  logic             follow; \
+  logic [WIDTH-1:0] beat; \
+  logic [$clog2((PLACES) + 2)-1:0] level, ahead; \
+  `ARMED \
+  stream_follow #(.WIDTH(WIDTH), .CAPACITY(PLACES)) model (.*);
+
+// Who has what on its way to `answered`, by the words of a FIFO of the module: `WORD` says whose word i is.
+`define ORDER(EACH, FIFO, WORD, TAKEN, ANSWERED, ENDS, WAITS) \
+  logic [1:0][$clog2(2 * (EACH) + 1)-1:0] open; \
+  logic [2*(EACH)-1:0][1:0] words; \
+  for (genvar i = 0; i < 2 * (EACH); i++) begin : g_word \
+    assign words[i] = WORD; \
+  end \
+  share_spec #(.OUTSTANDING(EACH)) spec ( \
+      .taken    (TAKEN), \
+      .answered (ANSWERED), \
+      .ends     (ENDS), \
+      .waits    (WAITS), \
+      .first    (FIFO.rd_ptr_q), \
+      .past_last(FIFO.wr_ptr_q), \
+      .count    (FIFO.count), \
+      .* \
+  );
+
+// A master of AXI4 with jobs and resets when the solver likes, after the first one only while it is idle.
+`define MASTER_PORTS \
+    input logic             clk, \
+    input logic             first_rst, \
+    input logic             more_rst, \
+    input logic             start, \
+    input logic [AddrW-3:0] word, \
+    input logic [     31:0] frames, \
+    input logic             halt, \
+    input logic             answers
+
+`define MASTER \
+  logic             rst, idle, error; \
+  `ARMED \
+  logic [AddrW-1:0] address; \
+  assign address = {word, 2'b00}; \
+  assign rst     = armed ? more_rst && idle : first_rst;
+
+`define RESET_PORTS \
+    input logic clk, \
+    input logic core_clk, \
+    input logic rst_pick, \
+    input logic flush_pick
+
+`define RESETS(LEAST, LATER) \
+  logic       rst, flush, held, core_rst, known, flushing, held_q, rst_q, core_rst_q; \
+  logic [3:0] left; \
+  logic [7:0] chain; \
+  reset_spec #(.LEFT(LEAST), .AFTER(LATER)) spec (.*);
