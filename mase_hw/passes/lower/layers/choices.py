@@ -131,6 +131,8 @@ def _gathered(e: Expression) -> Body | None:
         if places.target == "repeat" and any(a != b and a != 1 for a, b in zip(given, shape, strict=False)):
             break
         places, shape = source, (*[1] * (len(e.shape) - len(given)), *given)
+    if places.op == "get_attr":
+        return None  # stored places only move elements
     dim = int(e.args["dim"]) % len(e.shape)
     return _by_places(e, x, places, dim, shape, e.shape) if dim else None
 
