@@ -104,7 +104,7 @@ class GraphPass(Generic[A]):
         return PassOrderError(
             f"{what} needs the result of {' or '.join(lacking)}",
             node=self.name,
-            got=f"passes run by then: {', '.join(completed) or 'none'}",
+            got=f"passes run so far: {', '.join(completed) or 'none'}",
             remedy=f"run {lacking[0]} first",
         )
 

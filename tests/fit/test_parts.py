@@ -204,7 +204,7 @@ def test_no_expression_where_the_configuration_says_otherwise() -> None:
     assert not Parts(graph, HardwareArgs(), wanted, tokens=4).all
     with pytest.raises(ConfigError) as caught:
         goal({"interval": 1, "whole_frames": -1}, "xc7")
-    assert caught.value.field == "target.whole_frames"
+    assert caught.value.field == "whole_frames"
 
 
 def test_larger_expressions_only_where_nothing_else_meets_the_target() -> None:

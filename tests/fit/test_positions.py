@@ -79,7 +79,7 @@ def test_nanoseconds_of_a_frame() -> None:
         ({"latency_ns": 5.0}, "target.latency_ns"),
         ({"latency_ns": float("nan")}, "target.latency_ns"),
         ({"latency_ns": 500.0, "minimise": "area"}, "target.minimise"),
-        ({"interval": 20, "positions": [0]}, "target.positions"),
+        ({"interval": 20, "positions": [0]}, "positions.0"),
     ],
 )
 def test_what_no_target_is(target: dict[str, Any], field: str) -> None:

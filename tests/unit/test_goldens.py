@@ -121,6 +121,11 @@ def range_of(a: Arithmetic, t: Inputs) -> Values:
     return cast(np.take(t["data_in_0"], [begin + i * step for i in range(length)], axis=dim), a)
 
 
+def result_of(a: Arithmetic, t: Inputs) -> Values:
+    begin, length = a.attributes["begin"], a.attributes["length"]
+    return cast(t["data_in_0"].reshape(-1)[begin : begin + length].reshape(a.attributes["out_shape"]), a)
+
+
 def pad(a: Arithmetic, t: Inputs) -> Values:
     left, right, top, bottom = a.attributes["pad"]
     zero = a.formats["data_in_0"].zero_point  # numbers of one scale are moved as they are
@@ -212,6 +217,7 @@ ORACLES: dict[str, Callable[[Arithmetic, Inputs], Values | Inputs]] = {
     "rearrange": rearranged,
     "table": looked_up,
     "slice": range_of,
+    "frame_result": result_of,
     "pad": pad,
     "interpolate": enlarged,
     "reorder": reordered,

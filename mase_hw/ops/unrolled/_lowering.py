@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,8 +46,8 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
+from mase_hw.ops.unrolled._quotients import DIVIDING, PLACES, as_product, is_exact, quotients, units_of
 from mase_hw.ops.unrolled._quotients import MOST as MOST_QUOTIENTS
-from mase_hw.ops.unrolled._quotients import as_product, quotients
 from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
 from mase_hw.ops.unrolled._solver import Early, Plan, apart, digits, finished, merged, plan
 from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
@@ -61,15 +60,9 @@ MOST_CODES = 1 << 10
 _KEPT = 1 / 6
 """Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
 two beside it."""
-_POOLS = {f"{kind}avg_pool{dims}d" for kind in ("", "adaptive_") for dims in (1, 2)}
-"""Means of windows."""
-_LINEAR = {"linear", "add", "sub", "sum", "mean", "mean_over", *_POOLS}
+_LINEAR = {"linear", "add", "sub", "sum", *DIVIDING}
 """Ops whose exact results are linear in the data."""
-_DIVIDING = {"mean", "mean_over", *_POOLS}
-"""Those that divide."""
 _CONVOLUTIONS = ("conv1d", "conv2d")
-_PLACES = 32
-"""Bits of the share that a mean has of a number, by which it is known."""
 _TABLED = 128
 """Numbers of a sum up to which its quotient is a table."""
 _MOVES = {"cat", "cat_part", "rearrange", "taps", "slice", "pad", "interpolate"}
@@ -148,11 +141,11 @@ class _Lowering:
     def _linear(self, given: Sequence[Elements]) -> Elements:
         """A linear op, from its results for unit vectors."""
         numbers = np.concatenate([each.reshape(-1) for each in given])
-        (positive, negative), frac = _units(self.step, [each.shape for each in given])
-        if not _symmetric(positive, negative):
+        (positive, negative), frac = units_of(self.step, [each.shape for each in given])
+        if not is_exact(positive, negative):
             return self._divided(numbers, positive[1:].T)
         bits = int(np.bitwise_or.reduce(np.abs(positive).reshape(-1)))
-        dividing = self.step.op is not None and self.step.op.name in _DIVIDING
+        dividing = self.step.op is not None and self.step.op.name in DIVIDING
         spare = (bits & -bits).bit_length() - 1 if bits and dividing else 0
         matrix = (positive[1:] - positive[0]).T >> spare
         return self._summed(numbers, matrix, positive[0] >> spare, frac - spare)
@@ -163,7 +156,7 @@ class _Lowering:
         exact = Casts(FixedFormat(WIDE, frac), Rounding.FLOOR, Overflow.SATURATE)
         zeros = np.zeros(len(shares), dtype=np.int64)
         sums = self._with(exact)._summed(numbers, (shares > 0).astype(np.int64), zeros, frac)
-        divisors = [round((1 << _PLACES) / max(int(most), 1)) for most in shares.max(1)]
+        divisors = [round((1 << PLACES) / max(int(most), 1)) for most in shares.max(1)]
         found = [self._quotient(int(total), by) for total, by in zip(sums, divisors, strict=True)]
         return np.array(found, dtype=np.int64)
 
@@ -561,36 +554,6 @@ class _Lowering:
         return dataclasses.replace(self.step, arithmetic=dataclasses.replace(a, formats=formats))
 
 
-def _units(step: Step, shapes: Sequence[tuple[int, ...]]) -> tuple[list[npt.NDArray[np.int64]], int]:
-    """What a linear op makes of no input and of 1, and then -1, in each element; and the fraction width of that."""
-    formats = step.arithmetic.formats
-    assert step.op is not None
-    stored = step.parameters.keys() - {"weight", "bias"}  # an operand that is a constant
-    frac = max(formats[name].frac_width for name in (*(f"data_in_{k}" for k in range(len(shapes))), *stored))
-    if "weight" in step.parameters:
-        frac += formats["weight"].frac_width
-    if "bias" in step.parameters:
-        frac = max(frac, formats["bias"].frac_width)
-    frac += _PLACES if step.op.name in _DIVIDING else 0
-    sizes = [math.prod(shape) for shape in shapes]
-    total = sum(sizes)
-    wide = {**formats, "data_out_0": FixedFormat(WIDE, frac)}
-    exact = dataclasses.replace(step.arithmetic, formats=wide, rounding=Rounding.FLOOR)
-    found = []
-    for sign in (1, -1):
-        units = torch.cat([torch.zeros(1, total), sign * torch.eye(total)])
-        parts = torch.split(units, sizes, 1)
-        given = [part.reshape(-1, *shape[1:]) for part, shape in zip(parts, shapes, strict=True)]
-        run = dataclasses.replace(step, arithmetic=exact).run(given)
-        found.append(run.to(torch.int64).reshape(total + 1, -1).numpy())
-    return found, frac
-
-
-def _symmetric(positive: npt.NDArray[np.int64], negative: npt.NDArray[np.int64]) -> bool:
-    """Whether nothing was rounded: what is rounded down is not symmetric."""
-    return bool((positive + negative == 2 * positive[0]).all())
-
-
 @functools.lru_cache(maxsize=256)
 def _plan(
     matrix: tuple[tuple[int, ...], ...],
@@ -622,8 +585,8 @@ def network_of(program: Program) -> Network:
     shapes = [program.shape, *(step.shape for step in program.steps)]
     for number in list(done):
         before = program.steps[program.steps[number].inputs[0] - 1]
-        means = before.op is not None and before.op.name in _DIVIDING
-        if means and not _symmetric(*_units(before, [shapes[i] for i in before.inputs])[0]):
+        means = before.op is not None and before.op.name in DIVIDING
+        if means and not is_exact(*units_of(before, [shapes[i] for i in before.inputs])[0]):
             del done[number]  # a quotient is rounded by itself
     casts = {program.steps[number].inputs[0]: both for number, both in done.items()}
     for number, step in enumerate(program.steps):

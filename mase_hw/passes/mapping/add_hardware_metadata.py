@@ -339,7 +339,10 @@ class _Mapper:
         while at < len(readers):
             found = self.found[readers[at].name]
             if not found["is_implicit"]:
-                lanes = next(v for k, v in found["parallelism"].items() if k.startswith("data_in"))[0]
+                # One that takes whole tensors has lanes of its own for each.
+                taken = next(n for n, (source, _) in self.graph.sources(readers[at]).items() if source in readers)
+                port = taken if self.wanted[readers[at].name].hardware.whole else "data_in"
+                lanes = next(v for k, v in found["parallelism"].items() if k.startswith(port))[0]
                 break
             for user in readers[at].users:
                 # Questions about the shape read no data.

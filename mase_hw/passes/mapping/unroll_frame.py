@@ -295,9 +295,9 @@ def nodes_between(graph: MaseGraph, first: fx.Node | None, last: fx.Node | None)
 
 def ends_of(graph: MaseGraph, inside: Collection[fx.Node]) -> tuple[list[fx.Node], list[fx.Node]]:
     """The nodes outside whose results those inside take as data, and those inside whose results are read outside."""
-    taken = dict.fromkeys(source for node in inside for source in _data(graph, node) if source not in inside)
+    taken = {source for node in inside for source in _data(graph, node) if source not in inside}
     read = [node for node in graph.nodes if node in inside and any(user not in inside for user in node.users)]
-    return list(taken), read
+    return [node for node in graph.nodes if node in taken], read
 
 
 def _data(graph: MaseGraph, node: fx.Node) -> list[fx.Node]:
