@@ -182,7 +182,8 @@ def cases() -> Mapping[str, Callable[[], tuple[nn.Module, list[dict[str, Tensor]
 
 CASES = cases()
 UNSEEN = {"cat_part", "draw", "requantize", "softmax_where", "stored_result", "sum_of_products", "table", "taps"}
-UNSEEN |= {"frame", "frame_channels_last", "unrolled_conv", "unrolled_linear", "forest", "tables"}
+UNSEEN |= {"frame", "frame_channels_last", "frame_of_several", "frame_result", "forest", "tables"}
+UNSEEN |= {"unrolled_conv", "unrolled_linear"}
 UNSEEN |= {"tabled_conv", "tabled_linear", "table_windows", "pointwise"}
 UNSEEN |= {"block_round", "block_round_channels", "integer_lstm", "positioned"}
 """Ops that passes and importers make of others, with formats that hold every result, or those of the op that was."""
