@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from mase_hw.catalogue import Catalogue
-from mase_hw.compiler.besides import Tell
+from mase_hw.compiler.common_arguments import Tell
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.faithful import beside_model
 from mase_hw.compiler.quantised_model import TAKEN, decided_before, is_quantised, quantised_pipeline, refuse_quantised

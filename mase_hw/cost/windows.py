@@ -13,6 +13,7 @@ from math import ceil
 from mase_hw.cost.casts import Cast, Parameters, Terms, bits_of, cast, cast_bits
 from mase_hw.cost.functions import divide, pipeline
 from mase_hw.cost.primitives import counted, counter, fifo, level, level_bits, multiplied, ram, ring, soft
+from mase_hw.formats import Overflow, Rounding
 
 CONTROL = 6
 """Look-up tables of the handshakes of a stream with a skid buffer or two register slices."""
@@ -40,7 +41,7 @@ def cut(t: Terms, p: Parameters) -> None:
     tiles = ceil(p["DATA_IN_0_TENSOR_SIZE_DIM_0"] / lanes)
     taken, given, way = _formats(p)
     left = p["DATA_OUT_0_PARALLELISM_DIM_0"]
-    if left < lanes and (taken == given or way == (2, 1)):
+    if left < lanes and (taken == given or way == (Rounding.FLOOR, Overflow.WRAP)):
         return
     lanes = left
     counter(t, "inner", 1 if inside else tiles * p["DATA_IN_0_TENSOR_SIZE_DIM_1"])

@@ -10,7 +10,7 @@ import msgspec
 from torch import nn
 
 from mase_hw.beat_times import Solved
-from mase_hw.compiler.besides import Besides, unpacked
+from mase_hw.compiler.common_arguments import CommonArguments, unpacked
 from mase_hw.compiler.compile import compile
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import quantised_graph
@@ -116,7 +116,7 @@ def compile_devices(
     *,
     out: Path | str,
     vectors: Inputs | None = None,
-    **besides: Unpack[Besides],
+    **common: Unpack[CommonArguments],
 ) -> DevicesDesign:
     """Turn a model into a bundle for every device that ``hardware.device`` names, and one of all of them together.
 
@@ -127,15 +127,15 @@ def compile_devices(
         out: Folder of the whole; an older one of this kind is replaced, anything else is refused. It is written whole
             or not at all.
         vectors: Of the whole.
-        besides: ``calibration`` (test vectors of all bundles are chosen from it too), ``custom_ops`` and ``progress``;
-            see :class:`mase_hw.compiler.besides.Besides`.
+        common: ``calibration`` (test vectors of all bundles are chosen from it too), ``custom_ops`` and ``progress``;
+            see :class:`mase_hw.compiler.common_arguments.CommonArguments`.
 
     Raises:
         ConfigError: If the configuration is wrong, a node is unknown, or a cut goes backwards.
         UnsupportedError: If a stream would have to go to several places, or the network cannot be divided.
         MaseHwError: As :func:`mase_hw.compile`.
     """
-    calibration, custom_ops, tell = unpacked(**besides)
+    calibration, custom_ops, tell = unpacked(**common)
     settings, place = load_config(config), Path(out).absolute()
     _refuse(settings, place)
     batches = None if calibration is None else list(calibration)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from mase_hw.compiler.besides import Besides, Tell, unpacked
+from mase_hw.compiler.common_arguments import CommonArguments, Tell, unpacked
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.cost.devices import RESOURCES
 from mase_hw.devices.cuts import NEVER, Cuts, Search
@@ -104,7 +104,7 @@ def fit_devices(
     spread: float = SPREAD,
     cuts: Sequence[str] | None = None,
     gap: float = 0.0,
-    **besides: Unpack[Besides],
+    **common: Unpack[CommonArguments],
 ) -> DevicesFit:
     """Choose the cuts, and lanes and implementations of every layer.
 
@@ -120,13 +120,14 @@ def fit_devices(
         cuts: The modules, by path, before which may be cut, such as the blocks of a large network; before every layer
             if None. The proof holds among such cuts.
         gap: By how much the bound may be below what is found, as a share of it; the search ends then.
-        besides: ``calibration``, ``custom_ops`` and ``progress``: see :class:`mase_hw.compiler.besides.Besides`.
+        common: ``calibration``, ``custom_ops`` and ``progress``; see
+            :class:`mase_hw.compiler.common_arguments.CommonArguments`.
 
     Raises:
         ConfigError: If the rate, a device or the configuration is wrong, or no cuts meet it; then it is said whether
             that is proven, and how far the devices reach.
     """
-    calibration, custom_ops, tell = unpacked(**besides)
+    calibration, custom_ops, tell = unpacked(**common)
     settings = load_config(config)
     if not devices:
         raise ConfigError("there are no devices", field="devices", expected="one or more")

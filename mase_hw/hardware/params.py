@@ -168,7 +168,8 @@ class Params(msgspec.Struct, frozen=True):
     """Base of the parameters of an RTL module.
 
     A port without ``data_out`` in its name is an input. Where a record has a field ``has_bias``, the port ``bias``
-    carries a stream only if that is set. An op whose module differs overrides a method.
+    carries a stream only if that is set; where it has ``inputs``, only so many of ``data_in_0``, ``data_in_1``, ... do.
+    An op whose module differs overrides a method.
     """
 
     def repetitions(self) -> Mapping[str, int]:
@@ -181,7 +182,12 @@ class Params(msgspec.Struct, frozen=True):
 
     def absent(self) -> tuple[str, ...]:
         """Ports of the module that carry no stream with these parameters."""
-        return tuple(name for name in _ports(type(self)) if not getattr(self, f"has_{name}", True))
+        ports = _ports(type(self))
+        idle = [name for name in ports if not getattr(self, f"has_{name}", True)]
+        inputs: int | None = getattr(self, "inputs", None)
+        if inputs is not None:
+            idle += [name for name in ports if name.startswith("data_in_")][inputs:]
+        return tuple(idle)
 
     def fmt(self, name: str) -> FixedFormat:
         """The format of a port; with a zero point, that of integers with a scale of 1."""

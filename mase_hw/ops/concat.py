@@ -37,10 +37,6 @@ class ConcatParams(Params, frozen=True):
     data_out_0: Pixels
     cast: Cast
 
-    def absent(self) -> tuple[str, ...]:
-        """The inputs beyond those that there are."""
-        return tuple(f"data_in_{k}" for k in range(self.inputs, MOST))
-
     def attributes(self) -> Attributes:
         """The dimension, of blocks with their innermost size in the middle."""
         return {"dim": 1 if self.data_out_0.size[0] != self.data_in_0.size[0] else 2}

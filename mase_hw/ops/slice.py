@@ -47,6 +47,12 @@ class SliceParams(Params, frozen=True):
         taken, given = self.data_in_0.lanes[0], self.data_out_0.lanes[0]
         return self.dim == 0 and taken == self.data_in_0.size[0] and given == self.data_out_0.size[0] < taken
 
+    @property
+    def wires(self) -> bool:
+        """Whether there is no register: such a beat, of which a cast does no more than leave bits out."""
+        equal = self.data_in_0.fmt == self.data_out_0.fmt
+        return self.at_once and (equal or self.cast == Cast(Rounding.FLOOR, Overflow.WRAP))
+
     def attributes(self) -> Attributes:
         """The slice of a tensor that has the module's dimensions."""
         length = self.data_out_0.size[2] if self.dim else self.data_out_0.size[0]
@@ -218,9 +224,7 @@ def latency(p: SliceParams) -> Latency:
     """A step takes an input beat; only those that pass wait for the output."""
     beats = p.streams()[0].beats
     every = np.arange(beats, dtype=np.int64)
-    equal = p.data_in_0.fmt == p.data_out_0.fmt
-    wires = p.at_once and (equal or p.cast == Cast(rounding=Rounding.FLOOR, overflow=Overflow.WRAP))
-    pipe, queue = (0, 0) if wires else (1, 2)
+    pipe, queue = (0, 0) if p.wires else (1, 2)
     return Latency.from_steps(
         Steps.at(
             beats, needed=[every], freed=[every], emitted=passing(p), delay=(0,), room=(0,), pipe=pipe, queue=queue

@@ -12,7 +12,7 @@ import msgspec
 from torch import nn
 from torch.export import ExportedProgram
 
-from mase_hw.compiler.besides import Besides, Tell, unpacked
+from mase_hw.compiler.common_arguments import CommonArguments, Tell, unpacked
 from mase_hw.compiler.config import CompileConfig, ConfigLike, load_config
 from mase_hw.compiler.quantised_graph import entered, run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
@@ -48,7 +48,7 @@ def check(
     *,
     device: str | None = None,
     limits: Mapping[str, int | None] | None = None,
-    **besides: Unpack[Besides],
+    **common: Unpack[CommonArguments],
 ) -> Check:
     """Say what :func:`mase_hw.compile` would make of a model, in seconds and without writing anything.
 
@@ -63,8 +63,8 @@ def check(
         config: The configuration.
         device: A device that it should fit, such as ``xc7a35t``.
         limits: Numbers of ``lut``, ``ff``, ``dsp`` and ``bram`` that it should fit; before those of the device.
-        besides: ``calibration`` (the first batch is looked at), ``custom_ops`` and ``progress``;
-            see :class:`mase_hw.compiler.besides.Besides`.
+        common: ``calibration`` (the first batch is looked at), ``custom_ops`` and ``progress``;
+            see :class:`mase_hw.compiler.common_arguments.CommonArguments`.
 
     Returns:
         What was found; ``passed`` says whether the model would be taken, and fits.
@@ -72,7 +72,7 @@ def check(
     Raises:
         ConfigError: If the configuration, the device or a limit is wrong.
     """
-    calibration, custom_ops, tell = unpacked(**besides)
+    calibration, custom_ops, tell = unpacked(**common)
     settings = load_config(config)
     there, block_bits = available(device, limits or {})
     batches = None if calibration is None else list(itertools.islice(calibration, 1))

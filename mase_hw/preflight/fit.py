@@ -6,7 +6,7 @@ from typing import Unpack
 
 from torch import nn
 
-from mase_hw.compiler.besides import Besides, unpacked
+from mase_hw.compiler.common_arguments import CommonArguments, unpacked
 from mase_hw.compiler.config import ConfigLike, load_config, with_target
 from mase_hw.emit.reference import Inputs
 from mase_hw.fit.result import Fit, Point
@@ -22,7 +22,7 @@ def fit(
     *,
     target: TargetLike | None = None,
     front: bool = True,
-    **besides: Unpack[Besides],
+    **common: Unpack[CommonArguments],
 ) -> Fit:
     """Choose lanes and implementations of every layer for a target, without writing anything.
 
@@ -33,7 +33,8 @@ def fit(
         target: What is to be reached, in place of the table ``target`` of the configuration; see
             :class:`mase_hw.fit.target.Target`.
         front: Whether the least area for other rates is found as well.
-        besides: ``calibration``, ``custom_ops`` and ``progress``: see :class:`mase_hw.compiler.besides.Besides`.
+        common: ``calibration``, ``custom_ops`` and ``progress``; see
+            :class:`mase_hw.compiler.common_arguments.CommonArguments`.
 
     Returns:
         What was chosen.
@@ -42,7 +43,7 @@ def fit(
         ConfigError: If the target cannot be met, with the nearest that can.
         MaseHwError: Whatever ``compile`` would refuse.
     """
-    calibration, custom_ops, tell = unpacked(**besides)
+    calibration, custom_ops, tell = unpacked(**common)
     settings = with_target(load_config(config), target)
     wanted = goal(settings.target, settings.hardware.family)
     hardware = settings.hardware.model_copy(update={"family": wanted.family})

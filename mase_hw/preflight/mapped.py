@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from mase_hw.compiler.besides import Tell
+from mase_hw.compiler.common_arguments import Tell
 from mase_hw.compiler.config import CompileConfig
 from mase_hw.compiler.quantised_graph import run_on_model, saying, traced
 from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline

@@ -8,6 +8,7 @@ tried for each of them; see Granlund and Montgomery, *Division by Invariant Inte
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -37,6 +38,7 @@ def quotients(ends: tuple[int, int], divisor: int, frac: int, fmt: FixedFormat, 
     return np.asarray(found.to(torch.int64).numpy())
 
 
+@functools.lru_cache(maxsize=256)
 def as_product(
     ends: tuple[int, int], divisor: int, frac: int, out: int, rounding: Rounding
 ) -> tuple[int, int, int] | None:
@@ -47,7 +49,7 @@ def as_product(
     numbers = np.arange(ends[0], ends[1] + 1, dtype=np.int64)
     wanted = quotients(ends, divisor, frac, FixedFormat(WIDE, out), Cast(rounding))
     best: tuple[int, tuple[int, int, int]] | None = None
-    first = max(frac - out, 0)
+    first, reach = max(frac - out, 0), max(abs(ends[0]), abs(ends[1]), 1)
     for shift in range(first, first + 2 * int(numbers[-1] - numbers[0]).bit_length() + divisor.bit_length() + 2):
         for m in {(1 << (shift + out - frac)) // divisor + more for more in (0, 1)}:
             low, high = _constants(numbers, wanted, m, shift)
@@ -55,7 +57,8 @@ def as_product(
                 cost = len(digits(m))
                 if best is None or cost < best[0]:
                     best = cost, (m, _roundest(low, high), shift)
-        if best is not None and shift > best[1][2] + 2:
+        beyond = reach << max(shift + out - frac, 0) >= divisor << 62  # products no longer fit in 64 bits
+        if beyond or (best is not None and shift > best[1][2] + 2):
             break
     return None if best is None else best[1]
 

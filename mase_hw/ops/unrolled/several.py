@@ -20,15 +20,13 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
 from mase_hw.ops import binary, concat, linear
 from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops.concat import MOST
 from mase_hw.ops.slice import DIMS, SliceParams, latency
 from mase_hw.ops.unrolled import frame
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
 from mase_hw.ops.unrolled.unrolled import TEMPLATE, UnrolledParams, check_unchanged, random
 from mase_hw.steps import Steps
-
-MOST = 4
-"""Inputs that the module has ports for."""
 
 
 class SeveralParams(UnrolledParams, frozen=True):
@@ -39,10 +37,6 @@ class SeveralParams(UnrolledParams, frozen=True):
     data_in_1: Tensor3
     data_in_2: Tensor3
     data_in_3: Tensor3
-
-    def absent(self) -> tuple[str, ...]:
-        """The inputs beyond those that there are."""
-        return tuple(f"data_in_{k}" for k in range(self.inputs, MOST))
 
     def tied(self) -> dict[str, str]:
         """Nothing: the module has no ports for them."""

@@ -44,9 +44,7 @@ def chosen_lanes(
         lanes["weight"] = (1, width, height, 1)
     for name, shape in streams.items():
         if same is not None:
-            # One input of a longer row than the result may come with a whole row in a beat.
-            most_here = min(same[0], shape[-1] if shape else 1)
-            lanes[name] = (most_here, *same[1:])
+            lanes[name] = same if chosen else (min(same[0], shape[-1] if shape else 1),)
         elif name in chosen:
             lanes[name] = lane_dims(chosen[name], f"parallelism.{node}.{name}")
         else:
@@ -87,6 +85,7 @@ def _following(
     if given:
         return next(iter(given.values()))
     sizes = [shape[-1] if shape else 1 for shape in streams.values()]
+    # A single input with a longer row than the result may come with a whole row in a beat.
     size = max(sizes) if len(sizes) == 2 else min(sizes)
     return (min(max(follows, default=most), size),)
 

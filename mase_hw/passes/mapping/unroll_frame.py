@@ -145,7 +145,16 @@ def part_of(graph: MaseGraph, args: UnrollArgs) -> Part:
         axis = 2
     saved = args.carry_save and args.mhz is not None
     program = Program(
-        shape, formats[0], tuple(steps), args.levels, args.beats, axis, False, args.mhz, args.family, saved, inputs
+        shape,
+        formats[0],
+        tuple(steps),
+        args.levels,
+        args.beats,
+        axis,
+        mhz=args.mhz,
+        family=args.family,
+        carry_save=saved,
+        inputs=inputs,
     )
     names = tuple(node.name for node in numbers if node not in entries)
     op = SEVERAL if inputs else FRAME if axis == 1 else CHANNELS_LAST
