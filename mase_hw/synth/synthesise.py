@@ -29,7 +29,7 @@ from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_family, check_outputs, check_rows
-from mase_hw.synth.place import MHZ, ROUTERS, Placement, place, router_of
+from mase_hw.synth.place import MHZ, Placement, place, router_of
 from mase_hw.synth.replay import model_files, replay, without_model
 from mase_hw.synth.report import Report, read_memories, read_statistics, total
 from mase_hw.synth.targets import Elaborated, Target, count_products, find_device, find_target, read_elaborated
@@ -206,7 +206,7 @@ class Run:
 
     def place(self, device: Device, placement: Placement) -> Json:
         """Place and route it."""
-        seed, mhz = placement.seed, placement.mhz
+        seed, mhz, router = placement.seed, placement.mhz, router_of(device.target)
         if mhz is None:
             handoff = self.manifest.handoff
             mhz = MHZ if handoff is None else float(handoff.options.get("clock_mhz", MHZ))
@@ -215,8 +215,8 @@ class Run:
             found = place(self.work / "netlist.json", self.manifest, device, mhz, seed, self.tell)
             write_json(self.work / "place.json", found)
 
-        facts = [device.name, str(mhz), str(seed), versions(ROUTERS[device.target].program)]
-        made = ("place.json", "netlist.bit", "netlist.timing.json")
+        facts = [device.name, str(mhz), str(seed), versions(router.program)]
+        made = ("place.json", f"netlist.{router.bitstream}", "netlist.timing.json")
         self.stage("place", facts, {"netlist.json": self.work / "netlist.json"}, made, make)
         found: Json = json.loads((self.work / "place.json").read_text(encoding="utf-8"))
         return found

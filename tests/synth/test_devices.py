@@ -22,6 +22,7 @@ COLUMNS = {
     "ecp5": ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD"),
     "nexus": ("OXIDE_COMB", "OXIDE_FF", "MULT9_CORE", "OXIDE_EBR"),
     "ice40": ("ICESTORM_LC", "ICESTORM_LC", "ICESTORM_DSP", "ICESTORM_RAM"),
+    "gowin": ("LUT4", "DFF", "MULT9X9", "BSRAM"),
     "gatemate": ("CPE_LT", "CPE_FF", "", "RAM_HALF"),
 }
 """What nextpnr calls look-up tables, flip-flops, multiplier blocks, if there are any, and block RAMs."""

@@ -229,7 +229,10 @@ def test_gates_of_an_asic(tiny: mase_hw.Design) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "device"), [("nexus", "lifcl-40"), ("ice40", "ice40up5k"), ("gatemate", "ccgm1a1")])
+@pytest.mark.parametrize(
+    ("family", "device"),
+    [("nexus", "lifcl-40"), ("ice40", "ice40up5k"), ("gowin", "gw2a-18"), ("gatemate", "ccgm1a1")],
+)
 def test_place_and_route_of_further_families(tiny: mase_hw.Design, family: str, device: str) -> None:
     """Where nextpnr wants it, every bit of a port has a pad and a pin; the bitstream is of what was routed."""
     router = ROUTERS[family]

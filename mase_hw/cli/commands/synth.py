@@ -22,7 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", metavar="NAME", help="refuse what this device cannot hold, such as xc7a35t")
     parser.add_argument(
-        "--place", action="store_true", help="place and route too, and write a bitstream (ecp5, nexus, ice40, gatemate)"
+        "--place",
+        action="store_true",
+        help="place and route too, and write a bitstream (ecp5, nexus, ice40, gowin, gatemate)",
     )
     parser.add_argument("--mhz", type=float, metavar="F", help="clock to aim at (the bundle's, else 100)")
     parser.add_argument("--seed", type=whole, default=1, metavar="N", help="of the placement (1)")
