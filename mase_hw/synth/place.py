@@ -49,6 +49,7 @@ class Router:
         options: Further options of nextpnr.
         pads: The pads that it does not make, and how it is told where they are, if it does not choose.
         bitstream: Suffix of the bitstream.
+        untimed: Pattern of cells whose delays nextpnr does not have: paths through them are not in its frequency.
     """
 
     program: str
@@ -58,6 +59,7 @@ class Router:
     options: tuple[str, ...] = ()
     pads: Pads | None = None
     bitstream: str = "bit"
+    untimed: str = ""
 
 
 _CABGA = "--package"
@@ -110,6 +112,7 @@ ROUTERS: Mapping[str, Router] = {
             'IO_LOC "{port}" {pin};',
         ),
         bitstream="fs",
+        untimed=r"MULT\w+|S?DP\w*|SP\w*|pROM\w*",
     ),
     "gatemate": Router(
         "yowasp-nextpnr-himbaechel-gatemate",
@@ -173,7 +176,8 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
         tell: Told how far it is.
 
     Returns:
-        Frequency, limiting path by instance, and the files, as JSON types; ``text`` is for people.
+        Frequency, limiting path by instance, cells that have no delays, and the files, as JSON types; ``text`` is for
+        people.
 
     Raises:
         ResourceError: If the ports need more pins than the package has.
@@ -195,13 +199,18 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
     option, suffix = router.result
     routed, bitstream = f"{stem}.{suffix}", f"{stem}.{router.bitstream}"
     arguments = [*part.options, *router.options, f"{option}={routed}"]
-    arguments += ["--json", *_with_pads(netlist, manifest.top, router.pads, part)]
+    found = json.loads(netlist.read_text(encoding="utf-8"))
+    cells = {cell["type"] for module in found["modules"].values() for cell in module["cells"].values()}
+    untimed = sorted(kind for kind in cells if re.fullmatch(router.untimed, kind))
+    arguments += ["--json", *_with_pads(found, netlist, manifest.top, router.pads, part)]
     arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
     run_nextpnr(router.program, [*arguments, "--timing-allow-fail"], folder, "nextpnr.log", tell)
     packer, *words = (word.format(routed=routed, bitstream=bitstream) for word in router.packer)
     run_nextpnr(packer, words, folder, f"{packer.removeprefix('yowasp-')}.log", tell)
     found = read_timing(folder / f"{stem}.timing.json", manifest)
     slow = "" if found["mhz"] >= mhz else f", MISSES {mhz:g} MHz"
+    if untimed:
+        slow += f" at most, as nextpnr has no delays of {', '.join(untimed)}"
     # Yosys names a cell after its way from a signal of ours; the signal says where it is.
     path = "\n".join(
         f"    {step['delay']:6.2f} ns {step['kind']:8} {_MAPPED.split(step['to'])[0]}" for step in found["path"]
@@ -210,14 +219,21 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
         f"place and route on {device.name}: {found['mhz']:.1f} MHz{slow}; limited inside {found['limited_by']} "
         f"({found['logic']:.2f} ns logic, {found['routing']:.2f} ns routing)\n{path}"
     )
-    return {**found, "device": device.name, "target_mhz": mhz, "seed": seed, "bitstream": bitstream, "text": text}
+    return {
+        **found,
+        "device": device.name,
+        "target_mhz": mhz,
+        "seed": seed,
+        "untimed": untimed,
+        "bitstream": bitstream,
+        "text": text,
+    }
 
 
-def _with_pads(netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:
+def _with_pads(found: Json, netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:
     """The netlist with its pads, and the arguments that say where they are."""
     if pads is None:
         return [netlist.name]
-    found = json.loads(netlist.read_text(encoding="utf-8"))
     constraints, padded = f"{netlist.stem}.{pads.suffix}", f"{netlist.stem}.pads.json"
     if not isinstance(part.pins, int):
         (netlist.parent / constraints).write_text(pads.constraints(found, top, part.pins), encoding="utf-8")
