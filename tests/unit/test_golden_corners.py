@@ -54,6 +54,15 @@ def test_a_shifted_product_may_need_the_wider_carrier() -> None:
     assert got.to(torch.int64).tolist() == wanted.tolist() and int(wanted.abs().max()) > 1 << 24
 
 
+def test_a_product_of_data_may_need_the_wider_carrier() -> None:
+    """Every number fits float32, and so do single products; their sum does not."""
+    formats = {"data_in_0": FixedFormat(12, 0), "data_in_1": FixedFormat(12, 0), "data_out_0": FixedFormat(34, 0)}
+    x, y = (integers(2, 3, 1, 40, below=2048, seed=n) for n in (1, 2))
+    got = result("grouped_matmul", formats, {"data_in_0": x.float(), "data_in_1": y.float()}, transposed=True)
+    wanted = torch.einsum("bthk,bshk->bths", x, y)
+    assert got.double().tolist() == wanted.tolist() and int(wanted.abs().max()) > 1 << 24
+
+
 def test_a_shift_of_weights_may_need_the_wider_carrier() -> None:
     """The sums of a convolution fit float32 before their shift, and not after it."""
     fmt = FixedFormat(12, 0)

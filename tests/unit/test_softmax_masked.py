@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from mase_hw.nn.streaming import AFTER
 from mase_hw.opdef import Arithmetic, Request
 from mase_hw.ops._slots import SLOT
 from mase_hw.ops.rows._rows import WORST, evaluate, exponent
-from mase_hw.ops.rows.masked_softmax import OPS, attends, golden, masked_softmax, rows_of, softmax_where
+from mase_hw.ops.rows.masked_softmax import OPS, attends, golden, masked_softmax, repeated, rows_of, softmax_where
 from mase_hw.ops.rows.softmax import SOFTMAX
 from mase_hw.ops.rows.softmax import golden as unmasked
 
@@ -212,3 +214,38 @@ def test_the_stored_mask(lanes: int) -> None:
         beats = [row[at : at + lanes] for at in range(0, 9, lanes)]
         wanted += [int(beat[::-1], 2) for beat in beats]
     assert stored.words == tuple(wanted) and stored.bits == lanes
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_rows_that_repeat_are_stored_once(heads: int) -> None:
+    """Each for as many in turn as are equal, and only as many as there are until all begin again."""
+    for length in range(heads, 7, heads):
+        for rows in itertools.product(range(2), repeat=length):
+            kept, hold = repeated(list(rows), heads)
+            assert rows == tuple(kept[i // hold % len(kept)] for i in range(length))
+            again = [n for n in range(1, len(kept)) if len(kept) % n == 0 and kept == kept[:n] * (len(kept) // n)]
+            assert not again and (hold == 1 if len(set(rows)) == 1 else hold in (1, heads))
+
+
+@pytest.mark.parametrize("beside", [1, 2, 3])
+def test_rows_of_queries_of_a_beat_are_one_word(beside: int) -> None:
+    """Bit ``key * beside + query``, for every head by itself; the memory has tiles of lanes of it."""
+    queries, heads, keys = 6, 2, 4
+    rows = [3, 5, 9, 14, 7, 6, 1, 12, 10, 15, 2, 8]
+    attributes = {
+        "scale": 1.0,
+        "allowed": tuple(f"{row:x}" for row in rows),
+        "shapes": {"data_in_0": (1, queries, heads, keys)},
+        "layouts": {"data_in_0": SimpleNamespace(beside=beside)},
+        "parallelism": {"data_in_0": (2 * beside,)},
+    }
+    hardware = OPS[0].hardware
+    assert hardware is not None
+    stored = hardware.memories(Arithmetic({"data_in_0": S8, "data_out_0": U8}, attributes=attributes))["ALLOWED_FILE"]
+    wanted = []
+    for first in range(0, queries, beside):
+        for head in range(heads):
+            bits = [rows[(first + query) * heads + head] >> key & 1 for key in range(keys) for query in range(beside)]
+            tiles = [bits[at : at + 2 * beside] for at in range(0, len(bits), 2 * beside)]
+            wanted += [sum(bit << i for i, bit in enumerate(tile)) for tile in tiles]
+    assert list(stored.words) == wanted and stored.bits == 2 * beside

@@ -33,6 +33,10 @@ def test_the_memories_are_the_function(name: str, cell_frac: int) -> None:
     place = np.where(X < 0, ~X, X - 1) & 0x7FFF
     segment, low = np.divmod(place, 1 << LOW)
     word = base[segment] + (slope[segment] * low >> LOW) + np.array(rest.words)[place]
+    by_place = np.empty(1 << 15, dtype=np.int64)
+    by_place[place] = word
+    first, *_, last = by_place.reshape(-1, 1 << LOW).T
+    assert slope.tolist() == np.maximum(last - first, 0).tolist(), "that of its ends leaves the least"
     above = np.minimum(word << step, 32767)
     found = np.where(X == 0, zero, np.where(X < 0, both - above, above))
     function = Integers(16).logistic if name == "SIGMOID" else Integers(16).tanh
