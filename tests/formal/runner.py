@@ -16,12 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mase_hw.hardware.library import modules_below, write_module
 from mase_hw.host.toolchain import require
 from mase_hw.opdef import SUPPORT
 from mase_hw.synth.tools import yosys_data
 from tests.rtl import LIBRARY
 
 SOURCES = Path(__file__).parent / "sv"
+HARNESSES = modules_below(SOURCES)
+"""Their files, which are templates where that is shorter."""
 LIMIT_S = 300
 """Seconds for one call of a tool; the slowest needs a few. Only a proof that has become hopeless takes so long."""
 
@@ -165,7 +168,9 @@ def _no_modules(_: str, names: list[str]) -> set[str]:
 def _compile(jobs: Sequence[tuple[Proof, str, Path, str | None]], folder: Path) -> None:
     """Jobs are proof, name, folder of the library, and the property to keep if it is not all of them."""
     # Yosys sees only what lies below the folder it runs in.
-    shutil.copytree(SOURCES, folder / "harness", dirs_exist_ok=True)
+    for file in HARNESSES:
+        write_module(SOURCES / file, folder / "harness" / file)
+    shutil.copy(SOURCES / "proof.svh", folder / "harness")
     script = []
     for proof, name, library, kept in jobs:
         harness = proof.harness
