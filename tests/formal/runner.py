@@ -106,8 +106,9 @@ class Mutant:
     cycles: int = 8
 
 
-def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
-    """A fault in the module of the harness, or in another one."""
+def of(proof: Proof | Harness, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
+    """A fault in the module of the harness, or in another one; a harness is proven with its own parameters."""
+    proof = Proof(proof) if isinstance(proof, Harness) else proof
     return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
 
 
