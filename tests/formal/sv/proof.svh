@@ -95,6 +95,15 @@
   axi_write_memory #(.ADDR_WIDTH(AddrW), .DATA_WIDTH(DataW)) memory (.opened(open != '0), .*);
 
 // A master of AXI4 with jobs and resets when the solver likes, after the first one only while it is idle.
+`define MASTER_PARAMETERS \
+    parameter int FRAME_BEATS = 3, \
+    parameter int GAP         = 0, \
+    parameter int BURST       = 2, \
+    localparam int AddrW       = 13, \
+    localparam int DataW       = 32, \
+    localparam int Outstanding = 2, \
+    localparam int Depth       = 2 * BURST
+
 `define MASTER_PORTS \
     input logic             clk, \
     input logic             first_rst, \
