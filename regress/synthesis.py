@@ -145,26 +145,27 @@ def max_pool(channels: int, size: int, *window: int) -> Made:
     return net, frames(channels, size, size), {"quantize": INT8, "hardware": {"max_parallelism": 8, "family": "xc7"}}
 
 
-def packed() -> Made:
-    """A layer whose output lanes share multipliers, on a family that has such; no weight has the most negative code."""
-    net, data, config = linear(64, 64, 8, 8)
+def sharing(made: Made) -> Made:
+    """Output lanes that share multipliers, on a family that has such; no weight has the most negative code."""
+    net, data, config = made
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(0.99)
     return net, data, {"quantize": INT8, "hardware": {**config["hardware"], "family": "xc7"}}
+
+
+def packed() -> Made:
+    """A layer whose output lanes share multipliers."""
+    return sharing(linear(64, 64, 8, 8))
 
 
 def packed_conv() -> Made:
-    """A convolution whose output lanes share multipliers."""
-    net, data, config = conv(16, 16, 8, 8)
-    with torch.no_grad():
-        for weight in net.parameters():
-            weight.mul_(0.99)
-    return net, data, {"quantize": INT8, "hardware": {**config["hardware"], "family": "xc7"}}
+    """A convolution of that kind."""
+    return sharing(conv(16, 16, 8, 8))
 
 
 def in_tables() -> Made:
-    """The same with its weights in look-up tables, which the cost would not choose."""
+    """The layer of that kind with its weights in look-up tables, which the cost would not choose."""
     net, data, config = packed()
     return net, data, {**config, "hardware": {**config["hardware"], "memory": {"_0.weight": "lut"}}}
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import fx
 
+from mase_hw.devices.records import not_divided
 from mase_hw.errors import ConfigError, UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.parts import HARDWARE, Part, part_of, sources
@@ -75,10 +76,9 @@ def _check_inputs(model: fx.GraphModule, place: Mapping[fx.Node, int], shared: f
             continue
         numbers = {place[user] for user in place if node in sources(user, shared)}
         if len(numbers) > 1:
-            raise UnsupportedError(
+            raise not_divided(
                 "an input of the model is read on several devices",
                 node=node.name,
-                field="hardware.device",
                 got=f"devices {', '.join(map(str, sorted(numbers)))}",
                 expected="one",
                 remedy="put all nodes that read it on one device",
@@ -92,10 +92,9 @@ def _check_streams(model: fx.GraphModule, place: Mapping[fx.Node, int], parts: l
         node = by_name[name]
         to = {place.get(user, -1) for user in node.users} - {place[node]}
         if len(to) > 1:
-            raise UnsupportedError(
+            raise not_divided(
                 "a stream leaves its device for several places",
                 node=name,
-                field="hardware.device",
                 got=", ".join("the output of the model" if n < 0 else f"device {n}" for n in sorted(to)),
                 expected="one other device, or the output of the model",
                 remedy="cut where it goes to one, or put its readers on one device",

@@ -10,11 +10,10 @@ import msgspec
 
 from mase_hw.beat_times import Solved
 from mase_hw.catalogue import Catalogue, verilog_params
-from mase_hw.devices.records import Link
+from mase_hw.devices.records import Link, not_divided
 from mase_hw.devices.render import repacked
 from mase_hw.emit.netlist import TOP, Instance, Net, Netlist, Pin, word_port
 from mase_hw.emit.schedule import FRAMES, Timeline
-from mase_hw.errors import UnsupportedError
 from mase_hw.ops.structural import LinkParams, round_trip
 from mase_hw.streams import Stream, ceil_div
 
@@ -95,10 +94,9 @@ def join(name: str, parts: Sequence[On], links: Sequence[Link]) -> Netlist:
 def _linked(whole: Netlist, link: Link, have: Stream, want: Stream) -> Pin:
     """Put a link into the whole, and what changes its lanes behind it; where its beats come out."""
     if (have.shape, have.layout, have.fmt) != (want.shape, want.layout, want.fmt):
-        raise UnsupportedError(
+        raise not_divided(
             "two devices have the elements of a stream between them in different orders or formats",
             node=link.tensor,
-            field="hardware.device",
             got=f"device {link.sink}: {list(want.shape)}, {want.fmt}, {want.layout or 'row-major'}",
             expected=f"device {link.source}: {list(have.shape)}, {have.fmt}, {have.layout or 'row-major'}",
             remedy="cut before or behind this node",

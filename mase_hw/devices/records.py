@@ -7,13 +7,18 @@ from typing import Annotated
 
 import msgspec
 
-from mase_hw.errors import EmitError
+from mase_hw.errors import EmitError, UnsupportedError
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 FILE = "devices.json"
 WHOLE = "whole"
 """The folder of the bundle of all devices together."""
+
+
+def not_divided(message: str, *, node: str, got: str, expected: str, remedy: str) -> UnsupportedError:
+    """The refusal of devices that cannot be connected."""
+    return UnsupportedError(message, node=node, field="hardware.device", got=got, expected=expected, remedy=remedy)
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ from mase_hw.ops.structural import RepackParams
 from mase_hw.passes.mapping.add_hardware_metadata import HARDWARE_ARGS
 from mase_hw.passes.mapping.args import WEIGHTS_FIRST, HardwareArgs, by_tensor, orders
 from mase_hw.passes.mapping.choices import OUTSIDE, tiled
-from mase_hw.passes.mapping.shared_blocks import Shared, engines
+from mase_hw.passes.mapping.shared_blocks import Shared, engines, not_shared
 from mase_hw.streams import SIDES, Direction, Stream, plain_stream, turned
 
 _SIGNALS = ("", "_valid", "_ready")
@@ -148,10 +148,9 @@ class NetlistBuilder:
             theirs = arithmetic_of(self.graph, other, self._layouts(other), ports)
             kept = [[m for _, m in memories_of(n, facets, a).values()] for n, a in ((node, whole), (other, theirs))]
             if made is not None or kept[0] != kept[1]:
-                raise UnsupportedError(
+                raise not_shared(
                     "blocks that share hardware have other constants inside a module",
                     node=other.name,
-                    field="hardware.shared",
                     got=f"{facets.module}, which holds them itself",
                     expected=f"those of {node.name}, or parameters in a memory of their own",
                     remedy="choose another implementation, or let the blocks have hardware of their own",
@@ -435,10 +434,9 @@ class NetlistBuilder:
         readers = {self.netlist.instance(use.sink.instance).node if use.sink.instance else "" for use in enters.uses}
         outside = sorted(readers - {node.name for node in blocks.copies[0]})
         if outside:
-            raise UnsupportedError(
+            raise not_shared(
                 "what enters blocks that share hardware is read elsewhere too",
                 node=ends[0][0].name,
-                field="hardware.shared",
                 got=f"read by {', '.join(outside) or 'an output'}",
                 expected="nothing else to read it",
                 remedy="let the blocks have hardware of their own",

@@ -193,10 +193,9 @@ class Tokens:
                 asked = _needed(self._timeline, output.name, (token + 1) * self.beats[output.name])
                 for name, beats in _inputs(self._timeline, asked).items():
                     if beats > (token + 1) * self.beats[name]:
-                        raise GraphError(
+                        raise _not_by_token(
                             "the result of a token waits for tokens that come after it",
-                            node=output.name,
-                            field="decode",
+                            output.name,
                             got=f"token {token} needs {beats} beats of {name}, {self.beats[name]} per token",
                             expected="a causal model, each of whose tokens sees those before it alone",
                             remedy="compile a causal language model (is_causal=True), or leave decode out",
@@ -284,14 +283,17 @@ class Tokens:
             for pin, beats in _needed(self._timeline, output.name, tokens * self.beats[output.name]).items():
                 if pin in edges and beats > 0 and network.edges[edges[pin]].offered[beats - 1] >= FAR * tokens:
                     found = pin.instance  # the one that is furthest from the output
-        return GraphError(
+        return _not_by_token(
             "the result of a token stays in the design until the next one comes: what both need fills a FIFO",
-            node=found,
-            field="decode",
+            found,
             got=f"{tokens} tokens enter, and not all of their results leave",
             expected="results that leave, whatever comes behind them",
             remedy=f"{WHOLE_SEQUENCES}; a recurrence is one op as well, such as nn.GRU",
         )
+
+
+def _not_by_token(problem: str, node: str, got: str, expected: str, remedy: str = WHOLE_SEQUENCES) -> GraphError:
+    return GraphError(problem, node=node, field="decode", got=got, expected=expected, remedy=remedy)
 
 
 def _per_token(stream: Stream, context: int) -> int:
@@ -301,12 +303,10 @@ def _per_token(stream: Stream, context: int) -> int:
     tokens = range(context) if len(shape) > 1 and shape[0] == 1 and shape[1] == context else ()
     firsts = [index for token in tokens if (index := stream.index_of(token * beats, 0)) is not None]
     if stream.beats % context or [index[1] for index in firsts] != list(range(context)):
-        raise GraphError(
+        raise _not_by_token(
             "a port of the design does not carry one token after the other",
-            node=stream.name,
-            field="decode",
+            stream.name,
             got=f"a tensor of shape {list(shape)}" + (", whose beats have some of every token first" if tokens else ""),
             expected=f"[1, {context}, ...]: one sequence, its tokens in dimension 1, whole tokens one after the other",
-            remedy=WHOLE_SEQUENCES,
         )
     return beats

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import fx
@@ -78,6 +78,16 @@ class Clocked:
     def latency(self) -> Latency:
         """The timing, which is kept only where it is short."""
         return self._timing() if self._kept is None else self._kept
+
+
+class Choice(NamedTuple):
+    """What is asked of a node; see :class:`Candidate`."""
+
+    lanes: Mapping[str, int]
+    kernel: tuple[int, int] | None
+    implementation: str
+    order: str = ""
+    outside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -250,7 +260,7 @@ class Options:
             for implementation, order, outside in ways:
                 if order == WEIGHTS_FIRST and not outside and not self.args.order.get(self.node.name):
                     continue  # it is for weights from outside, each of which it takes once
-                made = self._candidate(lanes, kernel, implementation, order, outside)
+                made = self._candidate(Choice(lanes, kernel, implementation, order, outside))
                 if made is not None and made.clocked.least <= interval:
                     key = (*sorted(made.lanes.items()), made.kernel, made.implementation, made.order, made.outside)
                     found.setdefault(key, made)
@@ -264,7 +274,7 @@ class Options:
         """
         most = {} if self.wanted.hardware.whole else {**self.inside, **self.outside}
         lanes = {name: self._limited(name, [size])[-1] for name, size in most.items()}
-        options = [self._candidate(lanes, k, i, "") for k in self._kernels() for i in self._implementations]
+        options = [self._candidate(Choice(lanes, k, i)) for k in self._kernels() for i in self._implementations]
         cycles = [each.cycles for each in (*options, *self._made_for_weights()) if each is not None]
         if cycles:
             return min(cycles)
@@ -275,7 +285,7 @@ class Options:
         if found:
             return found
         for lanes, kernel in self._foldings(1 << 62, math.inf):
-            self._build(lanes, kernel, self._implementations[0], self._orders[0])
+            self._build(Choice(lanes, kernel, self._implementations[0], self._orders[0]))
         raise UnsupportedError("no folding of this layer can be built", node=self.node.name)
 
     @property
@@ -357,7 +367,7 @@ class Options:
     def _grid(self, kernel: tuple[int, int] | None, interval: int, spread: float) -> Iterator[dict[str, int]]:
         (name_in, size_in), (name_out, size_out) = *self.inside.items(), *self.outside.items()
         ins, outs = self._limited(name_in, tile_lanes(size_in)), self._limited(name_out, tile_lanes(size_out))
-        whole = self._candidate({name_in: ins[0], name_out: outs[0]}, kernel, self._implementations[0], "")
+        whole = self._candidate(Choice({name_in: ins[0], name_out: outs[0]}, kernel, self._implementations[0]))
         if whole is None:
             yield from ({name_in: i, name_out: o} for i in ins for o in outs)
             return
@@ -371,18 +381,11 @@ class Options:
             if cycles <= interval + unit and not needless:
                 yield {name_in: ins[i], name_out: outs[o]}
 
-    def _candidate(
-        self,
-        lanes: Mapping[str, int],
-        kernel: tuple[int, int] | None,
-        implementation: str,
-        order: str,
-        outside: tuple[str, ...] = (),
-    ) -> Candidate | None:
-        key = (*sorted(lanes.items()), kernel, implementation, order, outside)
+    def _candidate(self, choice: Choice) -> Candidate | None:
+        key = (*sorted(choice.lanes.items()), *choice[1:])
         if key not in self._made:
             try:
-                self._made[key] = self._build(lanes, kernel, implementation, order, outside)
+                self._made[key] = self._build(choice)
             except (UnsupportedError, ConfigError):
                 self._made[key] = None
         return self._made[key]
@@ -394,7 +397,7 @@ class Options:
             return []
         if any(layout.beside > 1 for layout in self.wanted.layouts.values()):
             return []  # it takes one position a beat, so what follows would have another order
-        found = [self._candidate({**self.inside, **self.outside}, None, way, "") for way in self.tried.made]
+        found = [self._candidate(Choice({**self.inside, **self.outside}, None, way)) for way in self.tried.made]
         return [each for each in found if each is not None]
 
     def _as_made(self, way: str) -> tuple[Hardware, Json]:
@@ -405,14 +408,8 @@ class Options:
         module = self._graph.meta_of(self.node).module
         return other, asked_of(self.node, self.wanted.hardware, [module], asked)
 
-    def _build(
-        self,
-        lanes: Mapping[str, int],
-        kernel: tuple[int, int] | None,
-        implementation: str,
-        order: str,
-        outside: tuple[str, ...] = (),
-    ) -> Candidate | None:
+    def _build(self, choice: Choice) -> Candidate | None:
+        lanes, kernel, implementation, order, outside = choice
         request, hardware = self.wanted.request, self.wanted.hardware
         parallelism: dict[str, tuple[int, ...]] = {name: (number,) for name, number in lanes.items()}
         chosen = set(lanes)

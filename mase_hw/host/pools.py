@@ -21,13 +21,13 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.host.documents import parse_json
 from mase_hw.host.process import be_a_worker
+from mase_hw.host.toolchain import of_extra
 
 ATTEMPTS = 3
 """How often a job may take its worker with it."""
@@ -106,11 +106,7 @@ def dask_pool(scheduler: str, timeout: float = 30.0) -> Iterator[DaskPool]:
     Raises:
         ToolError: If Dask is not installed or the scheduler does not answer in time.
     """
-    try:
-        distributed = import_module("distributed")
-    except ImportError as problem:
-        remedy = "pip install 'mase-hw[cluster]'"
-        raise ToolError("Dask is not installed", got=str(problem), remedy=remedy) from problem
+    distributed = of_extra("cluster", "distributed", "Dask is not installed")
     try:
         address = scheduler
         if scheduler.endswith(".json"):

@@ -13,8 +13,10 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
-from mase_hw.errors import ToolError, refuse_unknown
+from mase_hw.errors import MaseHwError, ToolError, refuse_unknown
 from mase_hw.host import tool_checks
 from mase_hw.host.tool_checks import Env, Tool
 
@@ -191,3 +193,27 @@ def _escape(value: str) -> str:
 
 
 __all__ = ["TOOLS", "Env", "Requirement", "Tool", "find", "find_all", "require", "shell_variables", "verilator_env"]
+
+
+def of_extra(
+    extra: str, module: str, problem: str, *, error: type[MaseHwError] = ToolError, otherwise: str = "", **where: str
+) -> Any:
+    """A module of a package that only an extra of this one brings.
+
+    Args:
+        extra: The extra.
+        module: The module.
+        problem: What is said without it.
+        error: The kind of error.
+        otherwise: What else can be done than to install it.
+        where: ``node`` or ``field`` of the error.
+
+    Raises:
+        MaseHwError: If it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as lacking:
+        raise error(
+            problem, got=str(lacking), remedy=f"pip install 'mase-hw[{extra}]'{otherwise}", **where
+        ) from lacking

@@ -30,15 +30,7 @@ from mase_hw.formats.attributes import attributes_of
 from mase_hw.formats.taken import Ends
 from mase_hw.importers.entries import marker_of_input
 from mase_hw.importers.exact import covering, exact_format, holds
-from mase_hw.importers.graph import (
-    ON_HOST,
-    Known,
-    Marker,
-    NodesRefused,
-    Refused,
-    Writer,
-    plan_each,
-)
+from mase_hw.importers.graph import ON_HOST, Known, Marker, NodesRefused, Refused, Writer, plan_each
 from mase_hw.importers.settle_integers import Integers
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.evaluate import values_of

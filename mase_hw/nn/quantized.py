@@ -14,15 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError, GraphError, suggest
-from mase_hw.formats import (
-    FixedFormat,
-    GroupFormat,
-    Overflow,
-    Rounding,
-    ScaledFormat,
-    refuse_others,
-    refuse_scaled,
-)
+from mase_hw.formats import FixedFormat, GroupFormat, Overflow, Rounding, ScaledFormat, refuse_others, refuse_scaled
 from mase_hw.formats.attributes import attributes_of
 from mase_hw.host.documents import Json
 from mase_hw.nn.change_detector import KEPT, ChangeDetector

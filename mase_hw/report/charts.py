@@ -12,6 +12,7 @@ import numpy as np
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.documents import Json
+from mase_hw.host.toolchain import of_extra
 from mase_hw.report.stages import STATES
 
 COLOURS = {
@@ -38,16 +39,9 @@ def need_matplotlib() -> None:
     Raises:
         ConfigError: If matplotlib is not installed.
     """
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise ConfigError(
-            "a report needs matplotlib, which is not installed",
-            field="report",
-            got=str(error),
-            remedy="pip install 'mase-hw[plot]'; `mase-hw report BUNDLE --json` gives the figures without pictures",
-        ) from error
-    assert matplotlib.figure
+    problem = "a report needs matplotlib, which is not installed"
+    otherwise = "; `mase-hw report BUNDLE --json` gives the figures without pictures"
+    of_extra("plot", "matplotlib.figure", problem, error=ConfigError, otherwise=otherwise, field="report")
 
 
 def timeline(found: Sequence[Json], key: str, prefix: str) -> str | None:

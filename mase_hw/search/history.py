@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mase_hw.errors import ToolError, refuse_unknown
+from mase_hw.errors import refuse_unknown
+from mase_hw.host.toolchain import of_extra
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -205,15 +206,7 @@ def quiet() -> Iterator[None]:
 
 
 def _sampler(name: str) -> Callable[[int], BaseSampler]:
-    try:
-        from optuna import samplers
-    except ImportError as error:
-        raise ToolError(
-            "a search by trials needs Optuna",
-            node="optuna",
-            got=str(error),
-            remedy="pip install 'mase-hw[search]'",
-        ) from error
+    samplers = of_extra("search", "optuna.samplers", "a search by trials needs Optuna", node="optuna")
     known: dict[str, Callable[[int], BaseSampler]] = {
         "nsga2": lambda seed: samplers.NSGAIISampler(population_size=POPULATION, seed=seed),
         "tpe": lambda seed: samplers.TPESampler(seed=seed),

@@ -36,14 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import FormatError
-from mase_hw.formats import (
-    BlockFormat,
-    FixedFormat,
-    GroupFormat,
-    Rounding,
-    ScaledFormat,
-    SignFormat,
-)
+from mase_hw.formats import BlockFormat, FixedFormat, GroupFormat, Rounding, ScaledFormat, SignFormat
 from mase_hw.numerics import along, signs
 from mase_hw.numerics.grid import rounded, to_grid
 from mase_hw.passes.quantize.integers.formats import of_range

@@ -15,14 +15,7 @@ from mase_hw.emit.passes import (
     emit_internal_rtl_transform_pass,
     emit_verilog_top_transform_pass,
 )
-from mase_hw.errors import (
-    ConfigError,
-    EmitError,
-    FormatError,
-    PassOrderError,
-    ToolError,
-    UnsupportedError,
-)
+from mase_hw.errors import ConfigError, EmitError, FormatError, PassOrderError, ToolError, UnsupportedError
 from tests.e2e.refusal import X, refused
 from tests.unit.pipeline import EIGHT, MLP, WIDTHS, mapped, quantised, rule, seeded
 

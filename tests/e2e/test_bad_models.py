@@ -12,12 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import mase_hw
-from mase_hw.errors import (
-    ConfigError,
-    FormatError,
-    GraphError,
-    UnsupportedError,
-)
+from mase_hw.errors import ConfigError, FormatError, GraphError, UnsupportedError
 from tests.e2e.refusal import X, refused
 from tests.unit.pipeline import MLP, WIDTHS, inputs, rule, seeded
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 import mase_hw
 from mase_hw.errors import UnsupportedError
 from tests.e2e.designs import SmallModel
+from tests.ir.nets import With
 
 
 class Softmaxes(nn.Module):
@@ -61,25 +62,19 @@ class Images(nn.Module):
         return self.groups(y), self.all(y), self.each(y), self.tracked(y), row, F.normalize(y)
 
 
-class Statistics(nn.Module):
+def statistics(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     """A number for every row, of channels, of positions and of both."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 1)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        y = self.conv(x)
-        length = torch.linalg.vector_norm(y, dim=(1, 2, 3))
-        others = y.norm(1, 1), torch.linalg.vector_norm(y, math.inf, (2, 3)), torch.logsumexp(y, -1, keepdim=True)
-        rows = y.var(1), torch.std(y, dim=(2, 3), keepdim=True), y.norm(2, 1, True), y.std(-1, unbiased=False)
-        return *rows, length, *others
+    y = layer(x)
+    length = torch.linalg.vector_norm(y, dim=(1, 2, 3))
+    others = y.norm(1, 1), torch.linalg.vector_norm(y, math.inf, (2, 3)), torch.logsumexp(y, -1, keepdim=True)
+    rows = y.var(1), torch.std(y, dim=(2, 3), keepdim=True), y.norm(2, 1, True), y.std(-1, unbiased=False)
+    return *rows, length, *others
 
 
 MODELS = {
     "softmaxes": SmallModel(Softmaxes, (1, 3, 3, 4), {"fixed_softmax": 6, "stream_reorder": 2}, values=1),
     "rows": SmallModel(Rows, (1, 4, 6), {"fixed_normalize": 5, "stream_reorder": 0}),
-    "statistics": SmallModel(Statistics, (1, 3, 3, 4), {"fixed_row_statistic": 5}),
+    "statistics": SmallModel(lambda: With(nn.Conv2d(3, 4, 1), statistics), (1, 3, 3, 4), {"fixed_row_statistic": 5}),
     "images": SmallModel(Images, (1, 3, 3, 4), {"fixed_normalize": 5, "fixed_affine": 1, "stream_reorder": 0}),
 }
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import mase_hw
 from tests.e2e.designs import SmallModel
+from tests.ir.nets import With
 
 
 class Gate(nn.Module):
@@ -27,17 +28,11 @@ class Gate(nn.Module):
         return x * scale + pixel, scale - pixel
 
 
-class Sequences(nn.Module):
+def sequences(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     """Every pattern of a sequence (N, T, C): one step, one channel, an outer product, one dimension fewer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(5, 5)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        y = self.fc(x)
-        step, channel = y[:, :1], y[..., 2:3]
-        return x * step, torch.maximum(channel, x), step * channel, y[:, :, None] - x[:, None], y + y[:, 3:4, 1:2]
+    y = layer(x)
+    step, channel = y[:, :1], y[..., 2:3]
+    return x * step, torch.maximum(channel, x), step * channel, y[:, :, None] - x[:, None], y + y[:, 3:4, 1:2]
 
 
 class Moves(nn.Module):
@@ -66,69 +61,51 @@ class Moves(nn.Module):
         )
 
 
-class RepeatsAndJoins(nn.Module):
+def repeats_and_joins(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     """What repeats elements; more tensors than a concatenation has ports, tensors side by side, unequal parts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(6, 6)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        y = self.fc(x)
-        a, b, c = y.split([1, 2, 3], dim=-1)
-        return (
-            y.repeat(1, 2, 2),
-            y.tile(3),
-            y.repeat_interleave(3, dim=1),
-            torch.repeat_interleave(y, torch.tensor([1, 0, 2]), dim=1),
-            y[:, :, None].expand(-1, -1, 2, -1),
-            y[:, :1].expand_as(y),
-            torch.cat((c, x, a, y.relu(), b, x.neg(), a), -1),
-            torch.stack((x, y, x - y), 1),
-            torch.stack((y, x), -1),
-        )
+    y = layer(x)
+    a, b, c = y.split([1, 2, 3], dim=-1)
+    return (
+        y.repeat(1, 2, 2),
+        y.tile(3),
+        y.repeat_interleave(3, dim=1),
+        torch.repeat_interleave(y, torch.tensor([1, 0, 2]), dim=1),
+        y[:, :, None].expand(-1, -1, 2, -1),
+        y[:, :1].expand_as(y),
+        torch.cat((c, x, a, y.relu(), b, x.neg(), a), -1),
+        torch.stack((x, y, x - y), 1),
+        torch.stack((y, x), -1),
+    )
 
 
-class Sums(nn.Module):
+def sums(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     """Sums, means and running sums over the innermost dimension, over others and over several."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 5, 1)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        y = self.conv(x)
-        return (
-            y.sum(1),
-            torch.sum(x, (1, 3), keepdim=True),
-            y.mean((1, 2, 3)),
-            y.mean(-1) - x.mean((1, 3))[:, None],
-            y.cumsum(2),
-            x.flatten(1).cumsum(1),
-            x / 4 - x.mean(dim=1, keepdim=True),
-        )
+    y = layer(x)
+    return (
+        y.sum(1),
+        torch.sum(x, (1, 3), keepdim=True),
+        y.mean((1, 2, 3)),
+        y.mean(-1) - x.mean((1, 3))[:, None],
+        y.cumsum(2),
+        x.flatten(1).cumsum(1),
+        x / 4 - x.mean(dim=1, keepdim=True),
+    )
 
 
-class Extremes(nn.Module):
+def extremes(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     """Extremes and their places; what nobody reads of the two is not computed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(7, 7)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x = self.fc(x)
-        values, places = x.max(1)
-        least = torch.min(x, 2, keepdim=True)
-        return (
-            values,
-            places,
-            x - least.values,
-            x.argmax(-1),
-            torch.argmin(x, 1, keepdim=True).float(),
-            x.amin((1, 2)),
-            torch.max(x, x.flip(1)),
-        )
+    x = layer(x)
+    values, places = x.max(1)
+    least = torch.min(x, 2, keepdim=True)
+    return (
+        values,
+        places,
+        x - least.values,
+        x.argmax(-1),
+        torch.argmin(x, 1, keepdim=True).float(),
+        x.amin((1, 2)),
+        torch.max(x, x.flip(1)),
+    )
 
 
 class SqueezeExcitation(nn.Module):
@@ -174,11 +151,17 @@ def widths(bits: int, out: int | None = None) -> dict[str, Any]:
 
 MODELS = {
     "gate": SmallModel(Gate, (1, 6, 3, 5), {"fixed_rearrange": 4}),
-    "sequences": SmallModel(Sequences, (1, 7, 5), {"fixed_rearrange": 7}, widths(6)),
-    "repeats": SmallModel(RepeatsAndJoins, (1, 3, 6), {"fixed_rearrange": 6, "fixed_concat": 5}, widths(3, 5), 3.0),
+    "sequences": SmallModel(lambda: With(nn.Linear(5, 5), sequences), (1, 7, 5), {"fixed_rearrange": 7}, widths(6)),
+    "repeats": SmallModel(
+        lambda: With(nn.Linear(6, 6), repeats_and_joins),
+        (1, 3, 6),
+        {"fixed_rearrange": 6, "fixed_concat": 5},
+        widths(3, 5),
+        3.0,
+    ),
     "moves": SmallModel(Moves, (1, 3, 4, 5), {"fixed_rearrange": 11}, widths(16), 60.0),
-    "sums": SmallModel(Sums, (1, 3, 4, 6), {"fixed_reduce": 8}, widths(9)),
-    "extremes": SmallModel(Extremes, (1, 5, 7), {"fixed_reduce": 6}, widths(5), 5.0),
+    "sums": SmallModel(lambda: With(nn.Conv2d(3, 5, 1), sums), (1, 3, 4, 6), {"fixed_reduce": 8}, widths(9)),
+    "extremes": SmallModel(lambda: With(nn.Linear(7, 7), extremes), (1, 5, 7), {"fixed_reduce": 6}, widths(5), 5.0),
     "mobilenet_v3_block": SmallModel(InvertedResidual, (1, 4, 5, 6), {"fixed_rearrange": 1}),
 }
 

@@ -153,28 +153,11 @@ class Layers:
         stride = [rng.randint(1, 2) for _ in space]
         padding = [rng.randint(0, k // 2) for k in kernel]
         ceil = rng.random() < 0.3
+        sizes = [a if two else a[0] for a in (kernel, stride, padding)]
         if rng.random() < 0.5:
-            return (
-                self._add(
-                    "max pool",
-                    [i],
-                    (nn.MaxPool2d if two else nn.MaxPool1d)(
-                        *((a if two else a[0]) for a in (kernel, stride, padding)), ceil_mode=ceil
-                    ),
-                )
-                >= 0
-            )
+            return self._add("max pool", [i], (nn.MaxPool2d if two else nn.MaxPool1d)(*sizes, ceil_mode=ceil)) >= 0
         counted = rng.random() < 0.5
-        return (
-            self._add(
-                "average pool",
-                [i],
-                (nn.AvgPool2d if two else nn.AvgPool1d)(
-                    *((a if two else a[0]) for a in (kernel, stride, padding)), ceil, counted
-                ),
-            )
-            >= 0
-        )
+        return self._add("average pool", [i], (nn.AvgPool2d if two else nn.AvgPool1d)(*sizes, ceil, counted)) >= 0
 
     def _same_shape(self, i: int) -> bool:
         if self.rng.random() < 0.1 and self.values[i].dim() > 2:

@@ -19,10 +19,7 @@ from mase_hw.ir import MaseGraph, custom_op
 from mase_hw.ir.custom.ops import with_custom_ops
 from mase_hw.numerics import cast
 from mase_hw.opdef import SUPPORT
-from mase_hw.passes import (
-    add_common_metadata_analysis_pass,
-    init_metadata_analysis_pass,
-)
+from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_op"
 

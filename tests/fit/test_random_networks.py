@@ -12,18 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from benchmarks.folding import Residual
 from mase_hw.emit.estimate import estimate
-
-
-class Residual(nn.Module):
-    """Two convolutions beside their input."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.second(torch.relu(self.first(x))) + x)
 
 
 def network(rng: np.random.Generator) -> tuple[nn.Module, Tensor]:

@@ -106,25 +106,19 @@ SYSTEM: dict[str, Mutant] = {
     "sample_ends_before_its_counters": of(SAMPLED, "p_made", "ends && ripe_q", "ends && (ripe_q || waits_q)", 20),
     # system_registers
     "registers_withdraw_an_acknowledge": of(
-        Proof(REGISTERS), "p_b_stays", "bvalid <= write || (bvalid && !bready);", "bvalid <= write;"
+        REGISTERS, "p_b_stays", "bvalid <= write || (bvalid && !bready);", "bvalid <= write;"
     ),
-    "registers_read_on": of(Proof(REGISTERS), "p_r_stays", "if (arvalid && arready) begin", "begin"),
-    "registers_acknowledge_an_address": of(Proof(REGISTERS), "p_b_made", "bvalid <= write ||", "bvalid <= awvalid ||"),
-    "registers_answer_unasked": of(Proof(REGISTERS), "p_r_made", "rvalid <= arvalid ||", "rvalid <= 1'b1 ||"),
-    "registers_lose_an_acknowledge": of(
-        Proof(REGISTERS), "p_b_kept", "bvalid <= write ||", "bvalid <= (write && !bvalid) ||"
-    ),
-    "registers_lose_an_answer": of(
-        Proof(REGISTERS), "p_r_kept", "rvalid <= arvalid ||", "rvalid <= (arvalid && !rvalid) ||"
-    ),
+    "registers_read_on": of(REGISTERS, "p_r_stays", "if (arvalid && arready) begin", "begin"),
+    "registers_acknowledge_an_address": of(REGISTERS, "p_b_made", "bvalid <= write ||", "bvalid <= awvalid ||"),
+    "registers_answer_unasked": of(REGISTERS, "p_r_made", "rvalid <= arvalid ||", "rvalid <= 1'b1 ||"),
+    "registers_lose_an_acknowledge": of(REGISTERS, "p_b_kept", "bvalid <= write ||", "bvalid <= (write && !bvalid) ||"),
+    "registers_lose_an_answer": of(REGISTERS, "p_r_kept", "rvalid <= arvalid ||", "rvalid <= (arvalid && !rvalid) ||"),
     "registers_take_data_alone": of(
-        Proof(REGISTERS), "p_together", "assign wready  = write;", "assign wready = !bvalid || bready;"
+        REGISTERS, "p_together", "assign wready  = write;", "assign wready = !bvalid || bready;"
     ),
-    "registers_wait_for_the_answer": of(
-        Proof(REGISTERS), "p_free", "wvalid && (!bvalid || bready)", "wvalid && !bvalid"
-    ),
+    "registers_wait_for_the_answer": of(REGISTERS, "p_free", "wvalid && (!bvalid || bready)", "wvalid && !bvalid"),
     "registers_answer_with_an_error": of(
-        Proof(REGISTERS), "p_okay", "assign bresp   = 2'b00;", "assign bresp = {write, 1'b0};"
+        REGISTERS, "p_okay", "assign bresp   = 2'b00;", "assign bresp = {write, 1'b0};"
     ),
     # system_dma_read, system_dma_write
     **{
@@ -135,19 +129,19 @@ SYSTEM: dict[str, Mutant] = {
         )
         for name, (label, old, new) in _BURSTS.items()
     },
-    "read_opens_too_many": of(Proof(READER), "p_open", "&& open_q != OpenW'(OUTSTANDING)", "", 20),
-    "read_asks_without_room": of(Proof(READER), "p_ready", "room_q >= RoomW'(length) && ", "", 24),
-    "read_is_idle_early": of(Proof(READER), "p_idle", "!active && open_q == '0;", "!active;", 10),
-    "write_withdraws_a_beat": of(Proof(WRITER), "p_w_stays", "left_q != '0;", "left_q != '0 && !halt;", 14),
-    "write_moves_on": of(Proof(WRITER), "p_w_stable", ".out_ready(wvalid && wready)", ".out_ready(wvalid)", 14),
-    "write_ends_early": of(Proof(WRITER), "p_wlast", "left_q == 9'd1;", "left_q == 9'd2;", 14),
-    "write_never_ends": of(Proof(WRITER), "p_owned", "left_q <= left_q - 9'(wready);", "left_q <= left_q;", 16),
-    "write_begins_without_data": of(Proof(WRITER), "p_whole", "32'(length) + 32'(left_q)", "32'(left_q)", 10),
-    "write_opens_too_many": of(Proof(WRITER), "p_open", "next_q == '0 && room)", "next_q == '0)", 24),
+    "read_opens_too_many": of(READER, "p_open", "&& open_q != OpenW'(OUTSTANDING)", "", 20),
+    "read_asks_without_room": of(READER, "p_ready", "room_q >= RoomW'(length) && ", "", 24),
+    "read_is_idle_early": of(READER, "p_idle", "!active && open_q == '0;", "!active;", 10),
+    "write_withdraws_a_beat": of(WRITER, "p_w_stays", "left_q != '0;", "left_q != '0 && !halt;", 14),
+    "write_moves_on": of(WRITER, "p_w_stable", ".out_ready(wvalid && wready)", ".out_ready(wvalid)", 14),
+    "write_ends_early": of(WRITER, "p_wlast", "left_q == 9'd1;", "left_q == 9'd2;", 14),
+    "write_never_ends": of(WRITER, "p_owned", "left_q <= left_q - 9'(wready);", "left_q <= left_q;", 16),
+    "write_begins_without_data": of(WRITER, "p_whole", "32'(length) + 32'(left_q)", "32'(left_q)", 10),
+    "write_opens_too_many": of(WRITER, "p_open", "next_q == '0 && room)", "next_q == '0)", 24),
     "write_expects_an_answer_a_frame": of(
-        Proof(WRITER), "p_answered", ".in_valid (taken)", ".in_valid (taken && frame_end)", 16
+        WRITER, "p_answered", ".in_valid (taken)", ".in_valid (taken && frame_end)", 16
     ),
-    "write_is_idle_early": of(Proof(WRITER), "p_idle", "!active && open == '0;", "!active;", 14),
+    "write_is_idle_early": of(WRITER, "p_idle", "!active && open == '0;", "!active;", 14),
     # frame_gate
     "gate_stops_within_a_frame": of(GATED, "p_gate", "in_valid & (begun_q | allowed)", "in_valid & allowed"),
     "gate_forgets_the_frame_of_another_input": of(GATED, "p_gate", ".begins (begins)", ".begins ('0)"),
@@ -159,70 +153,64 @@ SYSTEM: dict[str, Mutant] = {
         GATED, "p_late", "hold && begun_q == '0", "hold && in_valid == '0 && begun_q == '0"
     ),
     # system_share_read, system_share_write, system_records
-    "readers_withdraw": of(Proof(READERS), "p_ar_stays", "rst || (arvalid && arready)", "rst || arvalid"),
-    "readers_change_their_turn": of(Proof(READERS), "p_ar_stable", "end else if (!arvalid) begin", "end else begin"),
+    "readers_withdraw": of(READERS, "p_ar_stays", "rst || (arvalid && arready)", "rst || arvalid"),
+    "readers_change_their_turn": of(READERS, "p_ar_stable", "end else if (!arvalid) begin", "end else begin"),
     "readers_mix_their_addresses": of(
-        Proof(READERS), "p_made", "araddr |= owner_q[i] ? ch_araddr[i] : '0;", "araddr |= ch_araddr[i];"
+        READERS, "p_made", "araddr |= owner_q[i] ? ch_araddr[i] : '0;", "araddr |= ch_araddr[i];"
     ),
-    "readers_take_a_request_alone": of(Proof(READERS), "p_together", "arready ? owner_q : '0;", "owner_q;"),
+    "readers_take_a_request_alone": of(READERS, "p_together", "arready ? owner_q : '0;", "owner_q;"),
     "readers_forget_the_second": of(
-        Proof(READERS), "p_kept", "ch_arvalid & (~ch_arvalid + 1'b1);", "ch_arvalid & CHANNELS'(1);"
+        READERS, "p_kept", "ch_arvalid & (~ch_arvalid + 1'b1);", "ch_arvalid & CHANNELS'(1);"
     ),
-    "readers_give_a_beat_twice": of(Proof(READERS), "p_once", "(expected && rvalid) ? turn : '0;", "{2{rvalid}};"),
+    "readers_give_a_beat_twice": of(READERS, "p_once", "(expected && rvalid) ? turn : '0;", "{2{rvalid}};"),
     "readers_wait_for_the_last_beat": of(
-        Proof(READERS), "p_ready", "(expected && rvalid) ? turn", "(expected && rvalid && rlast) ? turn"
+        READERS, "p_ready", "(expected && rvalid) ? turn", "(expected && rvalid && rlast) ? turn"
     ),
-    "readers_remember_who_asks": of(Proof(READERS), "p_order", ".owner(owner_q)", ".owner(ch_arvalid)", 10),
-    "readers_never_end": of(Proof(READERS), "p_room", ".pop  (rvalid && rready && rlast)", ".pop  (1'b0)", 16),
+    "readers_remember_who_asks": of(READERS, "p_order", ".owner(owner_q)", ".owner(ch_arvalid)", 10),
+    "readers_never_end": of(READERS, "p_room", ".pop  (rvalid && rready && rlast)", ".pop  (1'b0)", 16),
     # system_parameters
-    "requests_withdraw": of(Proof(REQUESTS), "p_ar_stays", "&& open_q != OpenW'(OUTSTANDING);", "&& !halt;"),
-    "requests_change": of(Proof(REQUESTS), "p_ar_stable", "else if (taken) begin\n      word_q", "else begin\n word_q"),
+    "requests_withdraw": of(REQUESTS, "p_ar_stays", "&& open_q != OpenW'(OUTSTANDING);", "&& !halt;"),
+    "requests_change": of(REQUESTS, "p_ar_stable", "else if (taken) begin\n      word_q", "else begin\n word_q"),
     "requests_cross_a_page": of(
-        Proof(REQUESTS), "p_page", "(int'(to_page) < BURST) ? 16'(to_page) : 16'(BURST)", "16'(BURST)"
+        REQUESTS, "p_page", "(int'(to_page) < BURST) ? 16'(to_page) : 16'(BURST)", "16'(BURST)"
     ),
-    "requests_are_too_long": of(Proof(REQUESTS), "p_length", ": 16'(BURST);", ": 16'(BURST + 1);"),
-    "requests_ask_for_more": of(Proof(REQUESTS), "p_words", "(left_q < most) ? left_q : most;", "most;"),
-    "requests_wait_for_an_answer": of(Proof(REQUESTS), "p_kept", "open_q != OpenW'(OUTSTANDING);", "open_q == '0;"),
-    "requests_overtake": of(Proof(REQUESTS), "p_whole", "= taken && length == left_q;", "= taken;"),
-    "requests_open_too_many": of(Proof(REQUESTS), "p_open", "&& open_q != OpenW'(OUTSTANDING);", ";", 12),
-    "requests_go_on_in_a_halt": of(Proof(REQUESTS), "p_halt", "!halt && (left_q", "(left_q"),
-    "requests_are_idle_early": of(Proof(REQUESTS), "p_idle", "left_q == '0 && open_q == '0;", "left_q == '0;"),
+    "requests_are_too_long": of(REQUESTS, "p_length", ": 16'(BURST);", ": 16'(BURST + 1);"),
+    "requests_ask_for_more": of(REQUESTS, "p_words", "(left_q < most) ? left_q : most;", "most;"),
+    "requests_wait_for_an_answer": of(REQUESTS, "p_kept", "open_q != OpenW'(OUTSTANDING);", "open_q == '0;"),
+    "requests_overtake": of(REQUESTS, "p_whole", "= taken && length == left_q;", "= taken;"),
+    "requests_open_too_many": of(REQUESTS, "p_open", "&& open_q != OpenW'(OUTSTANDING);", ";", 12),
+    "requests_go_on_in_a_halt": of(REQUESTS, "p_halt", "!halt && (left_q", "(left_q"),
+    "requests_are_idle_early": of(REQUESTS, "p_idle", "left_q == '0 && open_q == '0;", "left_q == '0;"),
     "requests_hide_an_error": of(
-        Proof(REQUESTS), "p_error", "= (rvalid && rresp[1]) ||", "= (rvalid && rlast && rresp[1]) ||"
+        REQUESTS, "p_error", "= (rvalid && rresp[1]) ||", "= (rvalid && rlast && rresp[1]) ||"
     ),
-    "requests_forget_an_error": of(Proof(REQUESTS), "p_error", "(start && error_q)", "1'b0"),
+    "requests_forget_an_error": of(REQUESTS, "p_error", "(start && error_q)", "1'b0"),
     "writers_let_go_of_an_address": of(
-        Proof(WRITERS), "p_aw_stays", "assign awvalid    = (", "assign awvalid = !bvalid && (", 14
+        WRITERS, "p_aw_stays", "assign awvalid    = (", "assign awvalid = !bvalid && (", 14
     ),
     "writers_change_with_the_address": of(
-        Proof(WRITERS), "p_aw_stable", "else if (!awvalid && !wvalid)", "else if (!wvalid || wlast)", 12
+        WRITERS, "p_aw_stable", "else if (!awvalid && !wvalid)", "else if (!wvalid || wlast)", 12
     ),
-    "writers_let_go_of_a_beat": of(
-        Proof(WRITERS), "p_w_stays", "assign wvalid     = (", "assign wvalid = !bvalid && (", 12
-    ),
+    "writers_let_go_of_a_beat": of(WRITERS, "p_w_stays", "assign wvalid     = (", "assign wvalid = !bvalid && (", 12),
     "writers_change_with_the_beat": of(
-        Proof(WRITERS), "p_w_stable", "else if (!awvalid && !wvalid)", "else if (!awvalid)", 12
+        WRITERS, "p_w_stable", "else if (!awvalid && !wvalid)", "else if (!awvalid)", 12
     ),
-    "writers_end_together": of(Proof(WRITERS), "p_wlast", "(owner_q & ch_wlast) != '0;", "ch_wlast != '0;", 10),
-    "writers_send_without_an_address": of(
-        Proof(WRITERS), "p_owned", "(owner_q & ch_wvalid) != '0;", "ch_wvalid != '0;"
-    ),
-    "writers_mix_their_data": of(
-        Proof(WRITERS), "p_made", "wdata |= owner_q[i] ? ch_wdata[i] : '0;", "wdata |= ch_wdata[i];"
-    ),
+    "writers_end_together": of(WRITERS, "p_wlast", "(owner_q & ch_wlast) != '0;", "ch_wlast != '0;", 10),
+    "writers_send_without_an_address": of(WRITERS, "p_owned", "(owner_q & ch_wvalid) != '0;", "ch_wvalid != '0;"),
+    "writers_mix_their_data": of(WRITERS, "p_made", "wdata |= owner_q[i] ? ch_wdata[i] : '0;", "wdata |= ch_wdata[i];"),
     "writers_take_a_beat_alone": of(
-        Proof(WRITERS), "p_together", "ch_wready  = wready ? owner_q : '0;", "ch_wready = owner_q;"
+        WRITERS, "p_together", "ch_wready  = wready ? owner_q : '0;", "ch_wready = owner_q;"
     ),
     "writers_forget_the_second": of(
-        Proof(WRITERS), "p_kept", "ch_awvalid & (~ch_awvalid + 1'b1);", "ch_awvalid & CHANNELS'(1);"
+        WRITERS, "p_kept", "ch_awvalid & (~ch_awvalid + 1'b1);", "ch_awvalid & CHANNELS'(1);"
     ),
-    "writers_are_both_answered": of(Proof(WRITERS), "p_once", "(expected && bvalid) ? turn : '0;", "{2{bvalid}};", 12),
+    "writers_are_both_answered": of(WRITERS, "p_once", "(expected && bvalid) ? turn : '0;", "{2{bvalid}};", 12),
     "writers_refuse_an_answer": of(
-        Proof(WRITERS), "p_answered", "expected && (turn & ch_bready) != '0;", "(owner_q & ch_bready) != '0;", 12
+        WRITERS, "p_answered", "expected && (turn & ch_bready) != '0;", "(owner_q & ch_bready) != '0;", 12
     ),
-    "writers_remember_who_asks": of(Proof(WRITERS), "p_order", ".owner(owner_q)", ".owner(ch_awvalid)", 12),
-    "writers_never_end": of(Proof(WRITERS), "p_room", ".pop  (bvalid && bready)", ".pop  (1'b0)", 24),
-    "records_begin_nothing": of(Proof(RECORDS), "p_allowed", "enable || behind_q[i] != '0", "enable"),
+    "writers_remember_who_asks": of(WRITERS, "p_order", ".owner(owner_q)", ".owner(ch_awvalid)", 12),
+    "writers_never_end": of(WRITERS, "p_room", ".pop  (bvalid && bready)", ".pop  (1'b0)", 24),
+    "records_begin_nothing": of(RECORDS, "p_allowed", "enable || behind_q[i] != '0", "enable"),
     "records_count_the_first_twice": of(
         Proof(RECORDS, {"INPUTS": 3}), "p_allowed", "LOG2'(lead != '0)", "LOG2'($countones(lead))"
     ),
@@ -280,15 +268,15 @@ SYSTEM: dict[str, Mutant] = {
     "caches_begin_early": of(PAIRS, "p_begins", "> 2 * BlockRows - AHEAD", ">= 2 * BlockRows - AHEAD", 14),
     "caches_begin_each_step": of(PAIRS, "p_begins", "read && fresh_q &&", "read &&", 20),
     # cache_writer
-    "blocks_are_withdrawn": of(Proof(STORES), "p_write_stays", "&& !sent_q;", "&& !sent_q && !write_done;"),
-    "blocks_give_way": of(Proof(STORES), "p_write_stable", "if (within_q) id = id_q;", ""),
-    "blocks_lose_words": of(Proof(STORES), "p_made", "in_ready[id] = taken;", "in_ready[id] = write_valid;"),
-    "blocks_are_mixed": of(Proof(STORES), "p_whole", "write_valid || (within_q && !ends);", "write_valid;"),
-    "blocks_are_stored_early": of(Proof(STORES), "p_stored", "= sent_q && away_q == '0;", "= sent_q;"),
+    "blocks_are_withdrawn": of(STORES, "p_write_stays", "&& !sent_q;", "&& !sent_q && !write_done;"),
+    "blocks_give_way": of(STORES, "p_write_stable", "if (within_q) id = id_q;", ""),
+    "blocks_lose_words": of(STORES, "p_made", "in_ready[id] = taken;", "in_ready[id] = write_valid;"),
+    "blocks_are_mixed": of(STORES, "p_whole", "write_valid || (within_q && !ends);", "write_valid;"),
+    "blocks_are_stored_early": of(STORES, "p_stored", "= sent_q && away_q == '0;", "= sent_q;"),
     "blocks_wait_for_memory": of(
-        Proof(STORES), "p_kept", "in_valid[id] && !sent_q;", "in_valid[id] && !sent_q && write_ready;"
+        STORES, "p_kept", "in_valid[id] && !sent_q;", "in_valid[id] && !sent_q && write_ready;"
     ),
-    "blocks_have_one_order": of(Proof(STORES), "p_turns", "in_valid[i] && i > int'(id_q)", "1'b0", 10),
+    "blocks_have_one_order": of(STORES, "p_turns", "in_valid[i] && i > int'(id_q)", "1'b0", 10),
     # token_loop
     "tokens_enter_as_others": of(ALONE, "p_token", "token_q[turn];", "token_q[turn] ^ ID_WIDTH'(1);"),
     "tokens_of_a_prompt_begin_each": of(ALONE, "p_slot", "{prompts && !amid_q, last", "{prompts, last"),
@@ -363,18 +351,14 @@ SYSTEM: dict[str, Mutant] = {
     "image_is_used_in_any_case": of(IMAGED, "p_kept", "crc_q == Whole && named", "named", 14),
     "image_is_not_refused": of(IMAGED, "p_refused", "refused_q <= 1'b1;", "refused_q <= 1'b0;", 14),
     # external_reader
-    "turns_withdraw": of(Proof(TURNS), "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
-    "turns_change_what_is_offered": of(Proof(TURNS), "p_read_stable", "if (waits_q) id = id_q;", ""),
-    "turns_take_a_request_alone": of(
-        Proof(TURNS), "p_together", "= read_valid && read_ready;\n    word", "= 1'b1;\n word"
-    ),
-    "turns_mix_their_addresses": of(Proof(TURNS), "p_made", "ask_address[id]", "ask_address[id] | ask_address[0]"),
-    "turns_forget_the_second": of(Proof(TURNS), "p_kept", "= ask_valid != '0;", "= ask_valid[0];"),
-    "turns_prefer_the_first": of(Proof(TURNS), "p_turns", "ask_valid[i] && i > int'(id_q)", "1'b0"),
-    "turns_give_a_word_twice": of(
-        Proof(TURNS), "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"
-    ),
-    "turns_remember_who_asks": of(Proof(TURNS), "p_order", ".in_data  (id)", ".in_data  (ask_valid[1])", 10),
-    "turns_never_end": of(Proof(TURNS), "p_room", ".out_ready(data_valid && turn_last)", ".out_ready(1'b0)", 16),
-    "turns_are_primed_early": of(Proof(TURNS), "p_primed", "(source_full == '1)", "(source_full != '0)"),
+    "turns_withdraw": of(TURNS, "p_read_stays", "= ask_valid != '0;", "= ask_valid != '0 && !data_valid;"),
+    "turns_change_what_is_offered": of(TURNS, "p_read_stable", "if (waits_q) id = id_q;", ""),
+    "turns_take_a_request_alone": of(TURNS, "p_together", "= read_valid && read_ready;\n    word", "= 1'b1;\n word"),
+    "turns_mix_their_addresses": of(TURNS, "p_made", "ask_address[id]", "ask_address[id] | ask_address[0]"),
+    "turns_forget_the_second": of(TURNS, "p_kept", "= ask_valid != '0;", "= ask_valid[0];"),
+    "turns_prefer_the_first": of(TURNS, "p_turns", "ask_valid[i] && i > int'(id_q)", "1'b0"),
+    "turns_give_a_word_twice": of(TURNS, "p_once", "word_valid[turn] = data_valid;", "word_valid = {2{data_valid}};"),
+    "turns_remember_who_asks": of(TURNS, "p_order", ".in_data  (id)", ".in_data  (ask_valid[1])", 10),
+    "turns_never_end": of(TURNS, "p_room", ".out_ready(data_valid && turn_last)", ".out_ready(1'b0)", 16),
+    "turns_are_primed_early": of(TURNS, "p_primed", "(source_full == '1)", "(source_full != '0)"),
 }

@@ -16,12 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mase_hw.hardware.library import modules_below, write_module
 from mase_hw.host.toolchain import require
 from mase_hw.opdef import SUPPORT
 from mase_hw.synth.tools import yosys_data
 from tests.rtl import LIBRARY
 
 SOURCES = Path(__file__).parent / "sv"
+HARNESSES = modules_below(SOURCES)
+"""Their files, which are templates where that is shorter."""
 LIMIT_S = 300
 """Seconds for one call of a tool; the slowest needs a few. Only a proof that has become hopeless takes so long."""
 
@@ -103,8 +106,9 @@ class Mutant:
     cycles: int = 8
 
 
-def of(proof: Proof, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
-    """A fault in the module of the harness, or in another one."""
+def of(proof: Proof | Harness, property: str, old: str, new: str, cycles: int = 8, file: str = "") -> Mutant:
+    """A fault in the module of the harness, or in another one; a harness is proven with its own parameters."""
+    proof = Proof(proof) if isinstance(proof, Harness) else proof
     return Mutant(proof, property, file or proof.harness.module, old, new, cycles)
 
 
@@ -165,7 +169,9 @@ def _no_modules(_: str, names: list[str]) -> set[str]:
 def _compile(jobs: Sequence[tuple[Proof, str, Path, str | None]], folder: Path) -> None:
     """Jobs are proof, name, folder of the library, and the property to keep if it is not all of them."""
     # Yosys sees only what lies below the folder it runs in.
-    shutil.copytree(SOURCES, folder / "harness", dirs_exist_ok=True)
+    for file in HARNESSES:
+        write_module(SOURCES / file, folder / "harness" / file)
+    shutil.copy(SOURCES / "proof.svh", folder / "harness")
     script = []
     for proof, name, library, kept in jobs:
         harness = proof.harness

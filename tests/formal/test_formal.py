@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mase_hw.hardware.library import source
 from tests.rtl import LIBRARY
 
 from .mutants import MUTANTS, OFTEN
 from .proofs import OFTEN as PROVEN_OFTEN
 from .proofs import PROOFS, WIDE
-from .runner import FOLDERS, LOWER, READ, SOURCES, Harness, Proof, base, failure, labels, run_yosys, step
+from .runner import FOLDERS, HARNESSES, LOWER, READ, SOURCES, Harness, Proof, base, failure, labels, run_yosys, step
 
 ProofFile = Callable[[Proof], Path]
 SEARCHED = 12
@@ -73,7 +74,7 @@ def test_every_fault_is_one_of_the_modules_as_they_are() -> None:
 
 def written(pattern: str, *names: str) -> set[str]:
     """Labels of that kind in files of the harnesses."""
-    return {label for name in names for label in re.findall(pattern, (SOURCES / f"{name}.sv").read_text("utf-8"))}
+    return {label for name in names for label in re.findall(pattern, source(SOURCES / f"{name}.sv"))}
 
 
 @pytest.mark.slow
@@ -111,13 +112,13 @@ def test_registers_are_not_merged(tmp_path: Path) -> None:
 
 def test_harnesses_are_all_used() -> None:
     used = {name for p in PROOFS for name in (p.harness.top, *p.harness.parts)}
-    assert used == {path.stem for path in SOURCES.glob("*.sv")}
+    assert used == {Path(file).stem for file in HARNESSES}
 
 
 def test_the_page_says_what_is_proven(root: Path) -> None:
     """Every harness, property and invariant is explained in the documentation, and nothing else is."""
     text = (root / "docs" / "formal.md").read_text(encoding="utf-8")
-    names = [path.stem for path in SOURCES.glob("*.sv")]
+    names = [Path(file).stem for file in HARNESSES]
     stated = written(r"\b((?:p|inv)_\w+)\s*:", *names)
     assert set(re.findall(r"`((?:p|inv)_\w+)`", text)) == stated
     rows = re.findall(r"^\| (`.+`) \|.*\| (\d+)(?: to (\d+))? \|$", text, re.MULTILINE)

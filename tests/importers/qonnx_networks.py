@@ -133,14 +133,20 @@ def functions() -> Net:
     return n
 
 
-def truncated() -> Net:
-    """Trunc of version 2: with a scale of what is left."""
-    n = Net(5, 1, 13)
+def truncating(seed: int, inner: int, mode: str) -> Net:
+    """Two layers, with a Trunc of version 2 between them."""
+    n = Net(seed, 1, 13)
     n.version = 2
     n.quant(4, 8)
-    n.trunc(4, 8, 5, out=1)
-    n.add("MatMul", n.weight(2, 4, 13, 4))
+    n.trunc(4, 8, 5, out=1, mode=mode)
+    n.add("MatMul", n.weight(2, 4, 13, inner))
     n.quant(3, 8)
+    return n
+
+
+def truncated() -> Net:
+    """Trunc of version 2: with a scale of what is left."""
+    n = truncating(5, 4, "FLOOR")
     n.trunc(3, 8, 6, out=1, mode="HALF_UP")
     return n
 
@@ -157,12 +163,7 @@ def truncated_once() -> Net:
 
 def truncated_up() -> Net:
     """Trunc that rounds up, of fixed point and of any scale, up to what saturates."""
-    n = Net(14, 1, 13)
-    n.version = 2
-    n.quant(4, 8)
-    n.trunc(4, 8, 5, out=1, mode="CEIL")
-    n.add("MatMul", n.weight(2, 4, 13, 9))
-    n.quant(3, 8)
+    n = truncating(14, 9, "CEIL")
     n.trunc(3, 8, 4, out=1, mode="CEIL")
     n.add("MatMul", n.weight(0, 4, 9, 6, scale=0.19))
     n.quant(0, 8, scale=0.75)

@@ -14,11 +14,7 @@ from torch import Tensor, nn
 
 from mase_hw.catalogue import Catalogue, default_catalogue
 from mase_hw.ir import MaseGraph
-from mase_hw.passes import (
-    add_common_metadata_analysis_pass,
-    init_metadata_analysis_pass,
-    verify_analysis_pass,
-)
+from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass, verify_analysis_pass
 
 
 def catalogue() -> Catalogue:

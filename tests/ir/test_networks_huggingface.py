@@ -14,11 +14,7 @@ from torch import Tensor, nn
 from mase_hw.errors import ConfigError, GraphError, UnsupportedError
 from mase_hw.ir import MaseGraph, trace_torch_module
 from mase_hw.ir.faithful.same_function import equal
-from mase_hw.passes import (
-    add_common_metadata_analysis_pass,
-    init_metadata_analysis_pass,
-    verify_analysis_pass,
-)
+from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass, verify_analysis_pass
 from tests.ir.huggingface_models import NETWORKS, needed
 from tests.ir.nets import untouched
 from tests.ir.real_run import assert_real

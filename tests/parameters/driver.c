@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters through the registers: both sets, images that are refused, a reset. Prints what was wrong. */
-#include <stdio.h>
-#include <string.h>
-
-#include "mase_model.h"
-#include "mase_registers.h"
-#include "mase_selftest.h"
-#include "mase_vectors.h"
+#define SOON 20000u
+#include "checks.h"
 
 #define mase_weights own
 #include "own.h"
@@ -14,41 +9,11 @@
 #define mase_weights other
 #include "other.h"
 
-#define SOON 20000u
-
-static struct mase_hal hal;
-static struct mase_buffers buffers;
-static int wrong;
-
-static void quiet(const char *text)
-{
-    (void)text;
-}
-
-static void expect(const char *what, int got, int expected)
-{
-    if (got != expected) {
-        printf("%s: %d, expected %d\n", what, got, expected);
-        wrong = 1;
-    }
-}
-
-/* Whether the vectors of the bundle, which are those of its own parameters, are computed. */
-static int selftest(void)
-{
-    return mase_selftest(&hal, &buffers, SOON, quiet);
-}
-
 int main(void)
 {
     static uint32_t image[MASE_IMAGE_WORDS];
-    struct mase_device device;
 
-    model_open(&hal, 20, 0);
-    buffers.input_bytes = (size_t)MASE_VECTORS * MASE_INPUT_BYTES;
-    buffers.input = model_buffer(buffers.input_bytes);
-    buffers.output_bytes = (size_t)MASE_VECTORS * MASE_OUTPUT_BYTES;
-    buffers.output = model_buffer(buffers.output_bytes);
+    open_model();
     expect("the parameters at power-up", selftest(), 0);
     expect("open", mase_open(&device, &hal), MASE_OK);
     expect("recall", mase_recall(&device, image, MASE_IMAGE_WORDS, SOON), MASE_OK);
@@ -68,8 +33,7 @@ int main(void)
     image[3] ^= 1u;
     expect("changed", mase_store(&device, image, MASE_IMAGE_WORDS, SOON), MASE_BAD_IMAGE);
 #if BANKS == 1
-    expect("nothing whole is left", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output,
-                                               buffers.output_bytes, 1), MASE_NOT_STORED);
+    expect("nothing whole is left", one_frame(), MASE_NOT_STORED);
     expect("nor read back", mase_recall(&device, image, MASE_IMAGE_WORDS, SOON), MASE_NOT_STORED);
 #else
     expect("the other bank is used", selftest(), 0);
@@ -86,8 +50,5 @@ int main(void)
     hal.write(hal.context, MASE_PARAMETERS, MASE_PARAMETERS_GIVE);
     expect("a reset", mase_reset(&device, SOON), MASE_OK);
     expect("which ends it", selftest(), 0);
-    if (!wrong) {
-        puts("OK");
-    }
-    return wrong;
+    return verdict();
 }

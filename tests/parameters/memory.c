@@ -1,41 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters in memory through the registers: both sets, images that are refused, faults, resets. Prints what was wrong. */
-#include <stdio.h>
-#include <string.h>
-
-#include "mase_model.h"
-#include "mase_registers.h"
-#include "mase_selftest.h"
-#include "mase_vectors.h"
-
+#define SOON 40000u
+#include "checks.h"
 #include "images.h"
 
-#define SOON 40000u
-
-static struct mase_hal hal;
-static struct mase_buffers buffers;
-static struct mase_device device;
 static uint8_t *second;
-static int wrong;
-
-static void quiet(const char *text)
-{
-    (void)text;
-}
-
-static void expect(const char *what, int got, int expected)
-{
-    if (got != expected) {
-        printf("%s: %d, expected %d\n", what, got, expected);
-        wrong = 1;
-    }
-}
-
-/* Whether the vectors of the bundle, which are those of its own parameters, are computed. */
-static int selftest(void)
-{
-    return mase_selftest(&hal, &buffers, SOON, quiet);
-}
 
 static int use(const uint8_t *image)
 {
@@ -78,12 +47,10 @@ static void faults(void)
     model_fault(MODEL_READ_ERROR, buffers.parameters + MASE_BUS_BYTES);
     expect("an error where parameters lie", selftest(), 1);
     /* Its word may have been read ahead, before the job begins. */
-    expect("is seen", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
-           MASE_OK);
+    expect("is seen", one_frame(), MASE_OK);
     expect("by the job", mase_wait(&device, SOON), MASE_BUS_READ);
     model_fault(MODEL_NONE, NULL);
-    expect("as the next", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
-           MASE_OK);
+    expect("as the next", one_frame(), MASE_OK);
     expect("may use such a word", mase_wait(&device, SOON), MASE_BUS_READ);
     expect("a reset forgets them", mase_reset(&device, SOON), MASE_OK);
     expect("right again", selftest(), 0);
@@ -110,16 +77,11 @@ int main(void)
 {
     struct mase_counters counters;
 
-    model_open(&hal, 20, 0);
-    buffers.input_bytes = (size_t)MASE_VECTORS * MASE_INPUT_BYTES;
-    buffers.input = model_buffer(buffers.input_bytes);
-    buffers.output_bytes = (size_t)MASE_VECTORS * MASE_OUTPUT_BYTES;
-    buffers.output = model_buffer(buffers.output_bytes);
+    open_model();
     buffers.parameters = model_buffer(MASE_OUTSIDE_BYTES);
     second = model_buffer(MASE_OUTSIDE_BYTES);
     expect("open", mase_open(&device, &hal), MASE_OK);
-    expect("no image", mase_start(&device, buffers.input, buffers.input_bytes, buffers.output, buffers.output_bytes, 1),
-           MASE_NOT_STORED);
+    expect("no image", one_frame(), MASE_NOT_STORED);
     expect("the parameters of the bundle", mase_selftest_load(&hal, &buffers, SOON, quiet), 0);
     expect("their results", selftest(), 0);
     memcpy(second, other, MASE_OUTSIDE_BYTES);
@@ -134,8 +96,5 @@ int main(void)
     memcpy(second, own, MASE_OUTSIDE_BYTES);
     resets();
     expect("rules of AXI4 that were broken", (int)model_violations(), 0);
-    if (!wrong) {
-        puts("OK");
-    }
-    return wrong;
+    return verdict();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def run_c(system: Path, source: str, head: str, tiny: str) -> None:
     """Compile a program with the driver and the model, and run it."""
     main = system / "software" / source
     main.write_text(f"{head}{(HERE / source).read_text()}")
+    shutil.copy(HERE / "checks.h", main.parent)
     program = build_program(system, main=main.relative_to(system), name=main.stem, make=tiny)
     done = subprocess.run([program], cwd=system, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "OK\n"), done.stdout + done.stderr

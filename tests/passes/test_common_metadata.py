@@ -42,30 +42,20 @@ def test_documented_linear(mlp: MaseGraph) -> None:
     assert mlp.node("fc1").meta["mase"] == tree and mlp.node("fc1").meta["mase"].parameters == tree
 
 
+def documented(name: str, kind: str, args: dict[str, Any]) -> dict[str, Any]:
+    """The tree of a node that has the name of its op, and no parameters."""
+    common = {"mase_type": kind, "mase_op": name, "results": {"data_out_0": DATA}, "args": args}
+    return {"common": common, "software": {}, "hardware": {}}
+
+
 def test_documented_relu(mlp: MaseGraph) -> None:
-    assert mlp.node("relu").meta["mase"].to_dict() == {
-        "common": {
-            "mase_type": "module_related_func",
-            "mase_op": "relu",
-            "results": {"data_out_0": DATA},
-            "args": {"data_in_0": DATA, "inplace": False},
-        },
-        "software": {},
-        "hardware": {},
-    }
+    tree = documented("relu", "module_related_func", {"data_in_0": DATA, "inplace": False})
+    assert mlp.node("relu").meta["mase"].to_dict() == tree
 
 
 def test_documented_flatten(mlp: MaseGraph) -> None:
-    assert mlp.node("flatten").meta["mase"].to_dict() == {
-        "common": {
-            "mase_type": "implicit_func",
-            "mase_op": "flatten",
-            "results": {"data_out_0": DATA},
-            "args": {"data_in_0": {**DATA, "shape": [1, 28, 28]}, "start_dim": 1, "end_dim": -1},
-        },
-        "software": {},
-        "hardware": {},
-    }
+    args = {"data_in_0": {**DATA, "shape": [1, 28, 28]}, "start_dim": 1, "end_dim": -1}
+    assert mlp.node("flatten").meta["mase"].to_dict() == documented("flatten", "implicit_func", args)
 
 
 def test_linear_without_bias_has_none(mlp: MaseGraph) -> None:

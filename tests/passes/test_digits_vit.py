@@ -15,12 +15,7 @@ from mase_hw.compiler.stages import CALIBRATE, quantise_pipeline
 from mase_hw.formats import any_scaled
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
-from mase_hw.passes import (
-    Pipeline,
-    calibrate_analysis_pass,
-    quantize_transform_pass,
-    smooth_quant_transform_pass,
-)
+from mase_hw.passes import Pipeline, calibrate_analysis_pass, quantize_transform_pass, smooth_quant_transform_pass
 from mase_hw.passes.explanation import explain, explained
 from mase_hw.passes.mixed_precision import noise_based_mixed_precision_quantization
 from mase_hw.passes.quantize.noise import noise_analysis_pass

@@ -14,14 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.errors import ConfigError, GraphError
-from mase_hw.passes.evaluation import (
-    CRITERIA,
-    Criterion,
-    against,
-    evaluate_statistic,
-    evaluation,
-    make_criterion,
-)
+from mase_hw.passes.evaluation import CRITERIA, Criterion, against, evaluate_statistic, evaluation, make_criterion
 from mase_hw.passes.evaluation.criteria import Mse, decibels
 from mase_hw.passes.mixed_precision.candidates import CandidateScorer
 from tests.ir.nets import ConvNet, untouched

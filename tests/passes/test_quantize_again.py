@@ -9,18 +9,7 @@ from mase_hw.errors import MaseHwError
 from mase_hw.nn import Quantized
 from mase_hw.passes import verify_analysis_pass
 from mase_hw.passes.quantize.quantize import quantize_transform_pass
-from tests.unit.pipeline import (
-    EIGHT,
-    FIXED,
-    FRACS,
-    MLP,
-    annotated,
-    calibrated,
-    inputs,
-    quantised,
-    rule,
-    seeded,
-)
+from tests.unit.pipeline import EIGHT, FIXED, FRACS, MLP, annotated, calibrated, inputs, quantised, rule, seeded
 
 
 def test_without_calibration_when_every_fraction_is_given() -> None:

@@ -9,18 +9,7 @@ from torch import nn
 
 from mase_hw.formats import Overflow, Rounding
 from mase_hw.passes.quantize.quantize import quantize_transform_pass
-from tests.unit.pipeline import (
-    FIXED,
-    FRACS,
-    MLP,
-    WIDTHS,
-    calibrated,
-    formats,
-    inputs,
-    quantised,
-    rule,
-    seeded,
-)
+from tests.unit.pipeline import FIXED, FRACS, MLP, WIDTHS, calibrated, formats, inputs, quantised, rule, seeded
 
 
 def weights(**config: Any) -> dict[str, str]:

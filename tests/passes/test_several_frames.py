@@ -9,11 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mase_hw.ir import MaseGraph
-from mase_hw.passes import (
-    add_common_metadata_analysis_pass,
-    init_metadata_analysis_pass,
-    lower_patterns_transform_pass,
-)
+from mase_hw.passes import add_common_metadata_analysis_pass, init_metadata_analysis_pass, lower_patterns_transform_pass
 from tests.ir.nets import Of
 
 from .test_lower_attention import LOWERINGS

@@ -278,16 +278,7 @@ class BeatNetwork:
         self.frames += 1
 
     def settle(self, frames: int = 24) -> int | None:
-        """Solve frames until the network repeats itself.
-
-        Args:
-            frames: Frames to give up after.
-
-        Returns:
-            Cycles per frame from now on, forever: every event came that much after the same one of the frame before,
-            for as many frames as any event can depend on. The most where parts of the network have nothing to do
-            with each other. None if it did not settle.
-        """
+        """As :meth:`mase_hw.beat_times.network.BeatNetwork.settle`, without a pace."""
         alike = 0
         before: dict[int, int] | None = None
         wanted = 1 + max((stage.memory for stage in self.stages), default=0)

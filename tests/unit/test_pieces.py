@@ -107,7 +107,7 @@ def test_pieces(
         quarter = 2.0 ** (source.frac_width - 2)
         near = {e for end in ends for e in inputs[int(end * 4 * quarter - quarter) - inputs[0] :][: int(2 * quarter)]}
         inputs = sorted({*inputs[::17], *inputs[-40:], *near})
-    check_pieces(name, attributes, short, source, target, rounding, inputs)
+    check_pieces(name, arithmetic(source, target, rounding, attributes=attributes), short, inputs)
 
 
 @pytest.mark.slow
@@ -117,26 +117,18 @@ def test_pieces_at_every_code(name: str, attributes: dict[str, Any], short: bool
     """All 65,536 codes of 16 bits."""
     source, target = FORMATS[4]
     every = [*range(source.min_mantissa, source.max_mantissa + 1)]
-    check_pieces(name, attributes, short, source, target, rounding, every)
+    check_pieces(name, arithmetic(source, target, rounding, attributes=attributes), short, every)
 
 
-def check_pieces(
-    name: str,
-    attributes: dict[str, Any],
-    short: bool,
-    source: FixedFormat,
-    target: FixedFormat,
-    rounding: Rounding,
-    inputs: list[int],
-) -> None:
-    a = arithmetic(source, target, rounding, attributes=attributes)
+def check_pieces(name: str, a: Arithmetic, short: bool, inputs: list[int]) -> None:
+    target, step = a.formats["data_out_0"], Fraction(2) ** -a.formats["data_in_0"].frac_width
     results = computed(name, a, torch.tensor(inputs))
     for code, got in zip(inputs, results, strict=True):
-        real = ORACLE[name](code * Fraction(2) ** -source.frac_width, **attributes) * Fraction(2) ** target.frac_width
+        real = ORACLE[name](code * step, **a.attributes) * Fraction(2) ** target.frac_width
         if short:
-            assert got == limited(Fraction(rounded(real, rounding)), target), code
+            assert got == limited(Fraction(rounded(real, a.rounding)), target), code
         else:
-            most = HALF + Fraction(1, 32) if rounding is Rounding.HALF_EVEN else 1 + Fraction(1, 32)
+            most = HALF + Fraction(1, 32) if a.rounding is Rounding.HALF_EVEN else 1 + Fraction(1, 32)
             assert abs(got - limited(real, target)) < most, code
 
 

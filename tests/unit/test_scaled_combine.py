@@ -16,14 +16,7 @@ from mase_hw.formats import FixedFormat, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.opdef import Request
-from mase_hw.passes.quantize.integers.combine import (
-    Requantised,
-    RoundedSum,
-    common_scale,
-    product_of,
-    sum_of,
-    total_of,
-)
+from mase_hw.passes.quantize.integers.combine import Requantised, RoundedSum, common_scale, product_of, sum_of, total_of
 from tests.unit.test_requantize import tflite_multiplier, two_roundings
 
 WANT = ScaledFormat.make(8, 0.0831, -11)

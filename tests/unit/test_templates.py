@@ -179,11 +179,7 @@ def test_a_file_is_what_it_is(tmp_path: Path) -> None:
         ('{{ record("mase_hw.opdef:Hardwares") }}', "no record of parameters", "Hardwares"),
         ('{{ record("tests") }}', "no record of parameters", ""),
         ('{{ instance("register_slize", "u") }}', "cannot be rendered", "did you mean 'register_slice'?"),
-        (
-            '{{ instance("register_slice", "u", DEPTH=1) }}',
-            "cannot be rendered",
-            "has no DEPTH, but WIDTH",
-        ),
+        ('{{ instance("register_slice", "u", DEPTH=1) }}', "cannot be rendered", "has no DEPTH, but WIDTH"),
         ('{{ limits("WIDTH at least 1") }}', "cannot be rendered", "'WIDTH at least 1'"),
     ],
 )

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import (
-    OK,
-    PLAN_HELP,
-    calibration_argument,
-    loaded,
-    model_arguments,
-    path,
-    quantised_of,
-)
+from mase_hw.cli._common import OK, PLAN_HELP, calibration_argument, loaded, model_arguments, path, quantised_of
 from mase_hw.cli.answers import answer, document
 from mase_hw.cli.progress import voice
 

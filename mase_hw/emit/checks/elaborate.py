@@ -59,13 +59,10 @@ def check_elaboration(netlist: Netlist, sources: Mapping[str, str], catalogue: C
         message = (
             str(found.args[0]).removeprefix(": ") if fatal else pyslang.DiagnosticEngine(manager).formatMessage(found)
         )
-        raise EmitError(
-            "the parameters of a module contradict each other" if fatal else "a module does not elaborate",
-            node=file if instance is None else instance.node,
-            got=message if fatal else f"{file}:{manager.getLineNumber(found.location)}: {message}",
-            expected="what its RTL takes",
-            remedy="undo changes of verilog_param, and of a custom op correct `build`; else please report this",
-        )
+        problem = "the parameters of a module contradict each other" if fatal else "a module does not elaborate"
+        node = file if instance is None else instance.node
+        got = message if fatal else f"{file}:{manager.getLineNumber(found.location)}: {message}"
+        raise _changed(problem, node, got, "what its RTL takes", "`build`")
 
 
 def check_beats(
@@ -86,13 +83,14 @@ def check_beats(
     # Connectors have words of any length.
     outs = [passes * p.frame_beats for p in instance.ports if p.name.startswith("data_") and p.direction == "out"]
     if list(taken) != list(came) or (outs and outs != list(given)):
-        raise EmitError(
-            "a module takes or gives other beats than its ports have",
-            node=instance.node,
-            got=f"ports {list(came)} in, {outs} out; its schedule {list(taken)} in, {list(given)} out",
-            expected="the same beats",
-            remedy="undo changes of verilog_param; of a custom op correct `latency` or `ports`; else report this",
-        )
+        problem = "a module takes or gives other beats than its ports have"
+        got = f"ports {list(came)} in, {outs} out; its schedule {list(taken)} in, {list(given)} out"
+        raise _changed(problem, instance.node, got, "the same beats", "`latency` or `ports`")
+
+
+def _changed(problem: str, node: str, got: str, expected: str, facets: str) -> EmitError:
+    remedy = f"undo changes of verilog_param, and of a custom op correct {facets}; else please report this"
+    return EmitError(problem, node=node, got=got, expected=expected, remedy=remedy)
 
 
 def _missing(module: str, file: str, instance: Instance | None, catalogue: Catalogue) -> MaseHwError:

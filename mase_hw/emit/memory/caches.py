@@ -44,9 +44,8 @@ def move_caches(netlist: Netlist, catalogue: Catalogue, context: int, memory: Ex
         )
     other = "decode.slots" if netlist.slot is not None else "hardware.parameters" if _loads(netlist) else ""
     if other:
-        raise UnsupportedError(
+        raise _inside(
             "keys and values are in external memory for one sequence at a time, and with parameters in ROM",
-            field="decode.cache",
             got=f"external, with {other}",
             remedy=f"leave {other} or decode.cache out",
         )
@@ -79,18 +78,23 @@ def _loads(netlist: Netlist) -> bool:
     return bool(netlist.loaded) or netlist.outside is not None
 
 
+def _inside(
+    message: str, got: str, node: str | None = None, remedy: str = "leave decode.cache out"
+) -> UnsupportedError:
+    """The refusal of keys and values that stay on the chip."""
+    return UnsupportedError(message, node=node, field="decode.cache", got=got, remedy=remedy)
+
+
 def _record(catalogue: Catalogue, instance: Instance) -> MatmulParams:
     facets = catalogue[instance.op].hardware
     assert facets is not None  # it is an instance
     record = facets.record(instance.parameters)
     assert isinstance(record, MatmulParams)
     if record.matrices > 1 or record.tokens != record.rows or record.beside != (1, 1):
-        raise UnsupportedError(
+        raise _inside(
             "keys and values in external memory are those of one sequence per frame, a row for each token",
             node=instance.node,
-            field="decode.cache",
             got=f"{record.tokens} tokens by {record.rows} rows, {record.matrices} times, {record.beside[0]} in a beat",
-            remedy="leave decode.cache out",
         )
     return record
 

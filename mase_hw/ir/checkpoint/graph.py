@@ -11,14 +11,7 @@ from torch import Tensor, fx, nn
 from mase_hw.catalogue import Catalogue
 from mase_hw.errors import CheckpointError
 from mase_hw.ir.checkpoint.document import Document, ModuleDocument, NodeDocument, StateDocument
-from mase_hw.ir.checkpoint.modules import (
-    LeftOut,
-    build_module,
-    class_name,
-    describe_module,
-    is_own,
-    refuse_hooks,
-)
+from mase_hw.ir.checkpoint.modules import LeftOut, build_module, class_name, describe_module, is_own, refuse_hooks
 from mase_hw.ir.checkpoint.notes import Keep
 from mase_hw.ir.checkpoint.tensors import TensorTable
 from mase_hw.ir.checkpoint.values import ValueReader, ValueWriter

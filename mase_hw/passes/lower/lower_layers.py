@@ -13,13 +13,7 @@ from mase_hw.passes.lower.layers.attention_layers import ATTENTION, lower_attent
 from mase_hw.passes.lower.layers.call import call_of, expand
 from mase_hw.passes.lower.layers.recurrent import CELLS, RECURRENT, lower_cell, lower_recurrent
 from mase_hw.passes.lower.layers.rules import RULES
-from mase_hw.passes.lower.layers.whole import (
-    SPATIAL,
-    behind_frames,
-    refuse_unbatched,
-    results_apart,
-    whole_frames,
-)
+from mase_hw.passes.lower.layers.whole import SPATIAL, behind_frames, refuse_unbatched, results_apart, whole_frames
 
 
 @edit.lowering("lower_layers_transform_pass")

@@ -20,13 +20,7 @@ from mase_hw.layouts import Layout
 from mase_hw.opdef import Latency
 from mase_hw.passes.base import Info, graph_pass
 from mase_hw.passes.mapping.args import HardwareArgs as HardwareArgs
-from mase_hw.passes.mapping.args import (
-    check_places,
-    lane_dims,
-    raise_together,
-    with_metadata,
-    with_node_names,
-)
+from mase_hw.passes.mapping.args import check_places, lane_dims, raise_together, with_metadata, with_node_names
 from mase_hw.passes.mapping.choices import asked_of, interface
 from mase_hw.passes.mapping.lanes import check_given, chosen_lanes, fewer_lanes
 from mase_hw.passes.mapping.orders import Orders, recorded, streamed

@@ -68,10 +68,9 @@ class Shared:
             UnsupportedError: If they differ.
         """
         if read != given:
-            raise UnsupportedError(
+            raise not_shared(
                 f"blocks that share hardware give another {what} than they read",
                 node=self.path,
-                field="hardware.shared",
                 got=f"{given} of {self.results[0][0].name}",
                 expected=f"{read} of {self.enters[0].name}",
                 remedy="give both tensors one format in the table quantize",
@@ -200,10 +199,9 @@ def _verified(graph: MaseGraph, path: str, copies: tuple[tuple[fx.Node, ...], ..
                     entering.add((source, result))
     if len(entering) != 1 or len(crossing) != 1:
         several = sorted({f"{n.name}.{r}" for n, r in entering} | {f"{copies[0][p].name}.{r}" for p, r in crossing})
-        raise UnsupportedError(
+        raise not_shared(
             "blocks that share hardware read several values of what is before them",
             node=path,
-            field="hardware.shared",
             got=", ".join(several),
             expected="one, which the block before gives; all else a parameter",
             remedy="compute the others inside the block, or store them as constants of it",
@@ -257,11 +255,15 @@ def _mapped_facts(graph: MaseGraph, node: fx.Node) -> Entries:
     return {**hardware.verilog_param, **ends} if hardware.module else {}
 
 
+def not_shared(message: str, *, node: str, got: str, expected: str, remedy: str) -> UnsupportedError:
+    """The refusal of blocks that cannot share hardware."""
+    return UnsupportedError(message, node=node, field="hardware.shared", got=got, expected=expected, remedy=remedy)
+
+
 def _unequal(got: str, first: str, what: str) -> UnsupportedError:
-    return UnsupportedError(
+    return not_shared(
         "blocks that share hardware are not equal",
         node=got,
-        field="hardware.shared",
         got=what,
         expected=f"the same as of {first}",
         remedy="give them the same configuration, or hardware of their own",
@@ -269,10 +271,9 @@ def _unequal(got: str, first: str, what: str) -> UnsupportedError:
 
 
 def _outside(reader: fx.Node, source: fx.Node, path: str) -> UnsupportedError:
-    return UnsupportedError(
+    return not_shared(
         "a value goes past blocks that share hardware",
         node=path,
-        field="hardware.shared",
         got=f"{reader.name} reads {source.name}",
         expected="each block to read what the block before gives, and nothing else",
         remedy="compute it inside the block, or let the blocks have hardware of their own",

@@ -22,13 +22,7 @@ from mase_hw.ir.records import Entries
 from mase_hw.passes.analysis.statistics import RangeMinMax
 from mase_hw.passes.analysis.statistics.base import batches, check_finite
 from mase_hw.passes.base import Info, PassArgs, graph_pass
-from mase_hw.passes.quantize.calibration import (
-    OBSERVERS,
-    CalibrationState,
-    Method,
-    MethodOptions,
-    Observer,
-)
+from mase_hw.passes.quantize.calibration import OBSERVERS, CalibrationState, Method, MethodOptions, Observer
 from mase_hw.passes.quantize.calibration.choose import Masked
 from mase_hw.passes.quantize.calibration.observers import KEPT, FrameSample
 from mase_hw.passes.quantize.calibration.state import weights_digest

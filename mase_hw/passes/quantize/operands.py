@@ -146,25 +146,21 @@ def check_data(graph: MaseGraph, node: fx.Node, op: OpDef, inputs: list[fx.Node]
         UnsupportedError: If an input is a parameter or buffer, or one in another shape.
     """
     found = [source for source in inputs if _is_stored(graph, source)]
-    if found and len(found) < len(inputs):
-        raise UnsupportedError(
-            f"{op.name} takes a stored tensor in the place of data",
-            node=node.name,
-            got=", ".join(source.name for source in found),
-            expected="data that flows through the model",
-            remedy="keys and values of earlier calls are not kept: give the whole sequence; what is stored can be "
-            "added or multiplied, and tokens of a model are joined to (1, tokens, size) along dimension 1",
-        )
     if not found:
         return
-    raise UnsupportedError(
-        f"{op.name} computes with nothing but stored tensors",
-        node=node.name,
-        got=", ".join(source.name for source in inputs),
-        expected="data that flows through the model",
-        remedy="run fold_constants_transform_pass before calibration (compile does); what is random or written in "
-        "place it leaves: compute that in the constructor of the model",
+    problem = "takes a stored tensor in the place of data"
+    remedy = (
+        "keys and values of earlier calls are not kept: give the whole sequence; what is stored can be added or "
+        "multiplied, and tokens of a model are joined to (1, tokens, size) along dimension 1"
     )
+    if len(found) == len(inputs):
+        problem = "computes with nothing but stored tensors"
+        remedy = (
+            "run fold_constants_transform_pass before calibration (compile does); what is random or written in place "
+            "it leaves: compute that in the constructor of the model"
+        )
+    names, expected = ", ".join(source.name for source in found), "data that flows through the model"
+    raise UnsupportedError(f"{op.name} {problem}", node=node.name, got=names, expected=expected, remedy=remedy)
 
 
 def _is_stored(graph: MaseGraph, node: fx.Node) -> bool:

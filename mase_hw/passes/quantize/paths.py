@@ -10,14 +10,7 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became, passed_through, translations
 from mase_hw.ir.paths import attribute_at
-from mase_hw.passes.quantize.config import (
-    NodeConfig,
-    QuantizeArgs,
-    Rule,
-    given_keys,
-    group_of,
-    known_tensors,
-)
+from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, Rule, given_keys, group_of, known_tensors
 
 
 def with_node_names(graph: MaseGraph, args: QuantizeArgs) -> tuple[QuantizeArgs, dict[str, list[str]]]:

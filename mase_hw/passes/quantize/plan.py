@@ -34,22 +34,9 @@ from mase_hw.passes.quantize import sign_weights as signs
 from mase_hw.passes.quantize.calibrate import CALIBRATED, UNITED
 from mase_hw.passes.quantize.concept_weights import concept_weights
 from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs, group_of, known_tensors
-from mase_hw.passes.quantize.formats import (
-    Decision,
-    block_weights,
-    from_statistics,
-    per_channel,
-    shift_decision,
-)
+from mase_hw.passes.quantize.formats import Decision, block_weights, from_statistics, per_channel, shift_decision
 from mase_hw.passes.quantize.group_weights import group_weights
-from mase_hw.passes.quantize.integers.around import (
-    OWN_GUARD,
-    counts_steps,
-    data_around,
-    fixed_for,
-    in_steps,
-    steps_out,
-)
+from mase_hw.passes.quantize.integers.around import OWN_GUARD, counts_steps, data_around, fixed_for, in_steps, steps_out
 from mase_hw.passes.quantize.integers.formats import from_statistics as scale_from_statistics
 from mase_hw.passes.quantize.integers.formats import of_weights
 from mase_hw.passes.quantize.integers.plan import in_fixed_point, plan_scaled

@@ -20,10 +20,7 @@ from mase_hw.passes.lower._edit import finish
 from mase_hw.passes.quantize.config import NodeConfig, QuantizeArgs
 from mase_hw.passes.quantize.formats import Decision
 from mase_hw.passes.quantize.integers.thresholds import Requantizing
-from mase_hw.passes.quantize.operands import (
-    hold_constant,
-    hold_derived,
-)
+from mase_hw.passes.quantize.operands import hold_constant, hold_derived
 from mase_hw.passes.quantize.plan import Plan, Planner
 from mase_hw.passes.quantize.record import configured_quantization
 from mase_hw.passes.quantize.rewrite import Rewriter

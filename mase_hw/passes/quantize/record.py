@@ -11,15 +11,7 @@ from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS
 from mase_hw.passes.base import Info, PassArgs, graph_pass, validate
-from mase_hw.passes.quantize.config import (
-    INNER,
-    NodeConfig,
-    QuantizeArgs,
-    Rule,
-    given_keys,
-    group_of,
-    known_tensors,
-)
+from mase_hw.passes.quantize.config import INNER, NodeConfig, QuantizeArgs, Rule, given_keys, group_of, known_tensors
 from mase_hw.passes.quantize.paths import with_node_names
 
 RECORDED = "quantization_configs"

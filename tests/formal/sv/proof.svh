@@ -54,7 +54,56 @@
       .* \
   );
 
+// The steps of a product with a stored matrix, in counters of type T: the inner loop is that over words if rows are
+// multiplied, that over tiles if they are summed. TURN is the place of the first tile of the next sequence.
+`define WALK(T, STEP, HEAD_END, TOKEN_END, TURN) \
+  always_ff @(posedge clk) begin \
+    if (rst) begin \
+      {first_q, token_q, head_q, tile_q, word_q} <= '0; \
+    end else if (STEP) begin \
+      if (TRANSPOSED != 0 || tile_end) word_q <= word_end ? '0 : word_q + T'(1); \
+      if (TRANSPOSED == 0 || word_end) tile_q <= tile_end ? '0 : tile_q + T'(1); \
+      if (tile_end && word_end) head_q <= HEAD_END ? '0 : head_q + T'(1); \
+      if (tile_end && word_end && HEAD_END) token_q <= TOKEN_END ? '0 : token_q + T'(1); \
+      if (tile_end && word_end && HEAD_END && TOKEN_END) first_q <= TURN; \
+    end \
+  end
+
+// What rounded_rules asks of a unit that rounds in mode `r` and overflows as `v` says.
+`define ROUNDED(CHECK, NEGATIVE, ABOVE, STEP) \
+  rounded_rules #( \
+      .W(W), .OUT_WIDTH(OUT_WIDTH), .OUT_SIGNED(OUT_SIGNED), .ROUNDING(r), .OVERFLOW(v) \
+  ) rules ( \
+      .check(CHECK), .negative(NEGATIVE), .above(ABOVE), .step(STEP), .whole(whole), .out_data(out_data) \
+  );
+
+// The bursts of a master whose addresses are in the channel CH, `ar` or `aw`.
+`define BURSTS(CH) \
+  burst_rules #( \
+      .ADDR_WIDTH(AddrW), .FRAME_BEATS(FRAME_BEATS), .BURST(BURST) \
+  ) bursts ( \
+      .address(CH``addr), .len(CH``len), .valid(CH``valid), .job(dut.u_bursts.active), \
+      .waiting(dut.u_bursts.state_q >= 2'd2), .left(32'(dut.u_bursts.left_q)), .length(32'(dut.length)), .* \
+  );
+
+// The memory that takes bursts.
+`define WRITE_MEMORY \
+  logic       aw_waits; \
+  logic [2:0] whole;  /* bursts that have come with all their beats and were not answered */ \
+  logic [1:0] owed;  /* bursts with beats to come */ \
+  logic [8:0] head, second; \
+  axi_write_memory #(.ADDR_WIDTH(AddrW), .DATA_WIDTH(DataW)) memory (.opened(open != '0), .*);
+
 // A master of AXI4 with jobs and resets when the solver likes, after the first one only while it is idle.
+`define MASTER_PARAMETERS \
+    parameter int FRAME_BEATS = 3, \
+    parameter int GAP         = 0, \
+    parameter int BURST       = 2, \
+    localparam int AddrW       = 13, \
+    localparam int DataW       = 32, \
+    localparam int Outstanding = 2, \
+    localparam int Depth       = 2 * BURST
+
 `define MASTER_PORTS \
     input logic             clk, \
     input logic             first_rst, \

@@ -22,15 +22,7 @@ from mase_hw.ops.reductions.reduce import check, dims_of, mean_over
 from mase_hw.ops.rows.top import top_places, top_values
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
-from mase_hw.passes.lower.movement._calls import (
-    SHAPE_ONLY,
-    become,
-    become_of,
-    fields_of,
-    insert,
-    replaced,
-    sequence_of,
-)
+from mase_hw.passes.lower.movement._calls import SHAPE_ONLY, become, become_of, fields_of, insert, replaced, sequence_of
 from mase_hw.passes.quantize.operands import stored
 
 _EXTREMES: dict[str, tuple[Any, Any, Any]] = {

@@ -19,15 +19,7 @@ from mase_hw.ir.paths import attribute_at, called
 from mase_hw.ops.arithmetic.where import FAR, LEAST, stand_in
 from mase_hw.ops.reshape import as_number
 from mase_hw.passes.lower.attention.masks import far_where_not, is_far, is_whole
-from mase_hw.passes.lower.layers.call import (
-    Body,
-    Expression,
-    Formula,
-    Operand,
-    expression_of,
-    formula,
-    number_of,
-)
+from mase_hw.passes.lower.layers.call import Body, Expression, Formula, Operand, expression_of, formula, number_of
 
 ELEMENTS = frozenset(
     {"add", "sub", "rsub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "where", "masked_fill"}

@@ -28,15 +28,7 @@ from torch import Tensor, fx, nn
 
 from mase_hw.catalogue import Arithmetic, OpDef
 from mase_hw.errors import UnsupportedError
-from mase_hw.formats import (
-    FixedFormat,
-    Multipliers,
-    ScaledFormat,
-    as_scaled,
-    format_of_places,
-    refuse_scaled,
-    steps_of,
-)
+from mase_hw.formats import FixedFormat, Multipliers, ScaledFormat, as_scaled, format_of_places, refuse_scaled, steps_of
 from mase_hw.formats.attributes import Attributes
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.graph import COMMON_PASS

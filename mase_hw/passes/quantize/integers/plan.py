@@ -99,21 +99,18 @@ def plan_scaled(
         return planner.clamp(operands.inputs[0], attributes)
     if op.scaled.kind == "selection":
         return planner.selection(op, operands.inputs, attributes)
-    if op.scaled.kind == "function":
-        return planner.function(op, operands.inputs[0], attributes)
-    if op.scaled.kind == "pieces":
-        return planner.pieces(op, operands.inputs[0], attributes)
-    if op.scaled.kind == "steps":
-        return planner.steps(op, operands.inputs[0], attributes)
     if op.scaled.kind == "shares":
         return planner.shares(op, operands.inputs, attributes)
-    if op.scaled.kind == "slopes":
-        return planner.slopes(op, operands.inputs[0], attributes)
-    if op.scaled.kind == "total":
-        return planner.total(op, operands.inputs[0], attributes)
     if op.scaled.kind in ("sum", "product"):
         return planner.combination(op, operands, attributes)
-    return planner.sums(op, operands.inputs[0], attributes)
+    of_one_input = {
+        "function": planner.function,
+        "pieces": planner.pieces,
+        "steps": planner.steps,
+        "slopes": planner.slopes,
+        "total": planner.total,
+    }
+    return of_one_input.get(op.scaled.kind, planner.sums)(op, operands.inputs[0], attributes)
 
 
 class _Planner:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from mase_hw.errors import ConfigError
 from mase_hw.host.documents import Json
+from mase_hw.host.toolchain import of_extra
 from mase_hw.passes.quantize.noise.record import Kind, NodeNoise, ranking
 from mase_hw.passes.quantize.noise.record import Noise as Noise
 
@@ -44,19 +45,12 @@ def plot(nodes: Mapping[str, NodeNoise], path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.suffix.lower() not in KINDS:
         raise ConfigError("this kind of picture is not known", field="plot", got=target.name, expected=", ".join(KINDS))
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(
-            "drawing needs matplotlib, which is not installed",
-            field="plot",
-            got=str(error),
-            remedy="pip install 'mase-hw[plot]', or use the table or the JSON",
-        ) from error
+    problem, otherwise = "drawing needs matplotlib, which is not installed", ", or use the table or the JSON"
+    drawing = of_extra("plot", "matplotlib.figure", problem, error=ConfigError, otherwise=otherwise, field="plot")
     names = _chosen(nodes)
     if not names:
         raise ConfigError("there is no quantised node to draw", field="plot", got="an empty report")
-    figure = Figure(figsize=(10, 1.6 + 0.32 * len(names)), layout="constrained", dpi=120)
+    figure = drawing.Figure(figsize=(10, 1.6 + 0.32 * len(names)), layout="constrained", dpi=120)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[5, 1.2])
     _sqnr(left, nodes, names)
     _saturation(right, nodes, names)
