@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from mase_hw.errors import ConfigError, FormatError, PassOrderError
 from mase_hw.ir import MaseGraph
@@ -18,6 +18,7 @@ from mase_hw.passes import (
     profile_statistics_analysis_pass,
 )
 from tests.ir.nets import MLP, ConvNet, annotated, assert_json, catalogue, snapshot, untouched
+from tests.passes.test_common_metadata import Functional
 
 ALL: dict[str, Any] = {
     "record": {},
@@ -167,13 +168,8 @@ def test_targets(by: str, keys: list[str], nodes: set[str] | None) -> None:
     assert set(info["nodes"]) == nodes
 
 
-class Functional(nn.Module):
+class Functions(Functional):
     """Parameters of functions, one computed by the model, and a constant that is an operand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(5, 6))
-        self.register_buffer("offset", torch.ones(5))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         z = F.linear(x, self.weight, self.offset) + self.offset
@@ -181,7 +177,7 @@ class Functional(nn.Module):
 
 
 def test_parameters_of_functions() -> None:
-    model = Functional()
+    model = Functions()
     graph = annotated(model, {"x": torch.randn(2, 6), "y": torch.randn(3, 5)})
     y = torch.arange(15.0).reshape(3, 5)
     args = {

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 from mpmath import mp, mpf
@@ -18,7 +19,7 @@ from mase_hw.formats import FixedFormat, Overflow, Rounding, ScaledFormat
 from mase_hw.nn import Quantized
 from mase_hw.numerics import dequantize, quantize
 from mase_hw.ops._functions import FUNCTIONS, codes, key_of, values
-from mase_hw.ops._piecewise import BUDGET, MAX_SEGMENTS, evaluate, fit
+from mase_hw.ops._piecewise import BUDGET, GUARD, MAX_SEGMENTS, _Octave, evaluate, fit
 
 mp.prec = 200
 INFINITY = mpf("inf")
@@ -391,3 +392,22 @@ def test_addresses_are_those_of_all_bits() -> None:
     """Whatever numbers the format leaves out."""
     for fmt in (FixedFormat(3, 0), ScaledFormat.make(3, 0.5, high=1), ScaledFormat.make(3, 0.5, narrow=True)):
         assert codes(fmt).tolist() == [0, 1, 2, 3, -4, -3, -2, -1]
+
+
+def test_an_octave_that_saturates_is_one_segment() -> None:
+    """From 4 to 8 the power of two is above all that the format holds; the octave in front of it leaves no room."""
+    target = FixedFormat(10, 5)
+    part = _Octave(("exp2", (), FixedFormat(14, 8), target, Rounding.HALF_EVEN, Overflow.SATURATE), 0, 11).split()
+    assert part.coefficients.tolist() == [[target.max_mantissa << GUARD], [0], [0]]
+
+
+def test_the_error_at_the_first_place_of_a_segment_counts() -> None:
+    """Of an octave that is sampled, from 1 to 2, with a line added that is largest at the first place of a segment."""
+    source, target = FixedFormat(24, 20), FixedFormat(24, 14)
+    octave = _Octave(("sigmoid", (), source, target, Rounding.HALF_EVEN, Overflow.SATURATE), 0, 21)
+    part = octave.split()
+    added = np.array([[1 << (GUARD - 3)], [-1 << (GUARD - 3)], [0]])  # an eighth of an LSB
+    begins = 1.0 + np.arange(part.count) * 2.0 ** (part.shift - source.frac_width)
+    first = np.abs((part.coefficients + added)[0] / 2.0**GUARD - 2.0**target.frac_width / (1 + np.exp(-begins)))
+    assert not octave.exhaustive and part.worst + 0.125 < BUDGET
+    assert octave._error(part.shift, part.count, part.coefficients + added, None) >= first.max() - 1e-9

@@ -8,8 +8,10 @@ from fractions import Fraction
 
 import pytest
 
+from mase_hw.catalogue import default_catalogue
 from mase_hw.formats import FixedFormat, Overflow, Rounding
 from mase_hw.hardware.params import Cast
+from mase_hw.ops.arithmetic.whole_quotient import _op, floor_quotient
 from mase_hw.ops.unrolled._quotients import as_product, quotients
 
 
@@ -56,3 +58,10 @@ def test_ties_to_even_have_no_product() -> None:
     assert as_product((0, 40), 6, 0, 0, Rounding.HALF_EVEN) is None
     assert as_product((0, 40), 6, 0, 0, Rounding.HALF_UP) is not None
     assert as_product((-5, 5), 3, 0, 0, Rounding.TRUNC) is None
+
+
+def test_whole_quotients_have_the_hardware_of_a_division() -> None:
+    """Made once more, as when the package is imported."""
+    division = default_catalogue()["div"].hardware
+    made = _op("floor_quotient", floor_quotient, Rounding.FLOOR, list).hardware
+    assert division is not None and made is not None and made.module == division.module

@@ -86,6 +86,18 @@
       .waiting(dut.u_bursts.state_q >= 2'd2), .left(32'(dut.u_bursts.left_q)), .length(32'(dut.length)), .* \
   );
 
+// Signals of a master of AXI4 that no port of the harness drives.
+`define READ_CHANNELS \
+  logic [AddrW-1:0] araddr; \
+  logic [      7:0] arlen; \
+  logic             arvalid, rvalid, rready;
+
+`define WRITE_CHANNELS \
+  logic [AddrW-1:0] awaddr; \
+  logic [      7:0] awlen; \
+  logic [DataW-1:0] wdata; \
+  logic             awvalid, wlast, wvalid, bvalid, bready;
+
 // The memory that takes bursts.
 `define WRITE_MEMORY \
   logic       aw_waits; \
