@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from regress.published import HUGGING_FACE as PUBLISHED
 from tests.ir.huggingface_models import TOKENS
 
 GPT = {"vocab_size": TOKENS, "use_cache": False}
@@ -120,31 +121,13 @@ HUGGING_FACE: dict[str, tuple[str, str, tuple[int, ...], dict[str, Any]]] = {
         "Wav2Vec2Config",
         "Wav2Vec2Model",
         (80,),
-        {
-            **ROWS,
-            "conv_dim": (4, 4),
-            "conv_stride": (5, 2),
-            "conv_kernel": (10, 3),
-            "num_feat_extract_layers": 2,
-            "num_conv_pos_embeddings": 4,
-            "num_conv_pos_embedding_groups": 2,
-        },
+        {**PUBLISHED["wav2vec2"][3], **ROWS, "conv_dim": (4, 4)},
     ),
     "patchtst": (
         "PatchTSTConfig",
         "PatchTSTForRegression",
         (16, 2),
-        {
-            "num_input_channels": 2,
-            "context_length": 16,
-            "patch_length": 4,
-            "patch_stride": 4,
-            "d_model": 8,
-            "num_attention_heads": 2,
-            "num_hidden_layers": 1,
-            "ffn_dim": 16,
-            "num_targets": 1,
-        },
+        {**PUBLISHED["patchtst"][3], "d_model": 8, "ffn_dim": 16},
     ),
     "bart_encoder": (
         "BartConfig",

@@ -13,6 +13,7 @@ struct Loader {
     int active = -1;  // -1: there is no image
     unsigned long done = 0, refused = 0, asked = 0;
     unsigned reset_in = 0;
+    bool waiting = false;
 
     Loader(const std::string &kind, unsigned stalls) : kind_(kind), stalls_(stalls)
     {

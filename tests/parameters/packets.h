@@ -9,12 +9,16 @@ struct Packet {
     int set = -1;  // the one that it stores, if it is a whole image
     bool asks = false;
     bool refused = false;
+    unsigned waits = 0;  // cycles before its last word
 };
+
+static constexpr unsigned WAITS = 5000;
 
 struct Loader {
     int active = 0;  // -1: nothing whole is stored
     unsigned long done = 0, refused = 0, asked = 0;
     unsigned reset_in = 0;
+    bool waiting = false;  // for the last word of a packet that is refused already
 
     Loader(const std::string &kind, unsigned stalls) : kind_(kind), stalls_(stalls)
     {
@@ -34,7 +38,9 @@ struct Loader {
     void drive(bool draining)
     {
         if (!sending_ && !dut->rst && !draining && !was_busy_ && chance(active < 0 ? 50 : 1)) begin();
-        dut->parameters_in_valid = sending_ && packet_.at < packet_.words.size() && !chance(stalls_ / 2);
+        waiting = sending_ && packet_.waits > 0 && packet_.at + 1 == packet_.words.size();
+        packet_.waits -= waiting;
+        dut->parameters_in_valid = sending_ && packet_.at < packet_.words.size() && !waiting && !chance(stalls_ / 2);
         dut->parameters_in = dut->parameters_in_valid ? packet_.words[packet_.at] : random_bits();
         dut->parameters_in_last = packet_.at + 1 == packet_.words.size();
         dut->parameters_out_ready = !chance(stalls_);
@@ -101,7 +107,7 @@ struct Loader {
         if (fault == 1) packet_.words[2 + random_bits() % (packet_.words.size() - 3)] ^= 1u << random_bits() % 8;
         if (fault == 2) packet_.words.resize(1 + random_bits() % (packet_.words.size() - 1));
         if (fault == 3) packet_.words.push_back(random_bits());
-        if (fault == 4) packet_.words[random_bits() % 2] ^= 4;
+        if (fault == 4) packet_.words[random_bits() % 2] ^= 4, packet_.waits = WAITS;
         if (fault == 5 && active >= 0) {
             packet_.words = {0x4D415352};
             packet_.asks = true;

@@ -97,6 +97,8 @@ int main(int argc, char **argv)
     std::vector<int> set_of;  // of every frame that was begun since the reset
     unsigned long compared = 0, resets = 0, used[SETS] = {0, 0};
     unsigned rest = 4, since_moved = 0;
+    size_t begun = 0;  // frames, when the loader began to wait
+    bool waited = false;
 
     auto restart = [&] {
         for (Input &in : inputs) in.beat = 0, in.frame = 0, in.offered = false;
@@ -119,6 +121,10 @@ int main(int argc, char **argv)
         }
         for (Output &out : outputs) *out.port.ready = !chance(stalls);
         loader.drive(draining);
+        if (waited && !loader.waiting && loader.active >= 0 && !dut->rst && set_of.size() == begun)
+            fail("no frame is begun before the end of a packet that is refused");
+        if (!loader.waiting || !waited) begun = set_of.size();
+        waited = loader.waiting;
         dut->clk = 0;
         dut->eval();
         // What happens at its end.
