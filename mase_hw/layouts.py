@@ -166,15 +166,25 @@ class Layout:
     @property
     def one_by_one(self) -> Layout:
         """The order with one position a beat; that of every other layout is its own."""
+        return self.fewer(1)
+
+    def fewer(self, beside: int) -> Layout:
+        """The order with fewer positions in a beat; that of every other layout is its own.
+
+        Args:
+            beside: So many, which divide those that there are.
+        """
         if self.beside == 1:
             return self
-        order, inside = list(self.order), 1
+        row, order, inside = self.row // self.beside * beside if beside > 1 else 0, list(self.order), 1
         while order and inside * self.factors[order[-1]] <= self.row:
             inside *= self.factors[order.pop()]
-        elements = self.order[len(order) :]
         if inside != self.row:  # of rows of one element, whose neighbours follow each other anyway
-            return Layout(self.shape, self.factors, self.order)
-        return Layout(self.shape, self.factors, (*order, elements[-1], *elements[:-1]))
+            return Layout(self.shape, self.factors, self.order, row)
+        *elements, last = self.order[len(order) :]
+        factors = (*self.factors[:last], self.factors[last] // beside, beside, *self.factors[last + 1 :])
+        outer, inner = ([i + (i > last) for i in part] for part in (order, elements))
+        return Layout(self.shape, factors, (*outer, last, *inner, last + 1), row)
 
     @property
     def is_row_major(self) -> bool:

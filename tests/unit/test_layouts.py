@@ -196,6 +196,12 @@ def test_tiles_of_other_sizes_turn_within_a_beat() -> None:
             matrix = come.reshape(-1, turn.rows, turn.columns, turn.inner)
             left = Layout.tiled(shape, want).to_stream(numbered(shape))[0]
             assert matrix.swapaxes(1, 2).reshape(-1).tolist() == left.tolist()
+            assert Layout.tiled(shape, many).fewer(few) == Layout.tiled(shape, few)
+    tokens = Layout.tokens((1, 8, 2, 3), 4).permuted((0, 2, 1, 3))
+    assert tokens.fewer(2) == Layout.tokens((1, 8, 2, 3), 2).permuted((0, 2, 1, 3))
+    halves = tiles_within(tokens, tokens.fewer(2))
+    assert halves is not None and (halves.rows, halves.columns, halves.inner) == (6, 2, 2)
+    assert Layout.tiled((1, 1, 2, 8), 4).fewer(2) == Layout.tiled((1, 1, 2, 8), 2)
     assert tiles_within(Layout.tiled(shape, 2), Layout.row_major(shape)) is None
     assert tiles_within(Layout.row_major(shape), Layout.channels_last(shape)) is None
 

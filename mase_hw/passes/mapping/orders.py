@@ -226,7 +226,8 @@ class Orders:
         rows = hardware is not None and hardware.layout == "rows" and tiles
         abreast = Layout.abreast(arriving.shape, arriving.beside) if rows and _divides(arriving) else None
         several = [layout for layout in (arriving, abreast) if tiles and layout is not None]
-        for layout in [*several, *_choices(arriving.one_by_one)]:
+        fewer = [n for n in range(arriving.beside // 2, 1, -1) if arriving.beside % n == 0] if tiles else []
+        for layout in [*several, *map(arriving.fewer, fewer), *_choices(arriving.one_by_one)]:
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
