@@ -149,6 +149,25 @@ def test_what_follows(step: Step, size: int, positions: int, beats: int, tmp_pat
     proven(design, x)
 
 
+@pytest.mark.parametrize(
+    ("step", "positions", "interval", "turns"),
+    [
+        pytest.param(lambda x: x * x.mean(2, keepdim=True), 4, 2, 0, id="gate"),
+        pytest.param(lambda x: x * (x[..., :1] > 0), 2, 4, 0, id="mask", marks=slow),
+        pytest.param(lambda x: x * x.mean(2, keepdim=True), 8, 1, 0, id="all_tokens", marks=slow),
+        pytest.param(lambda x: torch.cat((x, -x), 1), 4, 4, 0, id="behind", marks=slow),
+        pytest.param(lambda x: torch.cat((x[:, :2], x), 1), 4, 5, 1, id="fewer_behind", marks=slow),
+        pytest.param(lambda x: torch.cat((x[:, :1], x), 1), 2, 9, 1, id="behind_one", marks=slow),
+        pytest.param(lambda x: torch.cat((x[:, :1], x), 1), 1, 9, 0, id="one_a_beat", marks=slow),
+    ],
+)
+def test_as_many_tokens(step: Step, positions: int, interval: int, turns: int, tmp_path: Path) -> None:
+    """What one number for a token goes to, and tokens behind others, with as many in a beat as all of them have."""
+    design, x = compiled(Tokens(step), tmp_path / "b", positions)
+    assert design.timing["interval"] == interval
+    proven(design, x, turns)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_running_sums_of_images(dim: int, tmp_path: Path) -> None:
