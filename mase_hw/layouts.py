@@ -147,13 +147,15 @@ class Layout:
         return self.resized(len(self.shape) - 1, size)
 
     def resized(self, dim: int, size: int) -> Layout | None:
-        """The same order with another size of a dimension; None if it travels in parts, as neighbours of a beat do.
+        """The same order with another size of a dimension; None if it travels in parts that this does not divide.
 
         Args:
             dim: The dimension, not negative, of more than one element.
-            size: Its size.
+            size: Its size; of neighbours of a beat, so many beats.
         """
         own, row = self.factors_of(dim), self.row
+        if self.beside > 1 and own[-1:] == [self.order[-1]] and size % self.beside == 0:
+            return self._more_tiles(dim, size)
         if len(own) != 1 or (row and (self.beside == 1 or own[0] == self.order[-1])):
             return None
         (i,) = own
@@ -163,18 +165,42 @@ class Layout:
         shape[dim] = factors[i] = size
         return Layout(tuple(shape), tuple(factors), self.order, row)
 
+    def _more_tiles(self, dim: int, size: int) -> Layout | None:
+        """With another number of tiles of the neighbours that a beat has; None if their tiles lie apart."""
+        one, beside = self.one_by_one, self.beside
+        if len(one.factors_of(dim)) != 1:
+            return None
+        (own,) = one.factors_of(dim)
+        place = one.order.index(own)
+        if math.prod(one.factors[i] for i in one.order[place + 1 :]) * beside != self.row:
+            return None
+        shape = (*self.shape[:dim], size, *self.shape[dim + 1 :])
+        factors = (*one.factors[:own], size // beside, beside, *one.factors[own + 1 :])
+        outer, inner = ([i + (i > own) for i in part] for part in (one.order[:place], one.order[place + 1 :]))
+        return Layout(shape, factors, (*outer, own, *inner, own + 1), self.row)
+
     @property
     def one_by_one(self) -> Layout:
         """The order with one position a beat; that of every other layout is its own."""
+        return self.fewer(1)
+
+    def fewer(self, beside: int) -> Layout:
+        """The order with fewer positions in a beat; that of every other layout is its own.
+
+        Args:
+            beside: So many, which divide those that there are.
+        """
         if self.beside == 1:
             return self
-        order, inside = list(self.order), 1
+        row, order, inside = self.row // self.beside * beside if beside > 1 else 0, list(self.order), 1
         while order and inside * self.factors[order[-1]] <= self.row:
             inside *= self.factors[order.pop()]
-        elements = self.order[len(order) :]
         if inside != self.row:  # of rows of one element, whose neighbours follow each other anyway
-            return Layout(self.shape, self.factors, self.order)
-        return Layout(self.shape, self.factors, (*order, elements[-1], *elements[:-1]))
+            return Layout(self.shape, self.factors, self.order, row)
+        *elements, last = self.order[len(order) :]
+        factors = (*self.factors[:last], self.factors[last] // beside, beside, *self.factors[last + 1 :])
+        outer, inner = ([i + (i > last) for i in part] for part in (order, elements))
+        return Layout(self.shape, factors, (*outer, last, *inner, last + 1), row)
 
     @property
     def is_row_major(self) -> bool:

@@ -43,15 +43,17 @@ def cut(t: Terms, p: Parameters) -> None:
     left = p["DATA_OUT_0_PARALLELISM_DIM_0"]
     if left < lanes and (taken == given or way == (Rounding.FLOOR, Overflow.WRAP)):
         return
-    lanes = left
+    beside, together = p["DATA_IN_0_PARALLELISM_DIM_2"], p["DATA_OUT_0_PARALLELISM_DIM_2"]
+    lanes, several = left * together, p["DATA_OUT_0_TENSOR_SIZE_DIM_2"] > 1 and together == 1
+    step = p["STEP"] if beside == 1 else p["STEP"] // beside if several else 1
     counter(t, "inner", 1 if inside else tiles * p["DATA_IN_0_TENSOR_SIZE_DIM_1"])
     # The place in the dimension begins again at its end, and is compared with the first and the last one that pass.
-    places = bits_of(tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"])
-    phase = bits_of(max(p["STEP"], 2))
+    places = bits_of(tiles if inside else p["DATA_IN_0_TENSOR_SIZE_DIM_2"] // beside)
+    phase = bits_of(max(step, 2))
     t.count(ff=places + phase + 2 * lanes * cast_bits(taken, given, *way) + 2)
     level_bits(t, "place", places)
     t.logic("place.any", int(places > 1))
-    t.logic("phase", phase if p["STEP"] > 1 else 0)
+    t.logic("phase", phase if step > 1 else 0)
     t.logic("any", 1)
     cast(t, "cast", lanes, Cast(taken, given, way), held=True)
 
@@ -508,9 +510,12 @@ def reduce(t: Terms, p: Parameters) -> None:
     acc = value + bits_of(count) if sums else value
     where = bits_of(count) if place else 0
     depth = kept1 * kept0 if reduced2 > 1 else kept0
-    wide = outs * (acc + where)
+    follow = lanes if p["INNER"] == 2 and running else 1
+    wide = outs // follow * (acc + where)
     # An unsigned number has a zero above it, which no register keeps.
     held = outs * ((acc if inner and sums else p["DATA_IN_0_PRECISION_0"]) + where)
+    if follow > 1:  # of the first of them fewer bits
+        held = beside * sum(value + bits_of(i + 1) for i in range(follow))
     turns = beats1 > 1 or reduced2 > 1
     t.logic("any", 1)
     for loop in (kept0, beats1, *((kept1, reduced2) if reduced2 > 1 else ())):

@@ -1,11 +1,12 @@
 """Slice: a range of one dimension, cast once; what split, chunk, narrow, select and indexing come to.
 
-In a stream a slice passes some beats and drops the others. ``lower_slices_transform_pass`` makes slices of the ops
-that PyTorch has for it.
+In a stream a slice passes some beats and drops the others; of several positions in a beat some pass.
+``lower_slices_transform_pass`` makes slices of the ops that PyTorch has for it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,16 +24,19 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import as_they_come, lanes_within
+from mase_hw.ops._tensors import as_they_come, by_token, lanes_within
 from mase_hw.steps import Steps
-from mase_hw.streams import IntArray
+from mase_hw.streams import IntArray, Stream
 
 DIMS = 4
 """Dimensions of the module, innermost first: lanes, what a place of the range holds, the range, rounds."""
 
 
 class SliceParams(Params, frozen=True):
-    """Parameters of ``fixed_slice``; ``dim``, 0 or 2, is what is cut."""
+    """Parameters of ``fixed_slice``; ``dim``, 0 or 2, is what is cut.
+
+    Lanes along dimension 2 are neighbours of which a beat has all channels of dimension 0.
+    """
 
     data_in_0: Tensor4
     data_out_0: Tensor4
@@ -52,6 +56,13 @@ class SliceParams(Params, frozen=True):
         """Whether there is no register: such a beat, of which a cast does no more than leave bits out."""
         equal = self.data_in_0.fmt == self.data_out_0.fmt
         return self.at_once and (equal or self.cast == Cast(Rounding.FLOOR, Overflow.WRAP))
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a port: lane ``channel * neighbours + neighbour``."""
+        made, lanes = super().stream(name), getattr(self, name).lanes
+        if self.data_in_0.lanes[2] == 1:
+            return made
+        return by_token(dataclasses.replace(made, parallelism=lanes[:3]))
 
     def attributes(self) -> Attributes:
         """The slice of a tensor that has the module's dimensions."""
@@ -119,11 +130,30 @@ def cut_of(layout: Layout, attributes: Attributes) -> Cut | None:
     return Cut(first, begin // block, length // block, 1) if whole else None
 
 
+def neighbours_left(layout: Layout, attributes: Attributes) -> int:
+    """Neighbours of a beat of what is left of several in a beat, as many of each tile that passes; 0 if they differ.
+
+    All of a range within a tile, those that are a step apart where every tile has as many, or one.
+    """
+    dim, begin, length, step = _range(attributes)
+    beside, factors = layout.beside, layout.factors_of(dim)
+    if beside == 1 or not factors or factors[-1] != layout.order[-1] or len(factors) > 2:
+        return 0
+    if len(factors) == 2 and _inside(layout, Cut(factors[0], 0, 1, 1)) != layout.row:
+        return 0
+    if begin // beside == (begin + (length - 1) * step) // beside:
+        return length
+    together = beside // step
+    if step > 1 and beside % step == 0 and begin % beside < step and length % together == 0:
+        return together
+    return int(step % beside == 0)
+
+
 def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
     """The order of what is left: elements keep theirs."""
     cut = cut_of(layout, attributes)
     if cut is None:
-        return None
+        return _of_neighbours(layout, shape, attributes)
     if layout.positions > 1:
         return Layout.tiled(shape, layout.positions)
     factors = [cut.length if i == cut.factor else size for i, size in enumerate(layout.factors)]
@@ -131,6 +161,20 @@ def relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> La
     if layout.beside > 1:
         within = _inside(layout, cut) < layout.row
         row = layout.row // layout.factors[cut.factor] * cut.length if within else layout.row
+    return Layout(tuple(shape), tuple(factors), layout.order, row)
+
+
+def _of_neighbours(layout: Layout, shape: Sequence[int], attributes: Attributes) -> Layout | None:
+    """The order of what is left of some of a beat's neighbours; None if their number is not that of all beats."""
+    left = neighbours_left(layout, attributes)
+    if not left:
+        return None
+    *tiles, neighbour = layout.factors_of(int(attributes["dim"]))
+    factors = list(layout.factors)
+    factors[neighbour] = left
+    for tile in tiles:
+        factors[tile] = int(attributes["length"]) // left
+    row = layout.row // layout.beside * left if left > 1 else 0
     return Layout(tuple(shape), tuple(factors), layout.order, row)
 
 
@@ -152,6 +196,8 @@ def _build(r: Request) -> SliceParams:
     layout = r.layouts.get("data_in_0") or Layout.row_major(shape)
     cut = cut_of(layout, a.attributes)
     if cut is None:
+        if some := neighbours_left(layout, a.attributes):
+            return _of_tiles(r, layout, some)
         raise UnsupportedError(
             "this range is scattered over the stream",
             node=r.node,
@@ -196,6 +242,25 @@ def _build(r: Request) -> SliceParams:
     )
 
 
+def _of_tiles(r: Request, layout: Layout, left: int) -> SliceParams:
+    """Parameters where some neighbours of a beat pass, the channels of which are those of a token, or of its heads."""
+    a, beside = r.arithmetic, layout.beside
+    dim, begin, length, step = _range(a.attributes)
+    size, each = layout.factors[layout.order[-2]], layout.row // beside
+    lanes = min(size, max(1, r.parallelism["data_in_0"][0] // beside))
+    while each != size and size % lanes:
+        lanes -= 1
+    taken = (math.prod(layout.shape) // (layout.shape[dim] * each), layout.shape[dim], each // size, size)
+    return SliceParams(
+        data_in_0=port(taken, a.formats["data_in_0"], lanes, 1, beside, dims=DIMS),
+        data_out_0=port((taken[0], length, *taken[2:]), a.formats["data_out_0"], lanes, 1, left, dims=DIMS),
+        dim=2,
+        begin=begin,
+        step=step,
+        cast=a.modes,
+    )
+
+
 def _whole_beats(cut: Cut, size: int, lanes: int) -> int:
     """The most lanes, no more than offered, in whose beats the range begins and ends; one always is."""
     if cut.step != 1:
@@ -214,10 +279,10 @@ def passing(p: SliceParams) -> IntArray:
     at = p.attributes()
     if p.at_once:
         return tiles.reshape(-1)
-    begin, length = at["begin"], sink.tiles[p.dim]
-    if not p.dim:
-        begin //= source.lanes
-    return np.take(tiles, begin + np.arange(length) * p.step, axis=at["dim"]).reshape(-1)
+    begin, length = p.begin, sink.tiles[p.dim]
+    beside = p.data_in_0.lanes[2] if p.dim else source.lanes
+    step = p.step if beside == 1 else max(1, p.step // beside)
+    return np.take(tiles, begin // beside + np.arange(length) * step, axis=at["dim"]).reshape(-1)
 
 
 def latency(p: SliceParams) -> Latency:
@@ -232,10 +297,17 @@ def latency(p: SliceParams) -> Latency:
     )
 
 
-def _case(name: str, shape: tuple[int, ...], cut: tuple[int, int, int, int], lanes: int, formats: str) -> Case:
-    """A case: outer sizes first; dimension 1 or 3, begin, length, step."""
+def _case(
+    name: str, shape: tuple[int, ...], cut: tuple[int, int, int, int], lanes: int, formats: str, beside: int = 1
+) -> Case:
+    """A case: outer sizes first; dimension 1 or 3, begin, length, step; neighbours of a beat along dimension 1."""
     attributes: Any = dict(zip(("dim", "begin", "length", "step"), cut, strict=True))
-    return case(_build, name, shape, lanes, formats, frames=5, **attributes)
+    layouts = {"data_in_0": Layout.tokens(shape, beside)} if beside > 1 else {}
+
+    def build(r: Request) -> SliceParams:
+        return _build(dataclasses.replace(r, layouts=layouts))
+
+    return case(build, name, shape, lanes, formats, frames=5, **attributes)
 
 
 def _cases() -> list[Case]:
@@ -253,6 +325,10 @@ def _cases() -> list[Case]:
         _case("rows", (2, 4, 3, 5), (1, 2, 2, 1), 2, "s8.4 s9.5"),
         _case("every_third_row", (2, 8, 3, 4), (1, 1, 3, 3), 4, "s16.9 s12.4 trunc"),
         _case("one_row", (1, 3, 1, 4), (1, 2, 1, 1), 1, "s8.4 s8.4"),
+        _case("one_of_tiles", (2, 6, 1, 5), (1, 3, 1, 1), 4, "s8.4 s8.4", 2),
+        _case("every_fourth_of_tiles", (2, 8, 1, 3), (1, 1, 2, 4), 4, "s8.4 s6.2 half_up wrap", 4),
+        _case("every_other_in_tiles", (2, 12, 1, 3), (1, 5, 4, 2), 8, "s8.4 s8.4", 4),
+        _case("some_of_a_tile", (3, 6, 2, 3), (1, 3, 3, 1), 6, "s8.4 u7.3", 6),
     ]
 
 

@@ -55,7 +55,8 @@ def tiles_within(have: Layout, want: Layout) -> Turn | None:
     few, many = sorted((have.beside, want.beside))
     if many == 1 or many % few or have.one_by_one != want.one_by_one or have == want:
         return None
-    if few > 1 and {have, want} != {Layout.tiled(have.shape, few), Layout.tiled(have.shape, many)}:
+    larger, smaller = (have, want) if have.beside == many else (want, have)
+    if few > 1 and larger.fewer(few) != smaller:
         return None
     elements = max(have.row, want.row) // many
     rows, columns = (elements, many // few) if have.beside == many else (many // few, elements)

@@ -231,7 +231,7 @@ WRONG = {
         "cat-channels", "ops/fixed_concat.sv", "turn_q[k] ? part[k]", "(turn_q[k] || valid[k]) ? part[k]"
     ),
     "a range begins one place too early": Mutation(
-        "slice-rows", "ops/fixed_slice.sv", "BEGIN / Lanes : BEGIN;", "BEGIN / Lanes : BEGIN - 1;"
+        "slice-rows", "ops/fixed_slice.sv", "BEGIN / Lanes : BEGIN /", "BEGIN / Lanes : (BEGIN - 1) /"
     ),
     "data change while waiting": Mutation(
         "register_slice-w13",
@@ -288,6 +288,15 @@ WRONG = {
         "leaves && HAS_SLOT != 0",
         "leaves && HAS_SLOT > 1",
         kind=SimulationError,
+    ),
+    "another neighbour of a beat is left": Mutation(
+        "slice-one_of_tiles", "ops/fixed_slice.sv", "+ BEGIN % Beside", "+ (Beside - 1 - BEGIN % Beside)"
+    ),
+    "a beat adds to what its first element was": Mutation(
+        "cumsum-columns_of_tiles", "ops/fixed_reduce.sv", "total[i*Follow+Follow-1]", "total[i*Follow]"
+    ),
+    "rows beside each other take the first one's cells": Mutation(
+        "top_values-two_rows", "ops/fixed_top.sv", "leaving[r] = result_q[r][0]", "leaving[r] = result_q[0][0]"
     ),
 }
 

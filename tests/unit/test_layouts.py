@@ -186,6 +186,20 @@ def test_tokens_one_by_one(shape: tuple[int, ...], beside: int) -> None:
     assert Layout.tokens(shape, beside) == Layout.row_major(shape)
 
 
+@pytest.mark.parametrize(("shape", "beside"), [((1, 8, 2, 4), 4), ((2, 4, 1, 3), 4), ((1, 6, 3, 2), 2)])
+def test_more_tokens_of_a_beat(shape: tuple[int, ...], beside: int) -> None:
+    """Another number of whole tiles is the order of that many tokens, a part of one is none."""
+    outer, tokens, *last = shape
+    layout = Layout.tokens(shape, beside)
+    for size in (beside, 2 * beside, 5 * beside):
+        assert layout.resized(1, size) == Layout.tokens((outer, size, *last), beside)
+        assert layout.permuted((0, 2, 1, 3)).resized(2, size) == Layout.tokens((outer, size, *last), beside).permuted(
+            (0, 2, 1, 3)
+        )
+    assert layout.resized(1, tokens + 1) is None
+    assert Layout.tiled((1, 3, 2, 8), 4).resized(3, 12) == Layout.tiled((1, 3, 2, 12), 4)
+
+
 def test_tiles_of_other_sizes_turn_within_a_beat() -> None:
     shape = (1, 3, 2, 8)
     for few, many in ((1, 2), (2, 4), (1, 8)):
@@ -196,6 +210,12 @@ def test_tiles_of_other_sizes_turn_within_a_beat() -> None:
             matrix = come.reshape(-1, turn.rows, turn.columns, turn.inner)
             left = Layout.tiled(shape, want).to_stream(numbered(shape))[0]
             assert matrix.swapaxes(1, 2).reshape(-1).tolist() == left.tolist()
+            assert Layout.tiled(shape, many).fewer(few) == Layout.tiled(shape, few)
+    tokens = Layout.tokens((1, 8, 2, 3), 4).permuted((0, 2, 1, 3))
+    assert tokens.fewer(2) == Layout.tokens((1, 8, 2, 3), 2).permuted((0, 2, 1, 3))
+    halves = tiles_within(tokens, tokens.fewer(2))
+    assert halves is not None and (halves.rows, halves.columns, halves.inner) == (6, 2, 2)
+    assert Layout.tiled((1, 1, 2, 8), 4).fewer(2) == Layout.tiled((1, 1, 2, 8), 2)
     assert tiles_within(Layout.tiled(shape, 2), Layout.row_major(shape)) is None
     assert tiles_within(Layout.row_major(shape), Layout.channels_last(shape)) is None
 

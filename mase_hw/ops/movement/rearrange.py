@@ -268,7 +268,8 @@ def _choices(most: tuple[int, int], come: int, leave: int) -> list[tuple[int, in
     found = [(n, n, 1) for n in range(min(most), 0, -1)] + [(1, n, 1) for n in range(most[1], 1, -1)]
     if leave > 1:
         found += [(n, n * leave, leave) for n in range(min(most[0], most[1] // leave), 0, -1)]
-    if come > 1 and come <= most[0]:
+    come = come if come > 1 else leave  # of single elements neighbours follow each other anyway
+    if 1 < come <= most[0]:
         found += [(come, n * come, 1) for n in range(most[1] // come, 1, -1)]
     return found
 
@@ -300,7 +301,8 @@ def arranged(
     ends = [(have, want) for have in dict.fromkeys((layout, layout.one_by_one)) for want in choices]
 
     def cost(ends: tuple[Layout, Layout]) -> tuple[int, int, int]:
-        most = [min(_LANES * end.beside, (end.stream_shape or (1,))[-1]) for end in ends]
+        beside = max(end.beside for end in ends)
+        most = [min(_LANES * beside, (end.stream_shape or (1,))[-1]) for end in ends]
         return _planned(places, tuple(shape), *ends, (most[0], most[1])).cost
 
     return min(ends, key=cost)

@@ -120,7 +120,8 @@ class ReduceParams(Params, frozen=True):
     """Parameters of ``fixed_reduce``; what a dimension is depends on ``inner``.
 
     Lanes along dimension 1 are neighbouring positions of a beat, each of which is reduced by itself; with an ``inner``
-    of 2 channels, of which a beat has all neighbouring positions that are reduced, one channel after the other.
+    of 2 channels, of which a beat has all neighbouring positions that are reduced, one channel after the other; of
+    running sums the result has as many.
     """
 
     data_in_0: Tensor5
@@ -196,13 +197,14 @@ def _layout_of(layout: Layout, shape: Sequence[int], attributes: Attributes, *, 
     dims = dims_of(attributes, len(layout.shape))
     reduced = reduced_of(layout, dims)
     if reduced == (True, False):
-        if dims != (1,) or operation == RUNNING or layout.positions == 1:
+        if len(dims) != 1 or layout.factors_of(dims[0]) != [layout.order[-2]]:
             return None
-        keep = bool(attributes.get("keepdim", False))
-        return Layout.tiled(shape, layout.positions) if keep else Layout.row_major(shape)
-    if reduced == (False, True) and operation == RUNNING:
-        return None
-    if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1):
+        if operation == RUNNING:
+            return Layout(tuple(shape), layout.factors, layout.order, layout.row)
+        keep = bool(attributes.get("keepdim", False)) and layout.positions > 1
+        return Layout.tiled(shape, layout.positions) if keep else kept_layout(layout, shape, dims)
+    follow = operation == RUNNING and reduced == (False, True)
+    if Roles.of(layout, dims) is None or (operation >= ARGMAX and len(layout.factors_of(dims[0])) > 1 + follow):
         return None
     if operation == RUNNING:
         return Layout(tuple(shape), layout.factors, layout.order, layout.row)
@@ -267,7 +269,7 @@ def _of_tiles(r: Request, operation: int, layout: Layout, roles: Roles, lanes: i
     elif roles.inner and operation == RUNNING:
         columns = (1, 1)
     left = roles.shape if operation == RUNNING else roles.left
-    ends = (1 if roles.inner else columns[0], columns[1])
+    ends = (1 if roles.inner and operation != RUNNING else columns[0], columns[1])
     return ReduceParams(
         data_in_0=port(roles.shape, formats["data_in_0"], *columns, dims=DIMS),
         data_out_0=port(left, formats["data_out_0"], *ends, dims=DIMS),
@@ -455,6 +457,9 @@ def _running() -> list[Case]:
         _case(RUNNING, "further_out", (2, 4, 2, 3), 1, 2, "u6.3 s6.2 half_up wrap"),
         _case(RUNNING, "rows_of_tiles", (1, 3, 4, 4), 2, 2, "u6.3 u8.3", positions=2),
         _case(RUNNING, "innermost", (2, 2, 5), 2, 3, "s8.4 s10.4"),
+        _case(RUNNING, "two_positions", (1, 5, 3, 4), 1, 2, "s8.4 s9.4", positions=2),
+        _case(RUNNING, "columns_of_tiles", (2, 3, 2, 6), 3, 2, "s8.4 s9.4", positions=3),
+        _case(RUNNING, "whole_width", (1, 4, 3, 2), 3, 3, "u4.3 s6.2 half_up wrap", positions=2),
     ]
 
 

@@ -23,9 +23,9 @@ from mase_hw.numerics import cast
 from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
-from mase_hw.ops._tensors import lanes_within
+from mase_hw.ops._tensors import as_they_come, lanes_within
+from mase_hw.ops.rows._rows import abreast, row_shape
 from mase_hw.ops.rows._rows import relayout as in_rows
-from mase_hw.ops.rows._rows import row_shape
 from mase_hw.steps import Steps
 
 
@@ -58,13 +58,23 @@ def _sorted(x: Tensor, count: int, largest: bool) -> tuple[Tensor, Tensor]:
 
 
 class TopParams(Params, frozen=True):
-    """Parameters of ``fixed_top``; dimension 0 is that of a row."""
+    """Parameters of ``fixed_top``; dimension 0 is that of a row, of which lanes along dimension 1 are neighbours."""
 
     data_in_0: Tensor3
     data_out_0: Tensor3
     smallest: bool
     places: bool
     cast: Cast
+
+    def positions(self, name: str) -> int:
+        """Rows of a beat."""
+        lanes: tuple[int, ...] = getattr(self, name).lanes
+        return lanes[1]
+
+    def layout(self, name: str) -> Layout | None:
+        """Of several rows in a beat."""
+        rows = self.positions(name)
+        return Layout.abreast(getattr(self, name).shape, rows) if rows > 1 else None
 
     def attributes(self) -> Attributes:
         """What is looked for in which row."""
@@ -88,6 +98,12 @@ def _relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> L
     last = layout.factors_of(len(layout.shape) - 1) if layout.shape else []
     if kept is None or not last:
         return None if kept is None else Layout(tuple(shape), layout.factors, layout.order)
+    if (rows := layout.of_rows(shape[-1])) is not None:
+        return rows
+    if shape[-1] == 1 and layout.beside > 1:
+        (element,) = last
+        factors = (*layout.factors[:element], 1, *layout.factors[element + 1 :])
+        return Layout(tuple(shape), factors, layout.order)
     if shape[-1] == 1:
         return Layout(tuple(shape), layout.factors[:-1], layout.order[:-1])
     return Layout(tuple(shape), (*layout.factors[:-1], shape[-1]), layout.order)
@@ -96,13 +112,13 @@ def _relayout(layout: Layout, shape: Sequence[int], attributes: Attributes) -> L
 def _build(places: bool) -> Callable[[Request], TopParams]:
     def build(r: Request) -> TopParams:
         a, (rows, size) = r.arithmetic, row_shape(r)
-        count = int(a.attributes["count"])
-        lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size))
+        count, beside = int(a.attributes["count"]), abreast(r)
+        lanes_within(r.node, "data_in_0", r.parallelism["data_in_0"], (rows, size * beside))
         given = r.stream_shapes["data_out_0"] if "data_out_0" in r.shapes else (rows, count)
         lanes_within(r.node, "data_out_0", r.parallelism.get("data_out_0", (1,)), given)
         return TopParams(
-            data_in_0=port((rows, size), a.formats["data_in_0"], 1),
-            data_out_0=port((rows, count), a.formats["data_out_0"], 1),
+            data_in_0=port((rows, size), a.formats["data_in_0"], 1, beside),
+            data_out_0=port((rows, count), a.formats["data_out_0"], 1, beside),
             smallest=not a.attributes.get("largest", True),
             places=places,
             cast=a.modes,
@@ -114,7 +130,7 @@ def _build(places: bool) -> Callable[[Request], TopParams]:
 def _latency(p: TopParams) -> Latency:
     """A step of the cells takes an element; the last one of a row waits until the results before have left."""
     size, count = p.data_in_0.size[0], p.data_out_0.size[0]
-    rows = p.data_in_0.size[1] * p.data_in_0.size[2]
+    rows = p.data_in_0.tiles[1] * p.data_in_0.tiles[2]
     every, row, out = (np.arange(n, dtype=np.int64) for n in (rows * size, rows, rows * count))
     cells = Steps.at(
         rows * size, needed=[every], freed=[every], emitted=row * size + size - 1, delay=[0], room=[0], pipe=0, queue=0
@@ -131,9 +147,13 @@ def _place_format(formats: Mapping[str, FixedFormat], sizes: Sequence[int], attr
     return FixedFormat(max(1, (sizes[-1] - 1).bit_length()), 0, signed=False)
 
 
-def _case(places: bool, name: str, shape: tuple[int, ...], count: int, formats: str, largest: bool = True) -> Case:
-    lanes = dict.fromkeys(ONE_INPUT, 1)
-    return case(_build(places), name, shape, lanes, formats, frames=5, size=shape[-1], count=count, largest=largest)
+def _case(
+    places: bool, name: str, shape: tuple[int, ...], count: int, formats: str, largest: bool = True, beside: int = 0
+) -> Case:
+    size, lanes = shape[-1], dict.fromkeys(ONE_INPUT, 1)
+    return case(
+        _build(places), name, shape, lanes, formats, frames=5, size=size, count=count, largest=largest, beside=beside
+    )
 
 
 def _values() -> list[Case]:
@@ -141,6 +161,8 @@ def _values() -> list[Case]:
         _case(False, "some", (3, 7), 3, "s8.4 s8.4"),
         _case(False, "whole", (2, 2, 5), 5, "u6.3 s5.1 floor wrap", largest=False),
         _case(False, "one", (4, 6), 1, "s3.1 s3.1"),
+        _case(False, "two_rows", (6, 5), 3, "s4.1 s4.1", beside=2),
+        _case(False, "one_of_rows", (2, 4, 3), 1, "u3.1 u3.1", largest=False, beside=4),
     ]
 
 
@@ -149,6 +171,7 @@ def _places() -> list[Case]:
         _case(True, "ties", (3, 7), 4, "u2.0 u3.0"),
         _case(True, "whole", (2, 6), 6, "s8.4 u3.0", largest=False),
         _case(True, "two_elements", (5, 2), 2, "s8.4 u1.0"),
+        _case(True, "three_rows", (6, 4), 2, "s3.1 u2.0", beside=3),
     ]
 
 
@@ -166,6 +189,7 @@ def _op(name: str, function: Any, places: bool, cases: Callable[[], list[Case]],
             build=_build(places),
             latency=_latency,
             cases=cases,
+            positions=as_they_come,
         ),
         **facets,
     )

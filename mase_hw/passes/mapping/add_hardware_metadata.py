@@ -160,7 +160,8 @@ class _Mapper:
         formats = {name: _format(node, name, tensor) for name, tensor in tensors.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         layouts = self.orders.of(node, hardware, shapes)
-        sizes = {n: streamed(hardware, layouts[n]) if n in layouts else shape for n, shape in shapes.items()}
+        made = layouts["data_out_0"]
+        sizes = {n: streamed(hardware, layouts[n], made) if n in layouts else shape for n, shape in shapes.items()}
         chosen = self.args.parallelism.get(node.name, {})
         # What is shared has the lanes that the first block needs, whatever comes before the blocks.
         first = self.twins.get(node, (node,))[0]

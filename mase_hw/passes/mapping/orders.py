@@ -133,8 +133,8 @@ class Orders:
             attributes = self.graph.meta_of(node).common.args.attributes
             joined = None if hardware.joined is None else _joined(arriving, shapes, hardware.joined(attributes))
             if joined is not None:
-                self.found[node.name, "data_out_0"] = joined
-                return {**arriving, "data_out_0": joined}
+                self.found[node.name, "data_out_0"] = joined["data_out_0"]
+                return joined
             wished = self._wished(node)
             come = max(_positions_of(layout, wished) for layout in arriving.values())
             taken_in, given = hardware.positions(attributes, shapes, come, wished)
@@ -226,7 +226,8 @@ class Orders:
         rows = hardware is not None and hardware.layout == "rows" and tiles
         abreast = Layout.abreast(arriving.shape, arriving.beside) if rows and _divides(arriving) else None
         several = [layout for layout in (arriving, abreast) if tiles and layout is not None]
-        for layout in [*several, *_choices(arriving.one_by_one)]:
+        fewer = [n for n in range(arriving.beside // 2, 1, -1) if arriving.beside % n == 0] if tiles else []
+        for layout in [*several, *map(arriving.fewer, fewer), *_choices(arriving.one_by_one)]:
             if op is not None and op.relayout is not None:
                 made = op.relayout(layout, shape, attributes)
             else:
@@ -249,8 +250,26 @@ def _positions_of(arriving: Layout, wished: int) -> int:
     return math.gcd(wished, arriving.shape[-1])
 
 
-def _joined(arriving: Mapping[str, Layout], shapes: Mapping[str, tuple[int, ...]], dim: int) -> Layout | None:
-    """The order that inputs share, of all of them behind each other along a dimension; None if they share none."""
+def _joined(
+    arriving: Mapping[str, Layout], shapes: Mapping[str, tuple[int, ...]], dim: int
+) -> dict[str, Layout] | None:
+    """The orders of inputs and of all of them behind each other along a dimension; None if they share none.
+
+    They are taken as they come, or with as many tokens in a beat as all of them can have.
+    """
+    most = math.gcd(*(layout.beside for layout in arriving.values()))
+    images = any(layout.positions > 1 for layout in arriving.values())
+    for beside in [0] if images else [0, *(n for n in range(most, 0, -1) if most % n == 0)]:
+        taken = {name: layout.fewer(beside) if beside else layout for name, layout in arriving.items()}
+        if (made := _behind_each_other(taken, shapes, dim)) is not None:
+            return {**taken, "data_out_0": made}
+    return None
+
+
+def _behind_each_other(
+    arriving: Mapping[str, Layout], shapes: Mapping[str, tuple[int, ...]], dim: int
+) -> Layout | None:
+    """The order of inputs behind each other that come in the same one; None if they do not."""
     shape = shapes["data_out_0"]
     dim %= len(shape)
     found = (layout.resized(dim, shape[dim]) for layout in arriving.values())
@@ -272,10 +291,16 @@ def _choices(arriving: Layout) -> list[Layout]:
     return [arriving, *others]
 
 
-def streamed(hardware: Hardware, layout: Layout) -> tuple[int, ...]:
-    """Sizes of a tensor in the order in which a module streams it."""
-    if hardware.joined is not None and (single := layout.one_by_one) != Layout.channels_last(layout.shape):
-        return single.stream_shape
+def streamed(hardware: Hardware, layout: Layout, result: Layout) -> tuple[int, ...]:
+    """Sizes of a tensor in the order in which a module streams it.
+
+    Args:
+        hardware: Its facets.
+        layout: Order of the tensor.
+        result: That of the result, of which a tensor may be a single row.
+    """
+    if hardware.joined is not None and result.one_by_one != Layout.channels_last(result.shape):
+        return layout.one_by_one.stream_shape
     if hardware.layout == "channels_last" and len(layout.shape) > 2:
         batch, channels, *spatial = layout.shape
         return (batch, *spatial, channels)
