@@ -46,11 +46,12 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
+from mase_hw.ops.unrolled._products import PRODUCTS, products
 from mase_hw.ops.unrolled._quotients import DIVIDING, PLACES, as_product, is_exact, quotients, units_of
 from mase_hw.ops.unrolled._quotients import MOST as MOST_QUOTIENTS
 from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
 from mase_hw.ops.unrolled._solver import Early, Plan, apart, digits, finished, merged, plan
-from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
+from mase_hw.ops.unrolled._tables import counted, leaves_of, table_layer, windows_of
 from mase_hw.ops.unrolled._trees import Signed
 
 MOST_DIGITS = 200_000
@@ -60,7 +61,7 @@ MOST_CODES = 1 << 10
 _KEPT = 1 / 6
 """Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
 two beside it."""
-_LINEAR = {"linear", "add", "sub", "sum", *DIVIDING}
+_LINEAR = {"linear", "add", "sub", "sum", "sum_of_products", *DIVIDING}
 """Ops whose exact results are linear in the data."""
 _CONVOLUTIONS = ("conv1d", "conv2d")
 _TABLED = 128
@@ -94,12 +95,15 @@ class _Lowering:
         if any(isinstance(fmt, ScaledFormat) for fmt in step.arithmetic.formats.values()):
             raise self._refused("scaled integers", "fixed-point formats")
         name = step.op.name
-        if name not in _LINEAR:
+        of_data = name in PRODUCTS and len(given) > 1
+        if name not in _LINEAR and not of_data:
             given = [self.network.plain(each) for each in given]
         if name in _CONVOLUTIONS:
             found = self._convolution(given[0])
         elif name in _LINEAR:
             found = self._linear(given)
+        elif of_data:
+            found = self._of_data(given)
         elif name in _MOVES:
             found = self._moved(given)
         elif name in _MAXIMA:
@@ -107,7 +111,7 @@ class _Lowering:
         elif name in ("relu", "cast", "passed_on") and step.arithmetic.attributes.get("elements") is not None:
             found = self._each(given[0])
         elif name in ("relu", "cast", "passed_on"):
-            found = self._cast(given[0], "data_in_0", positive=name == "relu")
+            found = self._cast(given[0], self._frac("data_in_0"), positive=name == "relu")
             found = self._dropped(found.reshape(step.shape))
         elif name in ("tables", "table_windows", "forest"):
             if self.network.beats > 1:
@@ -150,6 +154,17 @@ class _Lowering:
         matrix = (positive[1:] - positive[0]).T >> spare
         return self._summed(numbers, matrix, positive[0] >> spare, frac - spare)
 
+    def _of_data(self, given: Sequence[Elements]) -> Elements:
+        """Sums of products of data; one product alone is cast as it is."""
+        inputs, matrix, constants, frac = products(self.network, self.step, given)
+        alone = (np.count_nonzero(matrix, 1) == 1) & (matrix.sum(1) == 1) & (constants == 0)
+        alone &= self.casts.first(frac) is None
+        found = np.zeros(len(matrix), dtype=np.int64)
+        found[~alone] = self._summed(inputs, matrix[~alone], constants[~alone], frac)
+        if alone.any():
+            found[alone] = self._cast(self.network.plain(inputs[matrix[alone].argmax(1)]), frac)
+        return found
+
     def _divided(self, numbers: Elements, shares: npt.NDArray[np.int64]) -> Elements:
         """Means over numbers that are no powers of two, from what one has of each: exact sums, which are divided."""
         frac = self.step.arithmetic.formats["data_in_0"].frac_width
@@ -191,7 +206,7 @@ class _Lowering:
     ) -> Elements:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
         if self.network.beats == 1:
-            inputs, matrix = self._counted(*merged(inputs, matrix))
+            inputs, matrix = counted(self.network, *merged(inputs, matrix))
         fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
         constants = (biases + matrix @ fixed).tolist()
         moving = np.array([self.network.constant(int(number)) is None for number in inputs])
@@ -209,23 +224,6 @@ class _Lowering:
             for row, term in zip(rows, planned.sums, strict=True):
                 terms[row] = repeated.term(term, 0)
         return self._finished(terms, constants, frac)
-
-    def _counted(self, inputs: Elements, matrix: npt.NDArray[np.int64]) -> tuple[Elements, npt.NDArray[np.int64]]:
-        """With a table in place of values of one bit that one row adds: how many of some are 1."""
-        bits = np.array([self.network.ends(int(number)) == (0, 1) for number in inputs])
-        alone = np.count_nonzero(matrix, 0) == 1
-        found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)
-        for row in matrix:
-            for weight in np.unique(row[bits & alone]):
-                together = np.flatnonzero(bits & alone & (row == weight) & (row != 0)).tolist()
-                for at in range(0, len(together) - 1, FEW):
-                    some = together[at : at + FEW]
-                    table = np.indices((2,) * len(some)).sum(0)
-                    found.append(looked(self.network, [int(inputs[place]) for place in some], table))
-                    columns.append(matrix[:, some[0]])
-                    kept[some] = False
-        kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
-        return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
 
     def _accumulated(self, over: Over) -> list[Signed | None]:
         """The rows of a linear op over all beats: in every beat its part of the sums, which are then added up."""
@@ -389,10 +387,13 @@ class _Lowering:
 
     # ---- Single elements
 
-    def _cast(self, x: Elements, name: str, positive: bool = False) -> Elements:
-        """Elements in the format of the result, perhaps without negative numbers."""
-        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
-        frac, found = a.formats[name].frac_width, []
+    def _frac(self, name: str) -> int:
+        """The fraction width of an operand."""
+        return self.step.arithmetic.formats[name].frac_width
+
+    def _cast(self, x: Elements, frac: int, positive: bool = False) -> Elements:
+        """Elements of so much fraction in the format of the result, perhaps without negative numbers."""
+        out, found = self.casts.fmt, []
         for beat, number in (divmod(int(element), BEAT) for element in x.reshape(-1)):
             low, high = self.network.ends(number)
             if positive and low < 0:
@@ -484,7 +485,7 @@ class _Lowering:
         fmt = a.attributes["formats"]["data"]
         formats = {"data_in_0": a.formats["data_in_0"], "data_out_0": fmt}
         entering = dataclasses.replace(self.step, arithmetic=Arithmetic(formats))
-        codes = _Lowering(self.network, entering)._cast(x, "data_in_0").reshape(x.shape)
+        codes = _Lowering(self.network, entering)._cast(x, self._frac("data_in_0")).reshape(x.shape)
         windows = self.step.op is not None and self.step.op.name == "table_windows"
         given = windows_of(codes, self.graph.constant(0), a.attributes) if windows else codes.reshape(-1, x.shape[-1])
         rows = [
@@ -506,7 +507,7 @@ class _Lowering:
 
     def _moved(self, given: Sequence[Elements]) -> Elements:
         """Elements elsewhere: their numbers take their ways."""
-        cast_first = [self._cast(x, f"data_in_{k}") for k, x in enumerate(given)]
+        cast_first = [self._cast(x, self._frac(f"data_in_{k}")) for k, x in enumerate(given)]
         numbers = np.concatenate([np.zeros(1, np.int64), *[x.reshape(-1) for x in cast_first]])
         places = self._alike()
         ways = []
@@ -526,15 +527,14 @@ class _Lowering:
         """The largest element of every window, whose members are found with unit vectors."""
         units = torch.eye(x.size).reshape(-1, *x.shape[1:])
         members = self._alike().run([units]).reshape(x.size, -1).numpy() > 0
-        numbers, frac, found = x.reshape(-1), self.step.arithmetic.formats["data_in_0"].frac_width, []
+        numbers, found = x.reshape(-1), []
         for window in members.T:
             window_numbers = [int(number) for number in numbers[window]]
             while len(window_numbers) > 1:
                 one, other, *window_numbers = window_numbers
                 window_numbers.append(self._larger(one, other))
             found.append(window_numbers[0])
-        assert frac is not None
-        return self._cast(np.array(found, dtype=np.int64), "data_in_0")
+        return self._cast(np.array(found, dtype=np.int64), self._frac("data_in_0"))
 
     def _larger(self, one: int, other: int) -> int:
         ends = [self.network.ends(number) for number in (one, other)]
@@ -581,7 +581,7 @@ def network_of(program: Program) -> Network:
     tile = program.layout(part).from_stream(numbers[None])[0]
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     delays = DELAYS.get(program.family) if program.carry_save else None
-    done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS})
+    done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS, *PRODUCTS})
     shapes = [program.shape, *(step.shape for step in program.steps)]
     for number in list(done):
         before = program.steps[program.steps[number].inputs[0] - 1]

@@ -82,6 +82,26 @@ def words_of(network: Network, number: int) -> tuple[int, ...]:
     return tuple(map(int, words.reshape(-1)))
 
 
+def counted(
+    network: Network, inputs: Elements, matrix: npt.NDArray[np.int64]
+) -> tuple[Elements, npt.NDArray[np.int64]]:
+    """A linear op with a table in place of values of one bit that one row adds: how many of some are 1."""
+    bits = np.array([network.ends(int(number)) == (0, 1) for number in inputs])
+    alone = np.count_nonzero(matrix, 0) == 1
+    found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)
+    for row in matrix:
+        for weight in np.unique(row[bits & alone]):
+            together = np.flatnonzero(bits & alone & (row == weight) & (row != 0)).tolist()
+            for at in range(0, len(together) - 1, FEW):
+                some = together[at : at + FEW]
+                table = np.indices((2,) * len(some)).sum(0)
+                found.append(looked(network, [int(inputs[place]) for place in some], table))
+                columns.append(matrix[:, some[0]])
+                kept[some] = False
+    kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
+    return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
+
+
 def table_layer(
     network: Network,
     inputs: Sequence[int],
