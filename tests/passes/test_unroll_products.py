@@ -64,6 +64,20 @@ class Scores(nn.Module):
         return result
 
 
+class Attention(nn.Module):
+    """A layer of attention over particles, whose results are summed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(3, 4) for _ in range(3))
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed = nn.functional.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x))
+        result: Tensor = self.last(mixed.sum(1))
+        return result
+
+
 class Pairs(nn.Module):
     """An interaction network of squared distances and scalar products of all pairs of particles."""
 
@@ -103,10 +117,11 @@ def compiled(out: Path, net: nn.Module, shapes: list[tuple[int, ...]], **hardwar
         (SqueezeAndExcite, [(2, 4, 4)], 32),  # of three gates one is a constant, so its channel is shifted and added
         (lambda: nn.Bilinear(3, 4, 2), [(3,), (4,)], 12),
         (Scores, [(4, 3)], 64),
+        (Attention, [(4, 3)], 4 * 4 * 4 + 4 * 4 * 4),
         (Pairs, [(4, 2)], 12),  # of two features of six pairs; squares of few bits are tables
         (Outer, [(3,), (4,)], 12),
     ],
-    ids=["gated", "swiglu", "squeeze_and_excite", "bilinear", "scores", "pairs", "outer"],
+    ids=["gated", "swiglu", "squeeze_and_excite", "bilinear", "scores", "attention", "pairs", "outer"],
 )
 def test_a_frame_of_products_in_every_cycle(
     net: Any, shapes: list[tuple[int, ...]], products: int, tmp_path: Path

@@ -211,7 +211,7 @@ def _held_early(stages) -> set[tuple[int, int]]:  # type: ignore[no-untyped-def]
     ("layer", "size", "got"),
     [
         (step("mean_over", "s9.0 s4.0", (1, 1), 0, dim=1, keepdim=True), 6, "rounded as half_even"),
-        (step("softmax", "s4.0 u8.8", (1, 3), 0, dim=1), 3, "softmax"),
+        (step("log_softmax", "s4.0 s8.3", (1, 3), 0, dim=1), 3, "log_softmax"),
     ],
 )
 def test_what_is_refused(layer: Step, size: int, got: str) -> None:

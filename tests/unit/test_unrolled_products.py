@@ -17,7 +17,7 @@ from mase_hw.opdef import Arithmetic
 from mase_hw.ops.unrolled._lowering import network_of
 from mase_hw.ops.unrolled._network import Looked, Masked, Network, Product, Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
-from mase_hw.ops.unrolled._products import kinds_of
+from mase_hw.ops.unrolled.data._products import kinds_of
 
 WIDE = "s56.0"
 """A result that loses nothing."""

@@ -21,6 +21,8 @@ from mase_hw.ops.unrolled._network import (
     Network,
     Positive,
     Product,
+    Reached,
+    Rest,
     Rounded,
     Saved,
 )
@@ -89,6 +91,9 @@ def delay_of(network: Network, delays: Delays, number: int) -> int:
     if isinstance(made, Positive) and isinstance(before := network.made.get(made.value), Rounded):
         # The sign is one more input of the table that chooses each bit.
         return 0 if _rounded(network, delays, before) else delays.table
+    if isinstance(made, Rest | Reached):
+        bits = max(graph.values[made.value].width + made.shift, graph.values[made.divisor].width)
+        return delays.added(bits) + (delays.table if isinstance(made, Rest) else 0)
     if isinstance(made, Product):
         wide = max(graph.values[operand].width for operand in (made.one, made.other)) > _BLOCK
         return delays.block + delays.added(graph.values[number].width if wide else 0)

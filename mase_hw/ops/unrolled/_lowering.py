@@ -36,9 +36,7 @@ from mase_hw.ops.unrolled._network import (
     BEAT,
     WIDE,
     Elements,
-    Larger,
     Looked,
-    Made,
     Network,
     Positive,
     Program,
@@ -46,18 +44,17 @@ from mase_hw.ops.unrolled._network import (
     Step,
     cast_int,
 )
-from mase_hw.ops.unrolled._products import PRODUCTS, products
 from mase_hw.ops.unrolled._quotients import DIVIDING, PLACES, as_product, is_exact, quotients, units_of
 from mase_hw.ops.unrolled._quotients import MOST as MOST_QUOTIENTS
 from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
 from mase_hw.ops.unrolled._solver import Early, Plan, apart, digits, finished, merged, plan
-from mase_hw.ops.unrolled._tables import counted, leaves_of, table_layer, windows_of
+from mase_hw.ops.unrolled._tables import MOST_CODES, counted, leaves_of, table_layer, windows_of
 from mase_hw.ops.unrolled._trees import Signed
+from mase_hw.ops.unrolled.data._products import PRODUCTS, products
+from mase_hw.ops.unrolled.data._shares import largest, softmax
 
 MOST_DIGITS = 200_000
 """Most non-zero digits of the weights that one layer has at all positions together."""
-MOST_CODES = 1 << 10
-"""Most input codes of a table."""
 _KEPT = 1 / 6
 """Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
 two beside it."""
@@ -102,6 +99,8 @@ class _Lowering:
             found = self._convolution(given[0])
         elif name in _LINEAR:
             found = self._linear(given)
+        elif name == "softmax":
+            found = self._softmax(given[0])
         elif of_data:
             found = self._of_data(given)
         elif name in _MOVES:
@@ -527,25 +526,23 @@ class _Lowering:
         """The largest element of every window, whose members are found with unit vectors."""
         units = torch.eye(x.size).reshape(-1, *x.shape[1:])
         members = self._alike().run([units]).reshape(x.size, -1).numpy() > 0
-        numbers, found = x.reshape(-1), []
-        for window in members.T:
-            window_numbers = [int(number) for number in numbers[window]]
-            while len(window_numbers) > 1:
-                one, other, *window_numbers = window_numbers
-                window_numbers.append(self._larger(one, other))
-            found.append(window_numbers[0])
+        found = [largest(self.network, x.reshape(-1)[window].tolist()) for window in members.T]
         return self._cast(np.array(found, dtype=np.int64), self._frac("data_in_0"))
 
-    def _larger(self, one: int, other: int) -> int:
-        ends = [self.network.ends(number) for number in (one, other)]
-        for mine, theirs, number in ((ends[0], ends[1], one), (ends[1], ends[0], other)):
-            if one == other or mine[0] >= theirs[1]:
-                return number
-        beat = max(one // BEAT, other // BEAT)
-        one, other = (self.network.at(number, beat) for number in (one, other))
-        made: Made = Larger(min(one, other), max(one, other))
-        both = max(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
-        return self._in(self.network.enter(made, both, 1), beat)
+    def _softmax(self, x: Elements) -> Elements:
+        """The casts of the shares of rows."""
+        if self.network.beats > 1:
+            raise self._refused("a softmax over several beats", "a whole frame in one beat")
+        exact = self._with(Casts(FixedFormat(WIDE, 0), Rounding.FLOOR, Overflow.SATURATE))
+
+        def summed(row: Sequence[int]) -> int:
+            ones, zero = np.ones((1, len(row)), dtype=np.int64), np.zeros(1, dtype=np.int64)
+            return int(exact._summed(np.array(row, dtype=np.int64), ones, zero, 0)[0])
+
+        shares, frac = softmax(self.network, self.step, x, summed)
+        ends = [(0, min(self.graph.values[number].high, 1 << frac >> shift)) for number, shift in shares]
+        found = [self._rounded(share, end, 0, frac, False) for share, end in zip(shares, ends, strict=True)]
+        return np.array(found, dtype=np.int64)
 
     def _alike(self) -> Step:
         """The step with one format, of plain integers, for all data."""

@@ -230,7 +230,27 @@ class Product:
     other: int
 
 
-Made = Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated | Saved | Product
+@dataclass(frozen=True)
+class Rest:
+    """An element shifted by some places, less another one where that is not larger: a step of a division."""
+
+    value: int
+    divisor: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Reached:
+    """1 where a shifted element is not smaller than another one, else 0: a bit of a quotient."""
+
+    value: int
+    divisor: int
+    shift: int
+
+
+Made = (
+    Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated | Saved | Product | Rest | Reached
+)
 
 
 @dataclass
@@ -480,6 +500,9 @@ class Network:
             return max(element(made.one), element(made.other))
         if isinstance(made, Product):
             return element(made.one) * element(made.other)
+        if isinstance(made, Rest | Reached):
+            value, divisor = element(made.value) << made.shift, element(made.divisor)
+            return int(value >= divisor) if isinstance(made, Reached) else value - divisor * (value >= divisor)
         if isinstance(made, Saved):
             return self._added(made, found)
         if isinstance(made, Above):
@@ -523,6 +546,8 @@ def operands_of(made: Made) -> tuple[int, ...]:
     """The values that one is made of."""
     if isinstance(made, Larger | Product):
         return made.one, made.other
+    if isinstance(made, Rest | Reached):
+        return made.value, made.divisor
     if isinstance(made, Masked | Accumulated):
         return made.value, made.bit
     if isinstance(made, Saved):

@@ -22,8 +22,8 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
 from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Product, Program, Saved
-from mase_hw.ops.unrolled._products import Products, kinds_of
 from mase_hw.ops.unrolled._retimed import END, Kept, Limits, fewest_bits, too_long
+from mase_hw.ops.unrolled.data._products import Products, kinds_of
 from mase_hw.ops.unrolled.unrolled import Stages
 
 _ROUNDS = 8

@@ -22,6 +22,8 @@ from mase_hw.nn.tables import LEAF, Tree
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._network import Above, Elements, Looked, Network
 
+MOST_CODES = 1 << 10
+"""Most input codes of a table."""
 FEW = 6
 """Inputs of a look-up table of most families."""
 

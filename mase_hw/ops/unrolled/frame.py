@@ -25,6 +25,7 @@ from mase_hw.hardware.params import Cast, Port, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
 from mase_hw.ops import avg_pool, binary, cast, conv, linear, max_pool, relu
 from mase_hw.ops.products import matmul
+from mase_hw.ops.rows import softmax
 from mase_hw.ops.unrolled._graph import Sum
 from mase_hw.ops.unrolled._network import (
     Above,
@@ -36,13 +37,15 @@ from mase_hw.ops.unrolled._network import (
     Positive,
     Product,
     Program,
+    Reached,
+    Rest,
     Rounded,
     Saved,
     Step,
 )
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
-from mase_hw.ops.unrolled._products import Products
 from mase_hw.ops.unrolled._tables import words_of
+from mase_hw.ops.unrolled.data._products import Products
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
     Text,
@@ -137,6 +140,8 @@ class _NetworkText(Text):
             return {**item, "value": self._saved(made, value.width, stage)}
         if isinstance(made, Product):
             return {**item, "value": self._product(made, value, stage)}
+        if isinstance(made, Rest | Reached):
+            return {**item, "value": self._reached(made, value, stage)}
         assert isinstance(made, Larger)
         return {**item, "value": self._larger(made, value, stage)}
 
@@ -202,6 +207,18 @@ class _NetworkText(Text):
             plain = f"{width}'(signed'({{1'b0, {name}}}))" if signed else f"{width}'({name})"
             found.append(self.element(number, stage, width) if low < 0 else plain)
         return f"{value.width}'({' * '.join(found)}){_flipped(value)}"
+
+    def _reached(self, made: Rest | Reached, value: Sum, stage: int) -> str:
+        numbers = ((made.value, made.shift), (made.divisor, 0))
+        ends = [end << shift for number, shift in numbers for end in self.network.ends(number)]
+        width = max(max(-low - 1, low).bit_length() for low in ends) + int(min(ends) < 0)
+        width = max(width, value.width)
+        one, other = (self.element(number, stage, width) for number, _ in numbers)
+        one = f"({one} << {made.shift})" if made.shift else one
+        compared = f"signed'({one}) >= signed'({other})" if min(ends) < 0 else f"{one} >= {other}"
+        if isinstance(made, Reached):
+            return compared
+        return f"{value.width}'(({compared}) ? {one} - {other} : {one})"
 
     def table_lines(self) -> list[dict[str, object]]:
         """The tables, as numbers of all their words side by side, cut where a line would be too long."""
@@ -482,8 +499,10 @@ def _cases() -> tuple[Case, ...]:
         _both(matmul.OPS, "grouped_matmul", "s6.3 u7.5 s9.4 half_up", (4, 5), (1, 3, 1, 3), transposed=True),
         _both(binary.OPS, "mul", "s9.4 s9.4 u10.2 floor wrap", (6, 6), (1, 3, 1, 3)),
     )
+    shares = (_step(softmax.OPS, "softmax", "s4.2 u6.5", 0, (1, 2, 3), dim=2),)
     return (
         _case("image", Program(pixels, fmt, image, 2)),
+        _case("softmax", Program((1, 2, 3), fmt, shares, 3)),
         _case("products", Program((1, 3, 4), fmt, scores, 3)),
         _case("products_at_once", Program((1, 3, 4), fmt, scores, 0)),
         _case("products_apart", Program((1, 3, 4), fmt, scores, 1)),

@@ -25,7 +25,7 @@ from mase_hw.ops.slice import DIMS, SliceParams, latency
 from mase_hw.ops.unrolled import frame
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
-from mase_hw.ops.unrolled._products import Products
+from mase_hw.ops.unrolled.data._products import Products
 from mase_hw.ops.unrolled.unrolled import TEMPLATE, UnrolledParams, check_unchanged, random
 from mase_hw.steps import Steps
 
