@@ -42,7 +42,6 @@ from mase_hw.ops.unrolled._network import (
     Program,
     Rounded,
     Step,
-    cast_int,
 )
 from mase_hw.ops.unrolled._quotients import DIVIDING, PLACES, as_product, is_exact, quotients, units_of
 from mase_hw.ops.unrolled._quotients import MOST as MOST_QUOTIENTS
@@ -206,10 +205,11 @@ class _Lowering:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
         if self.network.beats == 1:
             inputs, matrix = counted(self.network, *merged(inputs, matrix))
-        fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
+        fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs], dtype=np.int64)
         constants = (biases + matrix @ fixed).tolist()
-        moving = np.array([self.network.constant(int(number)) is None for number in inputs])
-        matrix = matrix * moving << np.array([self.network.shifts.get(int(number), (0, None))[0] for number in inputs])
+        moving = np.array([self.network.constant(int(number)) is None for number in inputs], dtype=bool)
+        shifts = [self.network.shifts.get(int(number), (0, None))[0] for number in inputs]
+        matrix = matrix * moving << np.array(shifts, dtype=np.int64)
         terms: list[Signed | None] = [None] * len(matrix)
         for rows in apart(matrix):
             columns = np.flatnonzero(matrix[rows].any(0))
@@ -374,10 +374,7 @@ class _Lowering:
         number, shift = term
         casts, out = self.casts, self.casts.fmt
         exact = [(end << shift) - less for end in ends]
-        low, high = (casts.cast(end, frac) for end in exact)
-        inside = [casts.cast(end, frac, Overflow.SATURATE) for end in exact]
-        if casts.overflow is Overflow.WRAP and [low, high] != inside:
-            low, high = out.min_mantissa, out.max_mantissa
+        low, high = casts.ends(exact, frac)
         drop = frac - out.frac_width
         wires = drop <= 0 and [low, high] == [end << -drop for end in exact]
         first = casts.first(frac)
@@ -446,16 +443,13 @@ class _Lowering:
             if own is None:
                 found.append(self.graph.constant(0))
                 continue
-            ends = [cast_int(end, frac, own, a.rounding, a.overflow) for end in (low, high)]
-            inside = [cast_int(end, frac, own, a.rounding, Overflow.SATURATE) for end in (low, high)]
-            if ends != inside:
-                ends = [own.min_mantissa, own.max_mantissa]
-            wires = own.frac_width >= frac and ends == [end << (own.frac_width - frac) for end in (low, high)]
+            ends = Casts(own, a.rounding, a.overflow).ends((low, high), frac)
+            wires = own.frac_width >= frac and ends == (low << own.frac_width - frac, high << own.frac_width - frac)
             if wires and own.frac_width == out.frac_width == frac:
                 found.append(number)
                 continue
             made = Rounded(number, 0, frac, own, a.rounding, a.overflow, False, True)
-            found.append(self._shifted(made, (ends[0], ends[1]), 0 if wires else 1))
+            found.append(self._shifted(made, ends, 0 if wires else 1))
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
     def _table(self, x: Elements) -> Elements:

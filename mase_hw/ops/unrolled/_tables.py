@@ -88,6 +88,8 @@ def counted(
     network: Network, inputs: Elements, matrix: npt.NDArray[np.int64]
 ) -> tuple[Elements, npt.NDArray[np.int64]]:
     """A linear op with a table in place of values of one bit that one row adds: how many of some are 1."""
+    if not len(inputs):
+        return inputs, matrix
     bits = np.array([network.ends(int(number)) == (0, 1) for number in inputs])
     alone = np.count_nonzero(matrix, 0) == 1
     found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)

@@ -169,12 +169,13 @@ def _cases() -> tuple[Case, ...]:
         both("results", concat.OPS, "cat", "s8.4 s6.2 s8.4", (4, 5), 5),
     )
     return (
-        _case("added", Program((1, total), one, added, 2, inputs=((4, one), (2, other)))),
-        _case("unread_input", Program((1, more), one, joined, 0, inputs=((4, one), (2, other), (3, third)))),
+        case("added", Program((1, total), one, added, 2, inputs=((4, one), (2, other)))),
+        case("unread_input", Program((1, more), one, joined, 0, inputs=((4, one), (2, other), (3, third)))),
     )
 
 
-def _case(name: str, program: Program) -> Case:
+def case(name: str, program: Program) -> Case:
+    """A case of a program of several inputs, each of one row."""
     names = [f"data_in_{k}" for k in range(len(program.inputs))]
     formats = dict(zip(names, (fmt for _, fmt in program.inputs), strict=True))
     shapes: dict[str, tuple[int, ...]] = {
