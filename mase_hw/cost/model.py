@@ -34,7 +34,7 @@ from mase_hw.cost.parameters import (
     parameter_load,
     ram_source,
 )
-from mase_hw.cost.primitives import rom, rom_source
+from mase_hw.cost.primitives import blocks_of, logic_product, rom, rom_source
 from mase_hw.cost.products import conv2d, linear
 from mase_hw.cost.rows import block_round, masked_softmax, normalize, softmax
 from mase_hw.cost.windows import (
@@ -94,6 +94,8 @@ STRUCTURES: Mapping[str, Structure] = {
 """By module; of any other only what it declares is known."""
 _CONSTANTS = Path(__file__).parent
 _KEPT = 65536
+_KINDS = 4
+"""Kinds of products of data that the parameters of an expression tell apart."""
 _MADE = {"ADDER_BITS", "LUTS_6"}
 """Parameters of modules that are made for their constants, which say what these take."""
 
@@ -207,7 +209,21 @@ def _made(module: str, p: Parameters, family: str) -> Resources:
     sums, cast = (p["ADDER_BITS"], 2) if xilinx else (p["CARRY_BITS"], 5)
     # Of a whole network the casts are in the expression, and most of them are of few bits.
     chosen = p["CHOSEN_BITS"] * (1 if xilinx else 2) if "CHOSEN_BITS" in p else cast * results
-    return Resources(sums + chosen, p["REGISTER_BITS"] + results) + _windows(p, family)
+    made = Resources(sums + chosen, p["REGISTER_BITS"] + results)
+    return made + _products(p, family) + _windows(p, family)
+
+
+def _products(p: Parameters, family: str) -> Resources:
+    """Products of data, by the bits of their operands: blocks, or look-up tables where there are none for so few."""
+    terms = Terms(family)
+    for kind in range(_KINDS if "PRODUCTS_0" in p else 0):
+        count, first, second = p[f"PRODUCTS_{kind}"], p[f"PRODUCT_BITS_{2 * kind}"], p[f"PRODUCT_BITS_{2 * kind + 1}"]
+        blocks = blocks_of(terms, first, second, first + second) if count else 0
+        if blocks:
+            terms.count(dsp=count * blocks)
+        else:
+            terms.count(lut=count * logic_product(terms, first, second))
+    return Resources(lut=round(terms.known["lut"]), dsp=round(terms.known["dsp"]))
 
 
 def _windows(p: Parameters, family: str) -> Resources:

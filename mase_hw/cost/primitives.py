@@ -228,6 +228,19 @@ def soft(t: Terms, name: str, number: int, operands: tuple[int, int], bits: int)
         t.logic(name, number * bits)
 
 
+def logic_product(t: Terms, first: int, second: int) -> int:
+    """Look-up tables of a product of two small operands that no block is taken for, within a quarter of Yosys's.
+
+    Args:
+        t: Whose family counts.
+        first: Bits of an operand, with a sign.
+        second: Bits of the other one.
+    """
+    if t.fabric.multiplier.columns:
+        return product_luts(max(first, second), min(first, second))
+    return first * second * 5 // 4 if t.xilinx else first * second * 7 // 2
+
+
 def block_product(t: Terms, first: int, second: int, block: int) -> None:
     """A ``fixed_block_product``: blocks as Yosys cuts a product, or one of them and adders beside it.
 

@@ -62,15 +62,16 @@ def test_verible() -> None:
     assert not complaints, "\n".join(complaints)
 
 
-def test_slang_and_no_multiplier(yosys: Yosys) -> None:
-    """Yosys reads every case through slang; there is no latch, no way past the registers, and no multiplication."""
+def test_slang_and_as_many_multipliers(yosys: Yosys) -> None:
+    """Yosys reads every case through slang; no latch, no way past the registers, no multiplication but of data."""
     base = LIBRARY.parent
     lines = []
     for it in LINEAR:
         dut = it.dut()
         files = " ".join(str(path.relative_to(base)) for path in dut.sources)
         lines.append(f"design -reset; read_slang -j 1 --ignore-assertions --top {dut.top} {files}; hierarchy; proc")
-        lines.append(f"flatten; {NO_LATCH}; select -assert-none t:$mul t:$macc; {CUT}")
+        count = it.hardware.multipliers(it.case.params)
+        lines.append(f"flatten; {NO_LATCH}; select -assert-count {count} t:$mul; select -assert-none t:$macc; {CUT}")
     code, log = yosys("; ".join(lines))
     assert code == 0, log[-2000:]
 

@@ -102,6 +102,26 @@ def test_a_network_as_one_expression_is_estimated(
     assert found.lut == pytest.approx(lut, rel=0.1) and found.ff == pytest.approx(ff, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("family", "lut", "dsp"),
+    [
+        ("xc7", 2 * 20, 3 * 1 + 2),
+        ("ecp5", 0, 3 + 2 * 2 + 2),
+        ("ice40", 2 * 56, 3 + 2 * 4),
+        ("gatemate", 3 * 92 + 2 * 410 + 2 * 56, 0),
+    ],
+)
+def test_products_of_data_are_counted_by_their_bits(family: str, lut: int, dsp: int) -> None:
+    """3 of 8 by 6 bits, 2 of 25 by 18 and 2 of 4 by 4: blocks, several parts of one, and look-up tables."""
+    names = ("ADDER_BITS", "CARRY_BITS", "CHOSEN_BITS", "REGISTER_BITS", "PRODUCTS_3")
+    zeros = dict.fromkeys((*names, "PRODUCT_BITS_6", "PRODUCT_BITS_7"), 0)
+    kinds = {"PRODUCTS_0": 3, "PRODUCT_BITS_0": 8, "PRODUCT_BITS_1": 6, "PRODUCTS_1": 2, "PRODUCT_BITS_2": 25}
+    kinds |= {"PRODUCT_BITS_3": 18, "PRODUCTS_2": 2, "PRODUCT_BITS_4": 4, "PRODUCT_BITS_5": 4}
+    shape = {"DATA_OUT_0_PARALLELISM_DIM_0": 1, "DATA_OUT_0_PRECISION_0": 1}
+    found = cost_of("fixed_frame", {**zeros, **kinds, **shape}, family)
+    assert (found.lut, found.dsp) == (lut, dsp) and found.ff == 1
+
+
 def test_a_family_without_a_model_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(cast(dict[str, Fabric], FABRICS), "gowin")
     assert not unsupported("ecp5")

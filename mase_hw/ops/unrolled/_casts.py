@@ -9,6 +9,7 @@ needs no look where its ends are beyond those of the second.
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -53,12 +54,21 @@ class Casts:
         first = self.first(frac)
         return (1 << (frac - self.fmt.frac_width - 1)) + (0 if first is None else 1 << (frac - first - 1))
 
-    def cast(self, value: int, frac: int, overflow: Overflow | None = None) -> int:
+    def cast(self, value: int, frac: int) -> int:
         """The mantissa of the result of a sum."""
         first = self.first(frac)
         if first is not None:
             value, frac = cast_int(value, frac, FixedFormat(WIDE, first), self.rounding, Overflow.SATURATE), first
-        return cast_int(value, frac, self.fmt, self.rounding, self.overflow if overflow is None else overflow)
+        return cast_int(value, frac, self.fmt, self.rounding, self.overflow)
+
+    def ends(self, exact: Sequence[int], frac: int) -> tuple[int, int]:
+        """The smallest and the largest result of a sum between two numbers; all there are if some come round."""
+        wide = dataclasses.replace(self, fmt=FixedFormat(WIDE, self.fmt.frac_width))
+        low, high = (wide.cast(end, frac) for end in exact)
+        least, most = self.fmt.min_mantissa, self.fmt.max_mantissa
+        if self.overflow is Overflow.WRAP and (low < least or high > most):
+            return least, most
+        return min(max(low, least), most), min(max(high, least), most)
 
 
 def at_once(steps: Sequence[Step], sums: Collection[str]) -> dict[int, Casts]:

@@ -20,6 +20,9 @@ from mase_hw.ops.unrolled._network import (
     Neighbour,
     Network,
     Positive,
+    Product,
+    Reached,
+    Rest,
     Rounded,
     Saved,
 )
@@ -37,12 +40,14 @@ class Delays:
         chain: Into a carry chain and out of it.
         carry: Through a bit of it.
         table: Through a look-up table.
+        block: Through a multiplier block.
     """
 
     register: int
     chain: int
     carry: int
     table: int
+    block: int
 
     def added(self, bits: int) -> int:
         """An addition with a carry chain of so many bits."""
@@ -60,8 +65,11 @@ class Delays:
         return self.table * levels
 
 
-DELAYS: Mapping[str, Delays] = {"ecp5": Delays(register=655, chain=2479, carry=30, table=1087)}
-"""By family: LFE5U, speed grade 6, as nextpnr places 16-16-16-5 at 6 bits with six additions between registers."""
+DELAYS: Mapping[str, Delays] = {"ecp5": Delays(register=655, chain=2479, carry=30, table=1087, block=6400)}
+"""By family: LFE5U, speed grade 6, as nextpnr places 16-16-16-5 at 6 bits with six additions between registers; a block
+as it places two products of 9 bits between registers."""
+_BLOCK = 18
+"""Bits of the operands of a block; wider products are sums of several."""
 
 
 def delay_of(network: Network, delays: Delays, number: int) -> int:
@@ -83,6 +91,12 @@ def delay_of(network: Network, delays: Delays, number: int) -> int:
     if isinstance(made, Positive) and isinstance(before := network.made.get(made.value), Rounded):
         # The sign is one more input of the table that chooses each bit.
         return 0 if _rounded(network, delays, before) else delays.table
+    if isinstance(made, Rest | Reached):
+        bits = max(graph.values[made.value].width + made.shift, graph.values[made.divisor].width)
+        return delays.added(bits) + (delays.table if isinstance(made, Rest) else 0)
+    if isinstance(made, Product):
+        wide = max(graph.values[operand].width for operand in (made.one, made.other)) > _BLOCK
+        return delays.block + delays.added(graph.values[number].width if wide else 0)
     if isinstance(made, Masked | Saved):
         return delays.table
     return delays.table + (delays.added(graph.values[number].width) if isinstance(made, Accumulated) else 0)

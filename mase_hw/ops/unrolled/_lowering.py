@@ -36,31 +36,28 @@ from mase_hw.ops.unrolled._network import (
     BEAT,
     WIDE,
     Elements,
-    Larger,
     Looked,
-    Made,
     Network,
     Positive,
     Program,
     Rounded,
     Step,
-    cast_int,
 )
 from mase_hw.ops.unrolled._quotients import DIVIDING, PLACES, as_product, is_exact, quotients, units_of
 from mase_hw.ops.unrolled._quotients import MOST as MOST_QUOTIENTS
 from mase_hw.ops.unrolled._repeated import ROW, Repeated, of_vector, pixel
 from mase_hw.ops.unrolled._solver import Early, Plan, apart, digits, finished, merged, plan
-from mase_hw.ops.unrolled._tables import FEW, leaves_of, looked, table_layer, windows_of
+from mase_hw.ops.unrolled._tables import MOST_CODES, counted, leaves_of, table_layer, windows_of
 from mase_hw.ops.unrolled._trees import Signed
+from mase_hw.ops.unrolled.data._products import PRODUCTS, products
+from mase_hw.ops.unrolled.data._shares import largest, softmax
 
 MOST_DIGITS = 200_000
 """Most non-zero digits of the weights that one layer has at all positions together."""
-MOST_CODES = 1 << 10
-"""Most input codes of a table."""
 _KEPT = 1 / 6
 """Adder bits that a bit of a sum counts for in every level: of three one has a register, of which a look-up table has
 two beside it."""
-_LINEAR = {"linear", "add", "sub", "sum", *DIVIDING}
+_LINEAR = {"linear", "add", "sub", "sum", "sum_of_products", *DIVIDING}
 """Ops whose exact results are linear in the data."""
 _CONVOLUTIONS = ("conv1d", "conv2d")
 _TABLED = 128
@@ -94,12 +91,17 @@ class _Lowering:
         if any(isinstance(fmt, ScaledFormat) for fmt in step.arithmetic.formats.values()):
             raise self._refused("scaled integers", "fixed-point formats")
         name = step.op.name
-        if name not in _LINEAR:
+        of_data = name in PRODUCTS and len(given) > 1
+        if name not in _LINEAR and not of_data:
             given = [self.network.plain(each) for each in given]
         if name in _CONVOLUTIONS:
             found = self._convolution(given[0])
         elif name in _LINEAR:
             found = self._linear(given)
+        elif name == "softmax":
+            found = self._softmax(given[0])
+        elif of_data:
+            found = self._of_data(given)
         elif name in _MOVES:
             found = self._moved(given)
         elif name in _MAXIMA:
@@ -107,7 +109,7 @@ class _Lowering:
         elif name in ("relu", "cast", "passed_on") and step.arithmetic.attributes.get("elements") is not None:
             found = self._each(given[0])
         elif name in ("relu", "cast", "passed_on"):
-            found = self._cast(given[0], "data_in_0", positive=name == "relu")
+            found = self._cast(given[0], self._frac("data_in_0"), positive=name == "relu")
             found = self._dropped(found.reshape(step.shape))
         elif name in ("tables", "table_windows", "forest"):
             if self.network.beats > 1:
@@ -150,6 +152,17 @@ class _Lowering:
         matrix = (positive[1:] - positive[0]).T >> spare
         return self._summed(numbers, matrix, positive[0] >> spare, frac - spare)
 
+    def _of_data(self, given: Sequence[Elements]) -> Elements:
+        """Sums of products of data; one product alone is cast as it is."""
+        inputs, matrix, constants, frac = products(self.network, self.step, given)
+        alone = (np.count_nonzero(matrix, 1) == 1) & (matrix.sum(1) == 1) & (constants == 0)
+        alone &= self.casts.first(frac) is None
+        found = np.zeros(len(matrix), dtype=np.int64)
+        found[~alone] = self._summed(inputs, matrix[~alone], constants[~alone], frac)
+        if alone.any():
+            found[alone] = self._cast(self.network.plain(inputs[matrix[alone].argmax(1)]), frac)
+        return found
+
     def _divided(self, numbers: Elements, shares: npt.NDArray[np.int64]) -> Elements:
         """Means over numbers that are no powers of two, from what one has of each: exact sums, which are divided."""
         frac = self.step.arithmetic.formats["data_in_0"].frac_width
@@ -191,11 +204,12 @@ class _Lowering:
     ) -> Elements:
         """The casts of ``matrix @ inputs + biases``, a number with so many bits of fraction."""
         if self.network.beats == 1:
-            inputs, matrix = self._counted(*merged(inputs, matrix))
-        fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs])
+            inputs, matrix = counted(self.network, *merged(inputs, matrix))
+        fixed = np.array([self.network.constant(int(number)) or 0 for number in inputs], dtype=np.int64)
         constants = (biases + matrix @ fixed).tolist()
-        moving = np.array([self.network.constant(int(number)) is None for number in inputs])
-        matrix = matrix * moving << np.array([self.network.shifts.get(int(number), (0, None))[0] for number in inputs])
+        moving = np.array([self.network.constant(int(number)) is None for number in inputs], dtype=bool)
+        shifts = [self.network.shifts.get(int(number), (0, None))[0] for number in inputs]
+        matrix = matrix * moving << np.array(shifts, dtype=np.int64)
         terms: list[Signed | None] = [None] * len(matrix)
         for rows in apart(matrix):
             columns = np.flatnonzero(matrix[rows].any(0))
@@ -209,23 +223,6 @@ class _Lowering:
             for row, term in zip(rows, planned.sums, strict=True):
                 terms[row] = repeated.term(term, 0)
         return self._finished(terms, constants, frac)
-
-    def _counted(self, inputs: Elements, matrix: npt.NDArray[np.int64]) -> tuple[Elements, npt.NDArray[np.int64]]:
-        """With a table in place of values of one bit that one row adds: how many of some are 1."""
-        bits = np.array([self.network.ends(int(number)) == (0, 1) for number in inputs])
-        alone = np.count_nonzero(matrix, 0) == 1
-        found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)
-        for row in matrix:
-            for weight in np.unique(row[bits & alone]):
-                together = np.flatnonzero(bits & alone & (row == weight) & (row != 0)).tolist()
-                for at in range(0, len(together) - 1, FEW):
-                    some = together[at : at + FEW]
-                    table = np.indices((2,) * len(some)).sum(0)
-                    found.append(looked(self.network, [int(inputs[place]) for place in some], table))
-                    columns.append(matrix[:, some[0]])
-                    kept[some] = False
-        kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
-        return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
 
     def _accumulated(self, over: Over) -> list[Signed | None]:
         """The rows of a linear op over all beats: in every beat its part of the sums, which are then added up."""
@@ -377,10 +374,7 @@ class _Lowering:
         number, shift = term
         casts, out = self.casts, self.casts.fmt
         exact = [(end << shift) - less for end in ends]
-        low, high = (casts.cast(end, frac) for end in exact)
-        inside = [casts.cast(end, frac, Overflow.SATURATE) for end in exact]
-        if casts.overflow is Overflow.WRAP and [low, high] != inside:
-            low, high = out.min_mantissa, out.max_mantissa
+        low, high = casts.ends(exact, frac)
         drop = frac - out.frac_width
         wires = drop <= 0 and [low, high] == [end << -drop for end in exact]
         first = casts.first(frac)
@@ -389,10 +383,13 @@ class _Lowering:
 
     # ---- Single elements
 
-    def _cast(self, x: Elements, name: str, positive: bool = False) -> Elements:
-        """Elements in the format of the result, perhaps without negative numbers."""
-        a, out = self.step.arithmetic, self.step.arithmetic.formats["data_out_0"]
-        frac, found = a.formats[name].frac_width, []
+    def _frac(self, name: str) -> int:
+        """The fraction width of an operand."""
+        return self.step.arithmetic.formats[name].frac_width
+
+    def _cast(self, x: Elements, frac: int, positive: bool = False) -> Elements:
+        """Elements of so much fraction in the format of the result, perhaps without negative numbers."""
+        out, found = self.casts.fmt, []
         for beat, number in (divmod(int(element), BEAT) for element in x.reshape(-1)):
             low, high = self.network.ends(number)
             if positive and low < 0:
@@ -446,16 +443,13 @@ class _Lowering:
             if own is None:
                 found.append(self.graph.constant(0))
                 continue
-            ends = [cast_int(end, frac, own, a.rounding, a.overflow) for end in (low, high)]
-            inside = [cast_int(end, frac, own, a.rounding, Overflow.SATURATE) for end in (low, high)]
-            if ends != inside:
-                ends = [own.min_mantissa, own.max_mantissa]
-            wires = own.frac_width >= frac and ends == [end << (own.frac_width - frac) for end in (low, high)]
+            ends = Casts(own, a.rounding, a.overflow).ends((low, high), frac)
+            wires = own.frac_width >= frac and ends == (low << own.frac_width - frac, high << own.frac_width - frac)
             if wires and own.frac_width == out.frac_width == frac:
                 found.append(number)
                 continue
             made = Rounded(number, 0, frac, own, a.rounding, a.overflow, False, True)
-            found.append(self._shifted(made, (ends[0], ends[1]), 0 if wires else 1))
+            found.append(self._shifted(made, ends, 0 if wires else 1))
         return np.array(found, dtype=np.int64).reshape(x.shape)
 
     def _table(self, x: Elements) -> Elements:
@@ -484,7 +478,7 @@ class _Lowering:
         fmt = a.attributes["formats"]["data"]
         formats = {"data_in_0": a.formats["data_in_0"], "data_out_0": fmt}
         entering = dataclasses.replace(self.step, arithmetic=Arithmetic(formats))
-        codes = _Lowering(self.network, entering)._cast(x, "data_in_0").reshape(x.shape)
+        codes = _Lowering(self.network, entering)._cast(x, self._frac("data_in_0")).reshape(x.shape)
         windows = self.step.op is not None and self.step.op.name == "table_windows"
         given = windows_of(codes, self.graph.constant(0), a.attributes) if windows else codes.reshape(-1, x.shape[-1])
         rows = [
@@ -506,7 +500,7 @@ class _Lowering:
 
     def _moved(self, given: Sequence[Elements]) -> Elements:
         """Elements elsewhere: their numbers take their ways."""
-        cast_first = [self._cast(x, f"data_in_{k}") for k, x in enumerate(given)]
+        cast_first = [self._cast(x, self._frac(f"data_in_{k}")) for k, x in enumerate(given)]
         numbers = np.concatenate([np.zeros(1, np.int64), *[x.reshape(-1) for x in cast_first]])
         places = self._alike()
         ways = []
@@ -526,26 +520,23 @@ class _Lowering:
         """The largest element of every window, whose members are found with unit vectors."""
         units = torch.eye(x.size).reshape(-1, *x.shape[1:])
         members = self._alike().run([units]).reshape(x.size, -1).numpy() > 0
-        numbers, frac, found = x.reshape(-1), self.step.arithmetic.formats["data_in_0"].frac_width, []
-        for window in members.T:
-            window_numbers = [int(number) for number in numbers[window]]
-            while len(window_numbers) > 1:
-                one, other, *window_numbers = window_numbers
-                window_numbers.append(self._larger(one, other))
-            found.append(window_numbers[0])
-        assert frac is not None
-        return self._cast(np.array(found, dtype=np.int64), "data_in_0")
+        found = [largest(self.network, x.reshape(-1)[window].tolist()) for window in members.T]
+        return self._cast(np.array(found, dtype=np.int64), self._frac("data_in_0"))
 
-    def _larger(self, one: int, other: int) -> int:
-        ends = [self.network.ends(number) for number in (one, other)]
-        for mine, theirs, number in ((ends[0], ends[1], one), (ends[1], ends[0], other)):
-            if one == other or mine[0] >= theirs[1]:
-                return number
-        beat = max(one // BEAT, other // BEAT)
-        one, other = (self.network.at(number, beat) for number in (one, other))
-        made: Made = Larger(min(one, other), max(one, other))
-        both = max(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
-        return self._in(self.network.enter(made, both, 1), beat)
+    def _softmax(self, x: Elements) -> Elements:
+        """The casts of the shares of rows."""
+        if self.network.beats > 1:
+            raise self._refused("a softmax over several beats", "a whole frame in one beat")
+        exact = self._with(Casts(FixedFormat(WIDE, 0), Rounding.FLOOR, Overflow.SATURATE))
+
+        def summed(row: Sequence[int]) -> int:
+            ones, zero = np.ones((1, len(row)), dtype=np.int64), np.zeros(1, dtype=np.int64)
+            return int(exact._summed(np.array(row, dtype=np.int64), ones, zero, 0)[0])
+
+        shares, frac = softmax(self.network, self.step, x, summed)
+        ends = [(0, min(self.graph.values[number].high, 1 << frac >> shift)) for number, shift in shares]
+        found = [self._rounded(share, end, 0, frac, False) for share, end in zip(shares, ends, strict=True)]
+        return np.array(found, dtype=np.int64)
 
     def _alike(self) -> Step:
         """The step with one format, of plain integers, for all data."""
@@ -581,7 +572,7 @@ def network_of(program: Program) -> Network:
     tile = program.layout(part).from_stream(numbers[None])[0]
     found: list[Elements] = [np.concatenate([tile + beat * BEAT for beat in range(beats)], axis if beats > 1 else 0)]
     delays = DELAYS.get(program.family) if program.carry_save else None
-    done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS})
+    done = at_once(program.steps, {*_LINEAR, *_CONVOLUTIONS, *PRODUCTS})
     shapes = [program.shape, *(step.shape for step in program.steps)]
     for number in list(done):
         before = program.steps[program.steps[number].inputs[0] - 1]

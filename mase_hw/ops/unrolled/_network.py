@@ -180,7 +180,7 @@ class Above:
 
 @dataclass(frozen=True)
 class Masked:
-    """The value, or 0 in beats in which a bit is 0."""
+    """The value, or 0 where a bit is 0: one of the beat, or an element of one bit."""
 
     value: int
     bit: int
@@ -222,7 +222,35 @@ class Saved:
     width: int
 
 
-Made = Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated | Saved
+@dataclass(frozen=True)
+class Product:
+    """The product of two elements, or the square of one, which then is both."""
+
+    one: int
+    other: int
+
+
+@dataclass(frozen=True)
+class Rest:
+    """An element shifted by some places, less another one where that is not larger: a step of a division."""
+
+    value: int
+    divisor: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Reached:
+    """1 where a shifted element is not smaller than another one, else 0: a bit of a quotient."""
+
+    value: int
+    divisor: int
+    shift: int
+
+
+Made = (
+    Rounded | Positive | Larger | Looked | Above | Masked | Neighbour | Accumulated | Saved | Product | Rest | Reached
+)
 
 
 @dataclass
@@ -470,6 +498,11 @@ class Network:
             return element(made.value) if found[made.bit] else 0
         if isinstance(made, Larger):
             return max(element(made.one), element(made.other))
+        if isinstance(made, Product):
+            return element(made.one) * element(made.other)
+        if isinstance(made, Rest | Reached):
+            value, divisor = element(made.value) << made.shift, element(made.divisor)
+            return int(value >= divisor) if isinstance(made, Reached) else value - divisor * (value >= divisor)
         if isinstance(made, Saved):
             return self._added(made, found)
         if isinstance(made, Above):
@@ -511,8 +544,10 @@ class _Beat(Mapping[int, int]):
 
 def operands_of(made: Made) -> tuple[int, ...]:
     """The values that one is made of."""
-    if isinstance(made, Larger):
+    if isinstance(made, Larger | Product):
         return made.one, made.other
+    if isinstance(made, Rest | Reached):
+        return made.value, made.divisor
     if isinstance(made, Masked | Accumulated):
         return made.value, made.bit
     if isinstance(made, Saved):

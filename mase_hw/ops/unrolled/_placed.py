@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from mase_hw.errors import UnsupportedError
 from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Program, Saved
+from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Product, Program, Saved
 from mase_hw.ops.unrolled._retimed import END, Kept, Limits, fewest_bits, too_long
+from mase_hw.ops.unrolled.data._products import Products, kinds_of
 from mase_hw.ops.unrolled.unrolled import Stages
 
 _ROUNDS = 8
@@ -75,15 +76,20 @@ class NetworkStages(Stages):
 
     @property
     def figures(self) -> dict[str, int]:
-        """Those of any graph, and the bits that are no sums: of casts, maxima, choices and tables."""
+        """Those of any graph, and the bits that are no sums or products: of casts, maxima, choices and tables."""
         made = self.network.made
         wires = (n for n in self.live if n in made and self.network.delay(n) == 0 and not isinstance(made[n], Positive))
         saved = {n for n in self.live if isinstance(made.get(n), Saved)}
-        chosen = {n for n in self.live if n in made} - {*wires} - saved
+        chosen = {n for n in self.live if n in made and not isinstance(made[n], Product)} - {*wires} - saved
         found, bits = super().figures, sum(self.graph.values[n].width for n in saved)
         # A bit of a parity or of carries is a look-up table, as one of an addition is.
         more = {name: found[name] + bits for name in ("adder_bits", "carry_bits")}
         return {**found, **more, "chosen_bits": sum(self.graph.values[n].width for n in chosen)}
+
+    @property
+    def products(self) -> Products:
+        """The products of data, by the bits of their operands."""
+        return kinds_of(self.network, self.live)
 
     @property
     def register_bits(self) -> int:
@@ -169,7 +175,8 @@ class _Places:
         self.network, self.levels, self.values = network, levels, network.graph.values
         self.numbers = network.live()
         self.operands = {n: tuple(o for o in network.operands(n) if self._moves(o)) for n in self.numbers}
-        self.delay = {n: delay(n) for n in self.numbers}
+        # What takes longer than a stage has one by itself.
+        self.delay = {n: min(delay(n), levels) for n in self.numbers}
         self.readers: dict[int, list[int]] = {n: [] for n in self.numbers}
         for number, operands in self.operands.items():
             for operand in operands:

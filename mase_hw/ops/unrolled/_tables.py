@@ -22,6 +22,8 @@ from mase_hw.nn.tables import LEAF, Tree
 from mase_hw.ops._conv import geometry_of
 from mase_hw.ops.unrolled._network import Above, Elements, Looked, Network
 
+MOST_CODES = 1 << 10
+"""Most input codes of a table."""
 FEW = 6
 """Inputs of a look-up table of most families."""
 
@@ -80,6 +82,28 @@ def words_of(network: Network, number: int) -> tuple[int, ...]:
         places.append(slice(low + value.constant, high + value.constant + 1))
     words[tuple(places)] = np.array(made.table, dtype=object).reshape(sizes) + network.graph.values[number].constant
     return tuple(map(int, words.reshape(-1)))
+
+
+def counted(
+    network: Network, inputs: Elements, matrix: npt.NDArray[np.int64]
+) -> tuple[Elements, npt.NDArray[np.int64]]:
+    """A linear op with a table in place of values of one bit that one row adds: how many of some are 1."""
+    if not len(inputs):
+        return inputs, matrix
+    bits = np.array([network.ends(int(number)) == (0, 1) for number in inputs])
+    alone = np.count_nonzero(matrix, 0) == 1
+    found, columns, kept = list(inputs), list(matrix.T), np.ones(len(inputs), dtype=bool)
+    for row in matrix:
+        for weight in np.unique(row[bits & alone]):
+            together = np.flatnonzero(bits & alone & (row == weight) & (row != 0)).tolist()
+            for at in range(0, len(together) - 1, FEW):
+                some = together[at : at + FEW]
+                table = np.indices((2,) * len(some)).sum(0)
+                found.append(looked(network, [int(inputs[place]) for place in some], table))
+                columns.append(matrix[:, some[0]])
+                kept[some] = False
+    kept = np.concatenate([kept, np.ones(len(found) - len(kept), dtype=bool)])
+    return np.array(found)[kept], np.array(columns).reshape(len(found), -1)[kept].T
 
 
 def table_layer(

@@ -13,6 +13,7 @@ import functools
 import itertools
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,9 @@ from mase_hw.errors import UnsupportedError
 from mase_hw.formats import FixedFormat
 from mase_hw.hardware.params import Cast, Port, port
 from mase_hw.opdef import Arithmetic, Case, Generated, Hardware, Latency, OpDef, Request, verilog_params
-from mase_hw.ops import avg_pool, cast, conv, linear, max_pool, relu
+from mase_hw.ops import avg_pool, binary, cast, conv, linear, max_pool, relu
+from mase_hw.ops.products import matmul
+from mase_hw.ops.rows import softmax
 from mase_hw.ops.unrolled._graph import Sum
 from mase_hw.ops.unrolled._network import (
     Above,
@@ -32,13 +35,17 @@ from mase_hw.ops.unrolled._network import (
     Masked,
     Neighbour,
     Positive,
+    Product,
     Program,
+    Reached,
+    Rest,
     Rounded,
     Saved,
     Step,
 )
 from mase_hw.ops.unrolled._placed import NetworkStages, stages_of
 from mase_hw.ops.unrolled._tables import words_of
+from mase_hw.ops.unrolled.data._products import Products
 from mase_hw.ops.unrolled.unrolled import (
     TEMPLATE,
     Text,
@@ -131,6 +138,10 @@ class _NetworkText(Text):
             return {**item, "value": f"{self.operand(made.value, 0, value.width, stage)} + {before}"}
         if isinstance(made, Saved):
             return {**item, "value": self._saved(made, value.width, stage)}
+        if isinstance(made, Product):
+            return {**item, "value": self._product(made, value, stage)}
+        if isinstance(made, Rest | Reached):
+            return {**item, "value": self._reached(made, value, stage)}
         assert isinstance(made, Larger)
         return {**item, "value": self._larger(made, value, stage)}
 
@@ -185,6 +196,30 @@ class _NetworkText(Text):
         one, other = (self.element(number, stage, bits) for number in (made.one, made.other))
         return f"{width}'((signed'({one}) > signed'({other})) ? {one} : {other}){_flipped(value)}"
 
+    def _product(self, made: Product, value: Sum, stage: int) -> str:
+        numbers = (made.one, made.other)
+        ends, bits = [self.network.ends(number) for number in numbers], [self.graph.values[n].width for n in numbers]
+        # Operands of as many bits as the product: a tool sees of each which of these are its sign.
+        signed, width = any(low < 0 for low, _ in ends), max(value.width, *bits) + 1
+        found = []
+        for number, (low, _) in zip(numbers, ends, strict=True):
+            name = self.name(number, stage)
+            plain = f"{width}'(signed'({{1'b0, {name}}}))" if signed else f"{width}'({name})"
+            found.append(self.element(number, stage, width) if low < 0 else plain)
+        return f"{value.width}'({' * '.join(found)}){_flipped(value)}"
+
+    def _reached(self, made: Rest | Reached, value: Sum, stage: int) -> str:
+        numbers = ((made.value, made.shift), (made.divisor, 0))
+        ends = [end << shift for number, shift in numbers for end in self.network.ends(number)]
+        width = max(max(-low - 1, low).bit_length() for low in ends) + int(min(ends) < 0)
+        width = max(width, value.width)
+        one, other = (self.element(number, stage, width) for number, _ in numbers)
+        one = f"({one} << {made.shift})" if made.shift else one
+        compared = f"signed'({one}) >= signed'({other})" if min(ends) < 0 else f"{one} >= {other}"
+        if isinstance(made, Reached):
+            return compared
+        return f"{value.width}'(({compared}) ? {one} - {other} : {one})"
+
     def table_lines(self) -> list[dict[str, object]]:
         """The tables, as numbers of all their words side by side, cut where a line would be too long."""
         lines: list[dict[str, object]] = []
@@ -219,12 +254,13 @@ Waits = tuple[int, int, int, int, int, int, int, int]
 class FrameParams(UnrolledParams, frozen=True):
     """Parameters of a network; the module is made for these and takes no others.
 
-    ``chosen_bits`` are the bits of values that are no sums. ``first`` is the beat of a frame with which the first beat
-    of the result is complete, and ``step`` how many later the next one is. A beat waits for the one behind it in the
-    register behind stage ``waits``; -1 for none.
+    ``chosen_bits`` are the bits of values that are no sums or products, ``data`` are the products of data. ``first`` is
+    the beat of a frame with which the first beat of the result is complete, and ``step`` how many later the next one
+    is. A beat waits for the one behind it in the register behind stage ``waits``; -1 for none.
     """
 
     chosen_bits: int
+    data: Products
     first: int
     step: int
     waits: Waits
@@ -257,6 +293,7 @@ def build(r: Request) -> FrameParams:
         solver=0,
         levels=stages.levels,
         **stages.figures,
+        data=stages.products,
         first=gives[0],
         step=gives[1] - gives[0] if len(gives) > 1 else 1,
         waits=typing.cast(Waits, (*waits, *[-1] * (_WAITS - len(waits)))),
@@ -286,6 +323,11 @@ def latency(p: FrameParams) -> Latency:
         beats, needed=(each,), freed=(each,), emitted=given, delay=(0,), room=(0,), pipe=1, queue=1, queue_lag=0
     )
     return Latency.from_steps(*stages, result)
+
+
+def multipliers(p: Any) -> int:
+    """The products of data."""
+    return sum(p.data.products)
 
 
 def _control(stages: NetworkStages) -> dict[str, object]:
@@ -329,7 +371,7 @@ def generated(node: str, p: FrameParams, a: Arithmetic) -> Generated:
     """The module of a frame."""
     program: Program = a.attributes["program"]
     stages = stages_of(program)
-    check_unchanged(node, p, stages.figures)
+    check_unchanged(node, p, {**stages.figures, "data": stages.products})
     beats = stages.network.beats
     context = context_of(stages, verilog_params(p), (p.data_in_0.fmt, p.data_out_0.fmt), stages.network.inputs)
     context |= {
@@ -370,6 +412,7 @@ def context_of(
         "elements": len(network.inputs),
         "adders": sum(values[n].a >= 0 for n in numbers),
         "adder_bits": parameters.get("ADDER_BITS", 0),
+        "products": sum(stages.products.products),
         "fmt_in": formats[0],
         "fmt_out": out,
         "inputs": [
@@ -406,6 +449,13 @@ def _step(ops: Sequence[OpDef], name: str, formats: str, at: int, shape: tuple[i
     return Step(name, next(op for op in ops if op.name == name), a, parameters, (at,), shape)
 
 
+def _both(
+    ops: Sequence[OpDef], name: str, formats: str, at: tuple[int, int], shape: tuple[int, ...], **how: object
+) -> Step:
+    a = Arithmetic.read(formats, ("data_in_0", "data_in_1", "data_out_0"), how)
+    return Step(name, next(op for op in ops if op.name == name), a, {}, at, shape)
+
+
 def _random(*size: int, bits: int, seed: int = 0) -> Tensor:
     return random(*size, bits=bits, seed=seed).float()
 
@@ -440,8 +490,22 @@ def _cases() -> tuple[Case, ...]:
         _step(avg_pool.OPS, "avg_pool2d", "s4.2 s6.3", 0, (1, 2, 2, 2), kernel_size=3, stride=2),
         _step(avg_pool.OPS, "avg_pool2d", "s6.3 s5.2 half_up", 1, (1, 2, 1, 1), kernel_size=2, divisor_override=3),
     )
+    scores = (
+        _step(linear.OPS, "linear", "s4.2 s4.3 s6.3", 0, (1, 3, 2), weight=draw(2, 4, seed=3)),
+        _step(linear.OPS, "linear", "s4.2 s4.3 s8.5", 0, (1, 3, 2), weight=draw(2, 4, seed=4)),
+        _step(relu.OPS, "relu", "s8.5 u7.5", 2, (1, 3, 2)),
+        Step("heads", None, Arithmetic({}), {}, (1,), (1, 3, 1, 2), torch.arange(6).reshape(1, 3, 1, 2)),
+        Step("rows", None, Arithmetic({}), {}, (3,), (1, 3, 1, 2), torch.arange(6).reshape(1, 3, 1, 2)),
+        _both(matmul.OPS, "grouped_matmul", "s6.3 u7.5 s9.4 half_up", (4, 5), (1, 3, 1, 3), transposed=True),
+        _both(binary.OPS, "mul", "s9.4 s9.4 u10.2 floor wrap", (6, 6), (1, 3, 1, 3)),
+    )
+    shares = (_step(softmax.OPS, "softmax", "s4.2 u6.5", 0, (1, 2, 3), dim=2),)
     return (
         _case("image", Program(pixels, fmt, image, 2)),
+        _case("softmax", Program((1, 2, 3), fmt, shares, 3)),
+        _case("products", Program((1, 3, 4), fmt, scores, 3)),
+        _case("products_at_once", Program((1, 3, 4), fmt, scores, 0)),
+        _case("products_apart", Program((1, 3, 4), fmt, scores, 1)),
         _case("image_at_once", Program(pixels, fmt, image, 0)),
         _case("never_positive", Program((1, 2, 3), FixedFormat(3, 0, signed=False), below, 1), FixedFormat(6, -1)),
         _case("terms_alone", Program((1, 2), FixedFormat(4, 0), alone, 2), FixedFormat(7, 0)),
@@ -474,6 +538,12 @@ def _cases_in_beats() -> tuple[Case, ...]:
         _step(linear.OPS, "linear", "s6.3 s3.2 s9.3 half_up wrap", 4, (1, 3), weight=draw(3, 24, seed=2)),
         _step(relu.OPS, "relu", "s9.3 u6.2", 5, (1, 3)),
     )
+    gated = (
+        *radio,
+        _step(conv.OPS, "conv1d", "u5.3 s3.2 s5.3", 2, (1, 2, 12), weight=draw(2, 3, 3, seed=4), padding=1),
+        _both(binary.OPS, "mul", "s6.3 s5.3 s8.4", (3, 4), (1, 2, 12)),
+        _step(conv.OPS, "conv1d", "s8.4 s3.2 s7.3", 5, (1, 1, 12), weight=draw(1, 2, 3, seed=5), padding=1),
+    )
     image = (
         _step(conv.OPS, "conv2d", "s4.2 s3.2 s6.3", 0, (1, 3, 4, 3), weight=draw(3, 2, 3, 2), stride=(2, 2), padding=1),
         _step(max_pool.OPS, "max_pool2d", "s6.3 s6.3", 1, (1, 3, 2, 3), kernel_size=(2, 1)),
@@ -481,6 +551,7 @@ def _cases_in_beats() -> tuple[Case, ...]:
     )
     return (
         *(_case(f"radio_{k}", Program((1, 2, 12), fmt, radio, 2, k, 2)) for k in (2, 4, 12)),
+        *(_case(f"gated_{k}", Program((1, 2, 12), fmt, gated, 2, k, 2)) for k in (3, 12)),
         *(_case(f"ends_{k}", Program((1, 2, 12), fmt, ends, 1 + k % 3, k, 2)) for k in (3, 12)),
         _case("rows", Program((1, 2, 8, 4), fmt, image, 3, 8, 2)),
         _case("two_rows", Program((1, 2, 8, 4), fmt, image, 1, 4, 2)),
@@ -495,6 +566,7 @@ def _hardware(layout: str, cases: Callable[[], Sequence[Case]]) -> Hardware:
         build=build,
         latency=latency,
         cases=cases,
+        multipliers=multipliers,
         generated=generated,
         layout=layout,
         whole=True,

@@ -25,6 +25,7 @@ from mase_hw.ops.slice import DIMS, SliceParams, latency
 from mase_hw.ops.unrolled import frame
 from mase_hw.ops.unrolled._network import Program, Step
 from mase_hw.ops.unrolled._placed import stages_of
+from mase_hw.ops.unrolled.data._products import Products
 from mase_hw.ops.unrolled.unrolled import TEMPLATE, UnrolledParams, check_unchanged, random
 from mase_hw.steps import Steps
 
@@ -33,6 +34,7 @@ class SeveralParams(UnrolledParams, frozen=True):
     """Parameters of a network of several inputs; those from ``inputs`` on are not used."""
 
     chosen_bits: int
+    data: Products
     inputs: int
     data_in_1: Tensor3
     data_in_2: Tensor3
@@ -82,6 +84,7 @@ def _build(r: Request) -> SeveralParams:
         solver=0,
         levels=stages.levels,
         **figures,
+        data=stages.products,
         inputs=inputs,
     )
 
@@ -92,7 +95,7 @@ def _latency(p: SeveralParams) -> Latency:
 
 def _generated(node: str, p: SeveralParams, a: Arithmetic) -> Generated:
     stages = stages_of(a.attributes["program"])
-    check_unchanged(node, p, stages.figures)
+    check_unchanged(node, p, {**stages.figures, "data": stages.products})
     formats = (p.data_in_0.fmt, p.data_out_0.fmt)
     context = frame.context_of(stages, verilog_params(p), formats, stages.network.inputs)
     sizes = {f"data_in_{k}": getattr(p, f"data_in_{k}").size[0] for k in range(p.inputs)}
@@ -166,12 +169,13 @@ def _cases() -> tuple[Case, ...]:
         both("results", concat.OPS, "cat", "s8.4 s6.2 s8.4", (4, 5), 5),
     )
     return (
-        _case("added", Program((1, total), one, added, 2, inputs=((4, one), (2, other)))),
-        _case("unread_input", Program((1, more), one, joined, 0, inputs=((4, one), (2, other), (3, third)))),
+        case("added", Program((1, total), one, added, 2, inputs=((4, one), (2, other)))),
+        case("unread_input", Program((1, more), one, joined, 0, inputs=((4, one), (2, other), (3, third)))),
     )
 
 
-def _case(name: str, program: Program) -> Case:
+def case(name: str, program: Program) -> Case:
+    """A case of a program of several inputs, each of one row."""
     names = [f"data_in_{k}" for k in range(len(program.inputs))]
     formats = dict(zip(names, (fmt for _, fmt in program.inputs), strict=True))
     shapes: dict[str, tuple[int, ...]] = {
@@ -203,6 +207,7 @@ OPS = (
             build=_build,
             latency=_latency,
             cases=_cases,
+            multipliers=frame.multipliers,
             generated=_generated,
             layout="row_major",
             whole=True,

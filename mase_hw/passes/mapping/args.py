@@ -135,7 +135,7 @@ class HardwareArgs(BaseModel):
     unroll: Literal["", "frame"] = Field(
         default="",
         description="``frame``: a beat holds a whole tensor, and the network is one pipelined expression of its "
-        "constants, without multipliers and buffers: a frame per cycle",
+        "constants, without buffers, and with multipliers for products of data alone: a frame per cycle",
     )
     unroll_levels: NonNegativeInt = Field(
         default=3,
