@@ -67,13 +67,6 @@ class Resources:
 
 Kind = tuple[str, frozenset[tuple[str, int | str]]]
 """What instances have in common that differ in their contents alone: module and parameters."""
-_FOLDER = "MEM_DIR"
-"""In a parameter that is the path of a memory file."""
-
-
-def kind_of(module: str, parameters: Mapping[str, int | str]) -> Kind:
-    """The kind of an instance."""
-    return module, frozenset(each for each in parameters.items() if _FOLDER not in str(each[1]))
 
 
 def missing(modules: Mapping[str, int]) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mase_hw.catalogue import verilog_params
-from mase_hw.cost.devices import RESOURCES, Kind, Resources, kind_of
-from mase_hw.cost.model import cost_of
+from mase_hw.cost.devices import RESOURCES, Kind, Resources
+from mase_hw.cost.model import cost_of, kind_of
 from mase_hw.emit.contents import stored
 from mase_hw.hardware.external import FETCHED, SPARE, ExternalMemory, Tensor, arranged
 from mase_hw.hardware.manifest import Instance

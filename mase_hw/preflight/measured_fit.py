@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mase_hw.compiler.common_arguments import Tell
-from mase_hw.cost.devices import RESOURCES, Kind, Resources, kind_of
+from mase_hw.cost.devices import RESOURCES, Kind, Resources
+from mase_hw.cost.model import kind_of
 from mase_hw.fit.choose import Choice, Chooser, UnmetError
 from mase_hw.fit.result import Measuring
 from mase_hw.fit.sharing import choose, order

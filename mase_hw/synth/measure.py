@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mase_hw._version import __version__
 from mase_hw.cost import Resources, cost_of, unsupported
-from mase_hw.cost.devices import kind_of
+from mase_hw.cost.model import kind_of
 from mase_hw.emit import pack_ecp5
 from mase_hw.emit.estimate import BESIDE
 from mase_hw.emit.passes import bundle_of, design_files
@@ -118,7 +118,7 @@ def identities_of(manifest: Manifest, files: Mapping[str, bytes]) -> dict[str, s
         memories.setdefault(memory.instance, []).append(hashlib.sha256(files[memory.file]).hexdigest())
     found: dict[str, str] = {}
     for entry in manifest.instances:
-        module, parameters = kind_of(entry.module, entry.parameters)
+        module, (_, parameters) = entry.module, kind_of(entry.module, entry.parameters)
         # Of what is loaded or read while the design runs, no bit is in it.
         contents = [] if entry.module in (LOADED, FETCHED) else memories.get(entry.name, [])
         found[entry.name] = _hash([module, sorted(parameters), contents, sources.of(module)])

@@ -14,7 +14,10 @@ from torch import Tensor, nn
 from mase_hw import cli
 from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of
+from mase_hw.cost.devices import Kind
+from mase_hw.cost.model import kind_of
 from mase_hw.errors import ConfigError, ToolError
+from mase_hw.fit.problem import Prices
 from mase_hw.fit.result import Fit
 from mase_hw.hardware.manifest import Instance, Manifest
 from mase_hw.preflight import check as checking
@@ -135,6 +138,30 @@ def test_counts_as_estimated_end_the_rounds(maps: Callable[[Counted], list[str]]
     assert "these counts are measured: Yosys has mapped every module of the design (2 rounds)" in text
     assert "proven: by what was measured and the estimates of all other modules no choice of" in text
     assert found.to_json()["measured"] == {"rounds": 2, "settled": True} and guessed.to_json()["measured"] is None
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"interval": 32},
+        {"interval": 32, "unrolled": 256},
+        {"interval": 1, "whole_frames": 256},
+    ],
+    ids=["folded", "unrolled", "frame"],
+)
+def test_what_is_measured_is_what_was_priced(target: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a second round would choose by estimates again. What stands between layers has no price of its own."""
+    asked: set[Kind] = set()
+    priced = Prices.of
+
+    def noting(self: Prices, module: str, parameters: Mapping[str, int | str], multipliers: int = 0) -> Any:
+        asked.add(kind_of(module, parameters))
+        return priced(self, module, parameters, multipliers)
+
+    monkeypatch.setattr(Prices, "of", noting)
+    instances = chosen(False, target).choice.manifest.instances
+    layers = [entry for entry in instances if not entry.module.startswith("stream_f")]
+    assert [entry.module for entry in layers if kind_of(entry.module, entry.parameters) not in asked] == []
 
 
 def test_what_is_larger_than_estimated_is_left(maps: Callable[[Counted], list[str]], tmp_path: Path) -> None:
