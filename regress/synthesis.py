@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import resource
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -318,7 +318,7 @@ def predictions(names: Iterable[str] = NETWORKS) -> int:
 
 
 def measured(names: Iterable[str], place: Path) -> int:
-    """Print the sum of the modules, each mapped once, beside the design mapped whole; whether any is another.
+    """Print the sum of the modules, each mapped by itself, beside the design mapped whole; whether any is another.
 
     Args:
         names: Designs.
@@ -327,17 +327,22 @@ def measured(names: Iterable[str], place: Path) -> int:
     known = json.loads(BASELINE.read_text(encoding="utf-8"))
     other = 0
     for name in names:
-        graph, family, begin = mapped(name), target_of(name), time.monotonic()
-        first = measured_modules(graph, family, lambda _: None, place)
-        between = time.monotonic()
+        graph, family, begin = mapped(name), target_of(name), spent()
+        first = measured_modules(graph, family, lambda _: None, place, batch=1)
+        between = spent()
         counts, cells = measured_modules(graph, family, lambda _: None, place).total.as_dict(), []
-        times = f"{between - begin:.0f} s, then {time.monotonic() - between:.2f} s"
+        times = f"{between - begin:.0f} s of a processor, then {spent() - between:.2f} s"
         for column, count in counts.items():
             whole = known.get(name, counts)[column]
             other += count != whole
             cells.append(f"{column} {count} of {whole} ({100 * (count - whole) / max(whole, 1):+.2f} %)")
         print(f"{name}: {', '.join(cells)}; {first.mapped} modules mapped, {times}", flush=True)
     return int(other > 0)
+
+
+def spent() -> float:
+    """Seconds of a processor that this process and those that it waited for have taken."""
+    return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def mapped(name: str) -> MaseGraph:

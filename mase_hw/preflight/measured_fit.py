@@ -88,9 +88,9 @@ def _learned(
 def _beyond(rounds: int, choice: Choice, goal: Goal) -> UnmetError:
     over = [f"{choice.use[name]} {name}" for name, most in goal.budgets.items() if choice.use[name] > most]
     return UnmetError(
-        f"none of the {rounds} designs that were measured is within the budgets",
+        "no design that was measured is within the budgets",
         field="target",
-        got=f"{' and '.join(over)} of the last one",
+        got=f"{' and '.join(over)} of the last one, in round {rounds}",
         expected=", ".join(f"{most} {name}" for name, most in goal.budgets.items()),
         remedy="raise the budgets, or lower the rate",
     )

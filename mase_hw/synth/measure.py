@@ -33,7 +33,7 @@ from mase_hw.synth.targets import PRODUCT_LUTS, Target, find_target
 from mase_hw.synth.tools import Tell, versions
 
 BATCH = 20_000
-"""Look-up tables, by estimate, of the modules that are mapped in one run of Yosys."""
+"""Look-up tables, by estimate, of modules for which Yosys has memory enough in one run."""
 UNKNOWN = 2_000
 """The same of a module that is not estimated."""
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -58,7 +58,7 @@ class Measured:
         return sum(self.counts.values(), Resources())
 
 
-def measured(graph: MaseGraph, family: str, tell: Tell, place: Path | bool = True) -> Measured:
+def measured(graph: MaseGraph, family: str, tell: Tell, place: Path | bool = True, batch: int = BATCH) -> Measured:
     """Count what the modules of a design take, mapping those that are not kept.
 
     Args:
@@ -66,6 +66,7 @@ def measured(graph: MaseGraph, family: str, tell: Tell, place: Path | bool = Tru
         family: A target of ``mase-hw synth``.
         tell: Told what is being done.
         place: The cache folder; that of the environment if true.
+        batch: Look-up tables, by estimate, of the modules that are mapped in one run of Yosys; at least one module is.
 
     Raises:
         ToolError: If Yosys is missing, or cannot map a module, which is named.
@@ -84,12 +85,12 @@ def measured(graph: MaseGraph, family: str, tell: Tell, place: Path | bool = Tru
     wanted = {name: identity for identity, name in missing.items()}
     instances = {entry.name: entry for entry in manifest.instances}
     done = 0
-    for batch in _batches([instances[name] for name in wanted if name], family, BESIDE in wanted):
-        found = _mapped(batch, manifest, files, target, tell)
-        modules = {BESIDE: manifest.top, **{name: instances[name].module for name in batch if name}}
+    for names in _batches([instances[name] for name in wanted if name], family, BESIDE in wanted, batch):
+        found = _mapped(names, manifest, files, target, tell)
+        modules = {BESIDE: manifest.top, **{name: instances[name].module for name in names if name}}
         kept.keep({wanted[name]: (modules[name], counts) for name, counts in found.items()})
         known |= {wanted[name]: counts for name, counts in found.items()}
-        done += len(batch)
+        done += len(names)
         tell(f"  {done} of {len(missing)} modules mapped")
     return Measured({name: known[identity] for name, identity in identities.items()}, len(missing))
 
@@ -155,13 +156,16 @@ class _Sources:
         return sorted(self._digests[path] for path in reached)
 
 
-def _batches(instances: Sequence[Instance], family: str, top: bool) -> Iterator[list[str]]:
-    """Names of instances that are mapped together, as many as Yosys has memory for; the top level with the first."""
-    names, luts = [BESIDE] if top else [], 0
+def _batches(instances: Sequence[Instance], family: str, top: bool, most: int) -> Iterator[list[str]]:
+    """Names of instances that are mapped together, with at most so many look-up tables; the top level by itself."""
+    if top:
+        yield [BESIDE]
+    names: list[str] = []
+    luts = 0
     for entry in instances:
         estimated = None if unsupported(family) else cost_of(entry.module, entry.parameters, family)
         more = UNKNOWN if estimated is None or estimated.not_estimated else estimated.lut
-        if any(names) and luts + more > BATCH:
+        if names and luts + more > most:
             yield names
             names, luts = [], 0
         names.append(entry.name)

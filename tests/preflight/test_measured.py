@@ -16,6 +16,7 @@ from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of
 from mase_hw.cost.devices import Kind
 from mase_hw.cost.model import kind_of
+from mase_hw.emit.estimate import BESIDE
 from mase_hw.errors import ConfigError, ToolError
 from mase_hw.fit.problem import Prices
 from mase_hw.fit.result import Fit
@@ -29,6 +30,8 @@ from mase_hw.synth import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 Counted = Callable[[Instance], Resources]
+LOADER = Resources(lut=30_000, ff=10)
+"""What lies beside the instances where parameters are loaded."""
 
 
 class Own(nn.Module):
@@ -74,7 +77,8 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Counted], list[str]]:
         def run(names: Sequence[str], manifest: Manifest, *_: object) -> dict[str, Resources]:
             found = {entry.name: entry for entry in manifest.instances if entry.name in names}
             done.extend(entry.module for entry in found.values())
-            return {name: counted(entry) for name, entry in found.items()}
+            counts = {name: counted(entry) for name, entry in found.items()}
+            return {**counts, BESIDE: LOADER} if BESIDE in names else counts
 
         monkeypatch.setattr(measure, "_run", run)
         for module in (measure, checking, fitting):
@@ -119,10 +123,10 @@ def test_without_yosys_nothing_is_begun(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert not said and not list(tmp_path.iterdir())
 
 
-def chosen(place: Path | bool, target: Mapping[str, Any]) -> Fit:
+def chosen(place: Path | bool, target: Mapping[str, Any], **hardware: str) -> Fit:
     torch.manual_seed(0)
     model, example = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)).eval(), torch.rand(1, 16)
-    config = {"hardware": {"family": "ecp5"}}
+    config = {"hardware": {"family": "ecp5", **hardware}}
     return fit(model, example, config, target={"unrolled": 0, "whole_frames": 0, **target}, measure=place)
 
 
@@ -213,6 +217,16 @@ def test_budgets_are_kept_by_measured_counts(maps: Callable[[Counted], list[str]
     with pytest.raises(ConfigError) as caught:
         chosen(tmp_path, {"interval": 32, "lut": most})
     assert f"{most} lut" in str(caught.value)
+
+
+def test_what_lies_beside_the_instances_counts(maps: Callable[[Counted], list[str]], tmp_path: Path) -> None:
+    """The solver has no price of it: where it is too much, no other choice helps, and none is given."""
+    maps(as_estimated)
+    found = chosen(tmp_path, {"interval": 128, "lut": 40_000}, parameters="ram")
+    assert found.measuring is not None and found.measuring.settled and found.choice.use["lut"] > LOADER.lut
+    with pytest.raises(ConfigError, match="no design that was measured is within the budgets") as caught:
+        chosen(tmp_path, {"interval": 128, "lut": 20_000}, parameters="ram")
+    assert f"{found.choice.use['lut']} lut" in str(caught.value)
 
 
 def test_options_of_the_command_line(

@@ -144,11 +144,8 @@ def test_only_what_is_not_kept_is_mapped(tiny: mase_hw.Design, mapper: Mapper, t
     assert measured(graph_of(tiny), "xc7", quiet, tmp_path).mapped == len(names)
 
 
-def test_large_designs_are_mapped_in_batches(
-    tiny: mase_hw.Design, mapper: Mapper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(measure, "BATCH", 1)
-    measured(graph_of(tiny), "ecp5", quiet, tmp_path)
+def test_large_designs_are_mapped_in_batches(tiny: mase_hw.Design, mapper: Mapper, tmp_path: Path) -> None:
+    measured(graph_of(tiny), "ecp5", quiet, tmp_path, batch=1)
     assert [len(run) for run in mapper.runs] == [1] * len(tiny.record.instances)
 
 
@@ -202,8 +199,8 @@ def test_a_cache_that_cannot_be_written(tiny: mase_hw.Design, mapper: Mapper, tm
 
 @pytest.mark.ci
 def test_the_sum_is_the_design_mapped_whole(tiny: mase_hw.Design, mapped: Report, tmp_path: Path) -> None:
-    """Of each instance as well: no black box beside it is seen."""
-    found = measured(graph_of(tiny), "xc7", quiet, tmp_path)
+    """Of each instance as well, mapped by itself with black boxes beside it."""
+    found = measured(graph_of(tiny), "xc7", quiet, tmp_path, batch=1)
     assert {row.instance: Resources.of(row.counts) for row in mapped.rows} == found.counts
     assert found.total == Resources.of(mapped.total)
 
@@ -216,8 +213,6 @@ def test_on_other_families_and_with_loaded_parameters(target: str, parameters: s
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     design = compiled(net, (4,), tmp_path / "net", parameters=parameters, family=target)
     whole = synthesise(design, target, replay_netlist=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "BATCH", 1)
-        found = measured(graph_of(design), target, quiet, tmp_path / "counts")
+    found = measured(graph_of(design), target, quiet, tmp_path / "counts", batch=1)
     counts = {row.instance: Resources.of(row.counts) for row in whole.rows}
     assert counts == {name: one for name, one in found.counts.items() if name or one != Resources()}
