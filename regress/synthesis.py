@@ -3,6 +3,7 @@
     python regress/synthesis.py --out build/synthesis             # exit code 1 if anything is not as recorded
     python regress/synthesis.py --out build/synthesis --update    # these are the new figures
     python regress/synthesis.py --predict                         # what the cost model says of the networks beside them
+    python regress/synthesis.py --measured build/counts           # the sums of their modules, each mapped once
 
 Yosys is deterministic and its version is pinned, so there is no tolerance, in neither direction: a gain that is not
 recorded can be lost again without anybody noticing.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import resource
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +27,14 @@ import torch
 from torch import Tensor, nn
 
 import mase_hw
+from mase_hw.compiler.config import load_config
+from mase_hw.compiler.quantised_graph import run_on_model, traced
+from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.cost import Resources, cost_of
+from mase_hw.ir import MaseGraph
 from mase_hw.model_spec import load_model
+from mase_hw.passes.pipeline import Pipeline
+from mase_hw.synth.measure import measured as measured_modules
 from mase_hw.synth.report import Report
 from mase_hw.synth.synthesise import synthesise
 
@@ -310,6 +318,45 @@ def predictions(names: Iterable[str] = NETWORKS) -> int:
     return int(far > 0)
 
 
+def measured(names: Iterable[str], place: Path) -> int:
+    """Print the sum of the modules, each mapped by itself, beside the design mapped whole; whether any is another.
+
+    Args:
+        names: Designs.
+        place: Where counts of modules are kept: what is there already is not mapped again.
+    """
+    known = json.loads(BASELINE.read_text(encoding="utf-8"))
+    other = 0
+    for name in names:
+        graph, family, begin = mapped(name), target_of(name), spent()
+        first = measured_modules(graph, family, lambda _: None, place, batch=1)
+        between = spent()
+        counts, cells = measured_modules(graph, family, lambda _: None, place).total.as_dict(), []
+        times = f"{between - begin:.0f} s of a processor, then {spent() - between:.2f} s"
+        for column, count in counts.items():
+            whole = known.get(name, counts)[column]
+            other += count != whole
+            cells.append(f"{column} {count} of {whole} ({100 * (count - whole) / max(whole, 1):+.2f} %)")
+        print(f"{name}: {', '.join(cells)}; {first.mapped} modules mapped, {times}", flush=True)
+    return int(other > 0)
+
+
+def spent() -> float:
+    """Seconds of a processor that this process and those that it waited for have taken."""
+    return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def mapped(name: str) -> MaseGraph:
+    """A design in memory, up to its netlist."""
+    torch.manual_seed(0)
+    net, data, config = DESIGNS[name]()
+    net.eval()
+    graph, example = traced(net, data[:1], None, lambda _: None)
+    whole = compile_pipeline(example, load_config(config), out=Path("nowhere"), calibration=[data])
+    steps = Pipeline(whole.steps[: whole.names.index("top") + 1], "measure")
+    return run_on_model(steps, graph, net, example, lambda _: None)
+
+
 def verdict_on(found: Mapping[str, int], before: Mapping[str, int]) -> str:
     """What figures are beside the recorded ones: nothing if they are the same."""
     if any(value > before.get(column, value) for column, value in found.items()):
@@ -324,11 +371,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/synthesis"))
     parser.add_argument("--predict", action="store_true")
+    parser.add_argument("--measured", type=Path, metavar="FOLDER")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("names", nargs="*", help="designs (all)")
     arguments = parser.parse_args()
     if arguments.predict:
         return predictions()
+    if arguments.measured is not None:
+        return measured(arguments.names or DESIGNS, arguments.measured)
     known = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.is_file() else {}
     other = 0
     for name in arguments.names or DESIGNS:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OK, FAILED, UNUSABLE, UNWRITABLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes; ``docs/simulation.md`` says what each means."""
+MEASURE = "let Yosys map every module that it has not mapped before, and count what was mapped in place of estimates"
+"""Of the option ``--measure``."""
 
 
 MOST_NAME, MOST_PATH = 255, 4096

@@ -50,6 +50,11 @@ class Resources:
         """By the names of :data:`RESOURCES`."""
         return {"lut": self.lut, "ff": self.ff, "dsp": self.dsp, "bram": self.bram}
 
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Resources:
+        """Those of counts by these names; others are left out."""
+        return cls(counts["lut"], counts["ff"], counts["dsp"], counts["bram"])
+
     def to_json(self) -> Json:
         """The same with the number of instances that are not estimated, by module."""
         return {**self.as_dict(), "not_estimated": dict(sorted(Counter(self.not_estimated).items()))}
@@ -58,6 +63,10 @@ class Resources:
         """Whether it is known to be within a capacity; a resource without a number is not limited."""
         within = all(number <= capacity[name] for name, number in self.as_dict().items() if name in capacity)
         return within and not self.not_estimated
+
+
+Kind = tuple[str, frozenset[tuple[str, int | str]]]
+"""What instances have in common that differ in their contents alone: module and parameters."""
 
 
 def missing(modules: Mapping[str, int]) -> str:

@@ -22,7 +22,7 @@ from mase_hw.cost.connectors import (
     stream_reorder,
     stream_repack,
 )
-from mase_hw.cost.devices import RESOURCES, Resources
+from mase_hw.cost.devices import RESOURCES, Kind, Resources
 from mase_hw.cost.fabrics import FABRICS
 from mase_hw.cost.functions import embedding, function, pieces, requantize
 from mase_hw.cost.matrices import external_cache, matmul
@@ -98,6 +98,14 @@ _KINDS = 4
 """Kinds of products of data that the parameters of an expression tell apart."""
 _MADE = {"ADDER_BITS", "LUTS_6"}
 """Parameters of modules that are made for their constants, which say what these take."""
+_FOLDER = "MEM_DIR"
+"""In a parameter that is the path of a memory file."""
+
+
+def kind_of(module: str, parameters: Mapping[str, int | str]) -> Kind:
+    """The kind of an instance; of modules that are made for their constants the names do not matter."""
+    name = "" if _MADE & parameters.keys() else module
+    return name, frozenset(each for each in parameters.items() if _FOLDER not in str(each[1]))
 
 
 def unsupported(family: str) -> str:

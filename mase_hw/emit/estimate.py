@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mase_hw.cost import Resources, cost_of
@@ -21,6 +21,10 @@ BASIS = (
 )
 """Measured on modules and networks that nothing was fitted to; a test holds it to a factor of two on all others."""
 
+NOT_MEASURED: Mapping[str, Resources] = {}
+BESIDE = ""
+"""The name of what lies in the top level beside its instances, among measured counts."""
+
 
 def basis(family: str = FAMILY) -> str:
     """What an estimate rests on."""
@@ -35,13 +39,15 @@ class Part:
     memories: Sequence[Memory]
 
 
-def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
+def estimate(manifest: Manifest | Part, family: str = FAMILY, measured: Mapping[str, Resources] = NOT_MEASURED) -> Json:
     """Estimate look-up tables, flip-flops, DSP blocks and block RAMs (of 18 Kbit).
 
     Args:
         manifest: Of a bundle; its instances and memories are looked at, and what loads parameters or reads them from
             outside.
         family: A family with a cost model.
+        measured: Counts by name of the instance, in place of what is estimated of it; of all that is beside the
+            instances by an empty name.
 
     Returns:
         ``lut``, ``ff``, ``dsp``, ``bram``, and ``not_estimated``: the number of instances of every module of which no
@@ -52,7 +58,9 @@ def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
     for each in manifest.memories:
         memories.setdefault(each.instance, []).append((each.words, each.bits))
     found = [
-        cost_of(
+        measured[entry.name]
+        if entry.name in measured
+        else cost_of(
             entry.module,
             entry.parameters,
             family,
@@ -61,7 +69,9 @@ def estimate(manifest: Manifest | Part, family: str = FAMILY) -> Json:
         )
         for entry in manifest.instances
     ]
-    if isinstance(manifest, Manifest):
+    if isinstance(manifest, Manifest) and BESIDE in measured:
+        found.append(measured[BESIDE])
+    elif isinstance(manifest, Manifest):
         found += [cost_of(module, parameters, family) for module, parameters in beside(manifest)]
     return sum(found, Resources()).to_json()
 

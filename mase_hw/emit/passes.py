@@ -206,15 +206,8 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
     """
     bundle = bundle_of(graph)
     netlist: Netlist = graph.meta["netlist"]
-    texts = {file: text for made in netlist.generated.values() for file, text in made.texts.items()}
-    for path in bundle.manifest["rtl"]:
-        file = path.removeprefix("rtl/")
-        if file in texts:
-            bundle.add(path, texts[file])
-        elif file in netlist.generated:
-            bundle.add(path, render_generated(netlist.generated[file]))
-        elif file != f"{netlist.name}.sv":
-            bundle.add(path, _read(netlist.external.get(file, rtl_root() / file)))
+    for path, text in rtl_files(graph).items():
+        bundle.add(path, text)
     written = {path: bundle.read(path).decode(errors="replace") for path in bundle.manifest["rtl"]}
     check_elaboration(netlist, written, graph.catalogue)
     for made in netlist.generated.values():
@@ -223,6 +216,39 @@ def emit_internal_rtl_transform_pass(graph: MaseGraph, args: EmitArgs) -> tuple[
     bundle.add("rtl/files.f", "".join(f"{path}\n" for path in bundle.manifest["rtl"]))
     bundle.add(PICTURE, render(graph))
     return graph, write_bundle(graph, args)
+
+
+def rtl_files(graph: MaseGraph) -> dict[str, str | bytes]:
+    """Content of every RTL file by its path in the bundle, but for the top level, which is in the bundle already.
+
+    Raises:
+        EmitError: If a file of a custom op is not there any more.
+    """
+    netlist: Netlist = graph.meta["netlist"]
+    texts = {file: text for made in netlist.generated.values() for file, text in made.texts.items()}
+    found: dict[str, str | bytes] = {}
+    for path in bundle_of(graph).manifest["rtl"]:
+        file = path.removeprefix("rtl/")
+        if file in texts:
+            found[path] = texts[file]
+        elif file in netlist.generated:
+            found[path] = render_generated(netlist.generated[file])
+        elif file != f"{netlist.name}.sv":
+            found[path] = _read(netlist.external.get(file, rtl_root() / file))
+    return found
+
+
+def design_files(graph: MaseGraph) -> dict[str, bytes]:
+    """Content of every RTL and memory file of a design that is not written, by its path in the bundle.
+
+    Raises:
+        EmitError: As :func:`rtl_files` and :func:`memory_files`.
+    """
+    bundle, netlist = bundle_of(graph), graph.meta["netlist"]
+    top = f"rtl/{netlist.name}.sv"
+    memories = memory_files(graph, netlist, bundle.manifest.get("external", {}).get("design", ""))
+    found: dict[str, str | bytes] = {top: bundle.read(top), **rtl_files(graph), **memories}
+    return {path: text.encode() if isinstance(text, str) else text for path, text in found.items()}
 
 
 def _read(path: Path) -> bytes:

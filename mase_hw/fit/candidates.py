@@ -19,7 +19,7 @@ from torch import fx
 
 from mase_hw.catalogue import Hardware, Latency, verilog_params
 from mase_hw.errors import ConfigError, UnsupportedError
-from mase_hw.fit.problem import Use, module_price, nothing, price, source_price
+from mase_hw.fit.problem import Prices, Use, nothing
 from mase_hw.hardware.external import held_beats, source_size
 from mase_hw.hardware.latency import timing_of
 from mase_hw.host.documents import Json
@@ -194,12 +194,16 @@ Made = dict[tuple[Any, ...], Candidate | None]
 
 @dataclass(frozen=True)
 class Tried:
-    """What candidates differ in besides lanes: orders, constants as structure, products in look-up tables, places."""
+    """What candidates differ in besides lanes: orders, constants as structure, products in look-up tables, places.
+
+    And what they are priced by; None for what is estimated for the family that was asked for.
+    """
 
     orders: bool = False
     made: tuple[str, ...] = ()
     logic: bool = False
     external: bool = False
+    prices: Prices | None = None
 
 
 class Options:
@@ -226,7 +230,7 @@ class Options:
         passes: int = 1,
     ) -> None:
         self.node, self.wanted, self.args, self.tried, self.passes = node, wanted, args, tried, passes
-        self._graph = graph
+        self._graph, self.prices = graph, tried.prices or Prices(args.family)
         self._arguments = graph.meta_of(node).common.args
         self._made: Made = {} if made is None else made
         shapes = {n: s for n, s in wanted.sizes.items() if n.startswith("data_")}
@@ -445,10 +449,8 @@ class Options:
         memories = {name: each for name, each in memories.items() if name not in late}
         clocked = Clocked(self.node.name, hardware, params, self.passes)
         multipliers = 0 if implementation in MADE_FOR_WEIGHTS else hardware.multipliers(params)
-        use = module_price(hardware.module, verilog_params(params), memories, args.family, multipliers, self.passes)
-        use = sum(
-            (source_price(size, self.passes, args.external_memory, args.family) for size in sources), use + between
-        )
+        use = self.prices.layer(hardware.module, verilog_params(params), memories, multipliers, self.passes)
+        use = sum((self.prices.source(size, self.passes, args.external_memory) for size in sources), use + between)
         made = Candidate(dict(lanes), kernel, implementation, order, use, data, multipliers, clocked, outside)
         return dataclasses.replace(made, whole=hardware.whole)
 
@@ -473,8 +475,8 @@ class Options:
         have, banks = want.cut_first(tiles), held_beats(1, self._ahead.get("data_out_0", 1.0))
         together = reorder_lanes(have, want, given.lanes, given.lanes)
         behind = reorder_params(self.node.name, given.fmt.width, have, want, together, banks)
-        buffers = price("replay_buffer", before, self.args.family)
-        return params, made, buffers + price("stream_reorder", verilog_params(behind), self.args.family)
+        buffers = self.prices.of("replay_buffer", before)
+        return params, made, buffers + self.prices.of("stream_reorder", verilog_params(behind))
 
 
 def moved(args: HardwareArgs, places: Iterable[str]) -> HardwareArgs:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mase_hw.cost.devices import RESOURCES
+from mase_hw.cost.devices import RESOURCES, Resources
 from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of, emit_verilog_top_transform_pass
 from mase_hw.errors import ConfigError
@@ -18,7 +18,7 @@ from mase_hw.fit.budget import Impossible, Solution, solve
 from mase_hw.fit.candidates import Candidate, moved
 from mase_hw.fit.latency import Latency
 from mase_hw.fit.parts import Framed
-from mase_hw.fit.problem import SHARE, WORDS, Numbers, named
+from mase_hw.fit.problem import SHARE, WORDS, Numbers, Prices, named
 from mase_hw.fit.space import Candidates, Space
 from mase_hw.fit.target import NOMINAL, Goal
 from mase_hw.hardware.manifest import Manifest
@@ -100,6 +100,7 @@ class Choice:
         ways: How blocks may share hardware, or parts be expressions, as far as that was to be chosen.
         part: What is one expression; None if all is folded.
         refused: Why nodes cannot be in an expression, as far as that was found out.
+        measured: What was measured of its instances, by name; the others are estimated.
     """
 
     chosen: Mapping[str, Candidate]
@@ -112,6 +113,7 @@ class Choice:
     ways: Sequence[Way] = ()
     part: Part | None = None
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    measured: Mapping[str, Resources] = dataclasses.field(default_factory=dict)
 
     @property
     def proven(self) -> bool:
@@ -183,6 +185,7 @@ class Chooser:
             unrolled=goal.unrolled if small is None else small,
             logic=goal.logic,
             external=goal.external,
+            prices=Prices(goal.family, goal.measured),
         )
         whole = SHARE if self._outside else COARSE
         shares = [whole // max(goal.budgets.get(name, NOMINAL[name]), 1) + 1 for name in RESOURCES]
@@ -400,10 +403,9 @@ class Chooser:
         """The netlist of a choice, and what all of it takes."""
         chosen = _picked(candidates, solution)
         args = arguments(self.args, chosen, self.space.twins)
-        add_hardware_metadata_analysis_pass(self.graph, args)
-        emit_verilog_top_transform_pass(self.graph, {"steady": False, "context": self.tokens})
-        manifest = bundle_of(self.graph).record
-        use = estimate(manifest, self.goal.family)
+        manifest = self.netlist(args)
+        measured = self.space.prices.known(manifest.instances)
+        use = estimate(manifest, self.goal.family, measured)
         left = use.pop("not_estimated")
         open_interval = None
         if self.goal.minimise == "interval":
@@ -411,7 +413,13 @@ class Chooser:
             least = _cycles(candidates, solution) if self.space.twins else manifest.timing.interval
             least = least if self._open is None else min(least, self._open)
             open_interval = least if least < manifest.timing.interval else None
-        return Choice(chosen, solution, args, manifest, use, left, open_interval)
+        return Choice(chosen, solution, args, manifest, use, left, open_interval, measured=measured)
+
+    def netlist(self, args: HardwareArgs) -> Manifest:
+        """Make the netlist for arguments of the hardware metadata pass; the graph has it then."""
+        add_hardware_metadata_analysis_pass(self.graph, args)
+        emit_verilog_top_transform_pass(self.graph, {"steady": False, "context": self.tokens})
+        return bundle_of(self.graph).record
 
     def _between(self, over: Mapping[str, int] | None) -> UnmetError:
         return UnmetError(

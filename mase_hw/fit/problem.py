@@ -5,19 +5,19 @@ What a module, with the memories and the sources of its parameters, and a connec
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mase_hw.catalogue import verilog_params
-from mase_hw.cost.devices import RESOURCES
-from mase_hw.cost.model import cost_of
+from mase_hw.cost.devices import RESOURCES, Kind, Resources
+from mase_hw.cost.model import cost_of, kind_of
 from mase_hw.emit.contents import stored
 from mase_hw.hardware.external import FETCHED, SPARE, ExternalMemory, Tensor, arranged
+from mase_hw.hardware.manifest import Instance
 from mase_hw.ops.structural import RepackParams
 from mase_hw.streams import Stream
 
@@ -98,63 +98,82 @@ def named(use: Use) -> dict[str, int]:
     return {name: int(number) for name, number in zip(RESOURCES, use, strict=False)}
 
 
-def module_price(
-    module: str,
-    parameters: Mapping[str, int | str],
-    memories: Mapping[str, tuple[Stream, Mapping[str, int | str]]],
-    family: str,
-    multipliers: int,
-    passes: int = 1,
-) -> Use:
-    """What a module and the memories of its parameters take.
+@dataclass(frozen=True)
+class Prices:
+    """What modules take on a family: as it was measured, or else is estimated.
 
     Args:
-        module: Its name.
-        parameters: As they are instantiated.
-        memories: Streams of stored parameters, and what the metadata says of where they are kept.
         family: Of FPGAs.
-        multipliers: How many the op declares, of which each counts as a block where the module is not estimated.
-        passes: Of a frame, each with parameters of its own.
+        measured: What was measured, by kind; of several contents the most.
     """
-    found = price(module, parameters, family, multipliers)
-    for stream, kept in memories.values():
-        source, of_memory = stored(stream, kept, passes)
-        found = found + _memory(source, tuple(of_memory.items()), family)
-    return found
 
+    family: str
+    measured: Mapping[Kind, Resources] = field(default_factory=dict)
+    _memories: dict[tuple[str, tuple[tuple[str, Any], ...]], Use] = field(default_factory=dict, init=False, repr=False)
+    """Of memories, as many candidates have the same ones; not to be changed by who gets them."""
 
-@functools.lru_cache(maxsize=1 << 14)
-def _memory(source: str, parameters: tuple[tuple[str, Any], ...], family: str) -> Use:
-    """What a memory takes; many candidates have the same ones. Not to be changed by who gets it."""
-    return price(source, dict(parameters), family)
+    def of(self, module: str, parameters: Mapping[str, int | str], multipliers: int = 0) -> Use:
+        """What one module takes, without words.
 
+        Args:
+            module: Its name.
+            parameters: As they are instantiated.
+            multipliers: How many the op declares, of which each counts as a block where the module is not estimated.
+        """
+        found = self.measured.get(kind_of(module, parameters)) if self.measured else None
+        if found is None:
+            found = cost_of(module, parameters, self.family, multipliers=multipliers)
+        return np.array([found.as_dict().get(name, 0) for name in MEASURES], dtype=np.int64)
 
-def source_price(size: Mapping[str, int], passes: int, memory: ExternalMemory, family: str) -> Use:
-    """What a source that reads external memory takes at least, whatever else is read there, and its words per frame.
+    def layer(
+        self,
+        module: str,
+        parameters: Mapping[str, int | str],
+        memories: Mapping[str, tuple[Stream, Mapping[str, int | str]]],
+        multipliers: int,
+        passes: int = 1,
+    ) -> Use:
+        """What a module and the memories of its parameters take.
 
-    Args:
-        size: What its parameters say of its tensor.
-        passes: Of a frame, each with parameters of its own.
-        memory: Where that lies.
-        family: Of FPGAs.
-    """
-    (found,) = arranged([size], [passes], memory)
-    parameters = {**size, **found, "ROOM": 1 + SPARE}
-    tensor = Tensor.of(parameters)
-    use = price(FETCHED, parameters, family)
-    use[WORDS] = tensor.blocks * tensor.words
-    return use
+        Args:
+            module: As for :meth:`of`, as are the next one and the multipliers.
+            parameters: As they are instantiated.
+            memories: Streams of stored parameters, and what the metadata says of where they are kept.
+            multipliers: How many the op declares.
+            passes: Of a frame, each with parameters of its own.
+        """
+        found = self.of(module, parameters, multipliers)
+        for stream, kept in memories.values():
+            source, of_memory = stored(stream, kept, passes)
+            key = source, tuple(of_memory.items())
+            if key not in self._memories:
+                self._memories[key] = self.of(source, of_memory)
+            found = found + self._memories[key]
+        return found
 
+    def source(self, size: Mapping[str, int], passes: int, memory: ExternalMemory) -> Use:
+        """What a source that reads external memory takes at least, whatever else is read there, and its words a frame.
 
-def connector(have: Stream, want: Stream, family: str) -> tuple[Use, int]:
-    """What stands between two streams of the same tensor, and its cycles per frame; nothing if the beats are equal."""
-    if have.same_beats(want):
-        return nothing(), 0
-    params = RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
-    return price("stream_repack", verilog_params(params), family), max(have.beats, want.beats)
+        Args:
+            size: What its parameters say of its tensor.
+            passes: Of a frame, each with parameters of its own.
+            memory: Where that lies.
+        """
+        (found,) = arranged([size], [passes], memory)
+        parameters = {**size, **found, "ROOM": 1 + SPARE}
+        tensor = Tensor.of(parameters)
+        use = self.of(FETCHED, parameters)
+        use[WORDS] = tensor.blocks * tensor.words
+        return use
 
+    def connector(self, have: Stream, want: Stream) -> tuple[Use, int]:
+        """What stands between two streams of the same tensor, and its cycles per frame; nothing if beats are equal."""
+        if have.same_beats(want):
+            return nothing(), 0
+        params = RepackParams(have.fmt.width, have.lanes, want.lanes, have.sizes[0], want.sizes[0])
+        return self.of("stream_repack", verilog_params(params)), max(have.beats, want.beats)
 
-def price(module: str, parameters: Mapping[str, int | str], family: str, multipliers: int = 0) -> Use:
-    """What one module takes, without words."""
-    found = cost_of(module, parameters, family, multipliers=multipliers).as_dict()
-    return np.array([found.get(name, 0) for name in MEASURES], dtype=np.int64)
+    def known(self, instances: Iterable[Instance]) -> dict[str, Resources]:
+        """What was measured of instances of the same kinds, by name."""
+        found = {each.name: self.measured.get(kind_of(each.module, each.parameters)) for each in instances}
+        return {name: counts for name, counts in found.items() if counts is not None}

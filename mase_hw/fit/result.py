@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
@@ -38,6 +38,20 @@ class Point:
     use: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class Measuring:
+    """How a design was come by all of whose modules were mapped by Yosys.
+
+    Args:
+        rounds: Designs that were chosen and measured, one after the other.
+        settled: Whether the last one was chosen by counts of modules that were all measured before; else it is the
+            best of those that were measured.
+    """
+
+    rounds: int
+    settled: bool
+
+
 @dataclass(frozen=True, repr=False)
 class Fit(Shown):
     """The design that was chosen for a target.
@@ -46,11 +60,13 @@ class Fit(Shown):
         goal: The target.
         choice: What was chosen, and the netlist that follows.
         front: The least area for other rates, the fastest first; empty if it was not asked for.
+        measuring: How the counts of the design were measured; None if they are estimated.
     """
 
     goal: Goal
     choice: Choice
     front: Sequence[Point] = ()
+    measuring: Measuring | None = None
 
     @property
     def interval(self) -> int:
@@ -59,9 +75,12 @@ class Fit(Shown):
 
     @property
     def proven(self) -> bool:
-        """Whether no choice is better by the estimates, and these cover whatever decides that."""
+        """Whether no choice is better by the estimates, and these cover whatever decides that.
+
+        Of a measured design: by what was measured, and the estimates of all other modules.
+        """
         covered = not self.choice.not_estimated or not (self.goal.budgets or self.goal.minimise == "area")
-        return self.choice.proven and covered
+        return self.choice.proven and covered and (self.measuring is None or self.measuring.settled)
 
     @property
     def limit(self) -> str:
@@ -83,7 +102,7 @@ class Fit(Shown):
         """What a node takes, its memories included."""
         manifest = self.choice.manifest
         own = [i for i in manifest.instances if i.node == name and not i.module.startswith("stream_")]
-        return estimate(Part(own, manifest.memories), self.goal.family)
+        return estimate(Part(own, manifest.memories), self.goal.family, self.choice.measured)
 
     def _layer(self, name: str, each: Candidate, use: Json) -> Json:
         chosen = each.choice
@@ -117,6 +136,7 @@ class Fit(Shown):
             "layers": self.layers(),
             "use": dict(self.choice.use),
             "energy": self.energy,
+            "measured": None if self.measuring is None else asdict(self.measuring),
             "not_estimated": dict(self.choice.not_estimated),
             "budgets": dict(self.goal.budgets),
             "shares": {name: self.goal.share(name, self.choice.use[name]) for name in self.goal.budgets},
@@ -222,15 +242,24 @@ class Fit(Shown):
         if worse:
             said.append(f"  {worse} other ways with a part as one expression are bound to be worse")
         said += [f"  {node} cannot be in an expression: {why}" for node, why in self.choice.refused.items()]
-        what = {"area": "area", "interval": "interval", "latency": "latency"}[self.goal.minimise]
+        return said + self._proof(left)
+
+    def _proof(self, left: str) -> list[str]:
+        """What is known of other choices; ``left`` has the modules of this one that are not estimated."""
+        by, said = "the estimates", []
+        if self.measuring is not None:
+            by = "what was measured and the estimates of all other modules"
+            number = self.measuring.rounds
+            rounds = f"{number} round{'s' if number > 1 else ''}"
+            said.append(f"these counts are measured: Yosys has mapped every module of the design ({rounds})")
+        if self.measuring is not None and not self.measuring.settled:
+            return [*said, "it is the best of the designs that were measured; not proven to be the best of all"]
         if self.proven:
-            said.append(f"proven: by the estimates no choice of lanes and implementations has less {what}")
-        elif self.choice.proven:
-            said.append(f"not proven to be the best, as there is no estimate of {left}")
-        else:
-            most = self.choice.gap / (1 + self.choice.gap)
-            said.append(f"by the estimates no choice has {most:.2%} less {what}; not proven to be the best")
-        return said
+            return [*said, f"proven: by {by} no choice of lanes and implementations has less {self.goal.minimise}"]
+        if self.choice.proven:
+            return [*said, f"not proven to be the best, as there is no estimate of {left}"]
+        most = self.choice.gap / (1 + self.choice.gap)
+        return [*said, f"by {by} no choice has {most:.2%} less {self.goal.minimise}; not proven to be the best"]
 
     def _front_table(self) -> Table:
         table = Table(box=None, pad_edge=False)

@@ -156,11 +156,11 @@ class _Tried:
 
     def best_of(self) -> Choice | None:
         """The best design so far."""
-        return min(self.found, key=lambda each: _order(*each))[1] if self.found else None
+        return min(self.found, key=lambda each: order(*each))[1] if self.found else None
 
     def best(self) -> tuple[Chooser, Choice]:
         """The best design, with what is proven of all ways."""
-        best = min(self.found, key=lambda each: _order(*each))
+        best = min(self.found, key=lambda each: order(*each))
         choice = _of_all(best[1], [choice for _, choice in self.found], self.ways)
         return best[0], dataclasses.replace(choice, refused=dict(self.parts.refused))
 
@@ -200,7 +200,7 @@ def _ways(graph: MaseGraph, args: HardwareArgs, goal: Goal) -> Iterator[Way]:
             yield Way(kept | few, None, {}, positions=positions)
 
 
-def _order(chooser: Chooser, choice: Choice) -> tuple[float, ...]:
+def order(chooser: Chooser, choice: Choice) -> tuple[float, ...]:
     """The less the better: area, or cycles and then area."""
     area = float(np.array([choice.use[name] for name in RESOURCES]) @ chooser.weights[: len(RESOURCES)])
     timing = choice.manifest.timing

@@ -16,7 +16,7 @@ import numpy as np
 from torch import fx
 
 from mase_hw.fit.candidates import Candidate, Made, Options, Tried
-from mase_hw.fit.problem import MEASURES, Edge, Numbers, Problem, Use, connector
+from mase_hw.fit.problem import MEASURES, Edge, Numbers, Prices, Problem, Use
 from mase_hw.ir import MaseGraph
 from mase_hw.nn import Quantized
 from mase_hw.nn.tables import MOST_INPUT_BITS
@@ -87,6 +87,7 @@ class Space:
         unrolled: Weights, of all layers together, that may become additions; or the layers.
         logic: Whether multipliers may be made of look-up tables.
         external: Whether weights may be read from external memory.
+        prices: What modules take; None for what is estimated of them.
 
     Raises:
         MaseHwError: As the hardware metadata pass.
@@ -101,7 +102,9 @@ class Space:
         unrolled: int | Collection[str] = 0,
         logic: bool = False,
         external: bool = False,
+        prices: Prices | None = None,
     ) -> None:
+        self.prices = prices or Prices(args.family)
         self.graph, self.args = graph, with_node_names(graph, args)
         shared = engines(graph, args.shared)
         self.twins = {of[0].name: tuple(node.name for node in of) for each in shared for of in each.twins()}
@@ -125,7 +128,7 @@ class Space:
                 graph.node(name),
                 each,
                 self.args,
-                Tried(orders, own[name], logic, external),
+                Tried(orders, own[name], logic, external, self.prices),
                 made[self.kinds[name]],
                 passes[name],
             )
@@ -240,7 +243,7 @@ class Space:
     def _connector(self, have: Stream, want: Stream) -> tuple[Use, int]:
         key = have, want
         if key not in self._connectors:
-            self._connectors[key] = connector(have, want, self.args.family)
+            self._connectors[key] = self.prices.connector(have, want)
         return self._connectors[key]
 
     def _edge(self, link: Link, candidates: Candidates, interval: int) -> Edge:

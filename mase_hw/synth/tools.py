@@ -17,7 +17,7 @@ from pathlib import Path
 from mase_hw.errors import ToolError
 from mase_hw.host.toolchain import require
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], object]
 PROGRESS_SECONDS = 10.0
 _POLL_S = 0.2
 _TAIL = 8192

@@ -6,8 +6,6 @@ one piece, as ``mase-hw synth`` does with a design, so that the counts of an ins
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +14,12 @@ from typing import Any
 
 from mase_hw.cost.casts import parameters_of
 from mase_hw.emit.netlist import Instance
-from mase_hw.emit.pack_ecp5 import pack
 from mase_hw.emit.render import render_generated
 from mase_hw.hardware.library import source
 from mase_hw.host.resources import rtl_root
 from mase_hw.opdef import SUPPORT, Generated
-from mase_hw.synth.targets import cells_of, count_products, find_target
-from mase_hw.synth.tools import run_yosys
+from mase_hw.synth.mapping import COUNT, STATISTICS, WRITE_NETLIST, map_design, read_cells, reading
+from mase_hw.synth.targets import find_target
 
 COLUMNS = ("lut", "ff", "dsp", "bram")
 TOP = "batch"
@@ -114,32 +111,12 @@ def measure(items: Sequence[Item], family: str, folder: Path) -> list[dict[str, 
     target = find_target(family)
     shutil.rmtree(folder, ignore_errors=True)
     files = _write(items, folder)
-    read = [
-        f"read_slang -j 1 --keep-hierarchy --ignore-assertions --top {TOP} {' '.join(files)}",
-        f"hierarchy -check -top {TOP}",
-        f"setattr -mod -set keep_hierarchy 1 {' '.join(f'*${TOP}.u_{number}' for number in range(len(items)))}",
-    ]
-    commands = [*read, *target.mapper.script(TOP, pads=False)]
-    statistics = "tee -q -o statistics.json stat -json"
-    if target.packs:
-        run_yosys([*commands, "write_json netlist.json"], folder, "map.log", _quiet)
-        netlist = json.loads((folder / "netlist.json").read_text(encoding="utf-8"))
-        pack(netlist)
-        (folder / "netlist.json").write_text(json.dumps(netlist), encoding="utf-8")
-        run_yosys(["read_json netlist.json", statistics], folder, "pack.log", _quiet)
-    else:
-        run_yosys([*commands, "write_json netlist.json", statistics], folder, "map.log", _quiet)
-        if target.products:
-            count_products(folder / "statistics.json", folder / "netlist.json")
-    modules = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))["modules"]
-    found: dict[int, dict[str, int]] = {}
-    for name, entry in modules.items():
-        instance = re.search(rf"\${TOP}\.u_(\d+)$", name)
-        if instance:
-            counts, _ = target.count(cells_of(entry))
-            found[int(instance[1])] = {column: counts[column] for column in COLUMNS}
-    empty = dict.fromkeys(COLUMNS, 0)
-    return [found.get(number, empty) for number in range(len(items))]
+    read = reading(TOP, files, (f"u_{number}" for number in range(len(items))))
+    commands = [*read, *target.mapper.script(TOP, pads=False), WRITE_NETLIST]
+    map_design(target, commands, [COUNT], folder, _quiet)
+    cells = read_cells(folder / STATISTICS, TOP)
+    counts = [target.count(cells.get(f"u_{number}", {}))[0] for number in range(len(items))]
+    return [{column: each[column] for column in COLUMNS} for each in counts]
 
 
 def _quiet(_: str) -> None:

@@ -106,7 +106,7 @@ def _named(folder: Path) -> Path:
             "this folder is not a build cache",
             field="FOLDER",
             got=str(folder),
-            expected="a folder with simulators or a runtime, such as build/runtime-cache",
+            expected="a folder with simulators, a runtime or counts, such as build/runtime-cache",
         )
     return folder
 
@@ -156,7 +156,8 @@ def _table(entries: Sequence[Entry], near: Path) -> Table:
         table.add_column(title, no_wrap=True)
     table.add_column("for", overflow="fold")  # a path is what tells designs apart, so it is never cut short
     for entry in entries:
-        name = entry.name[: len("runtime-") + 12 if entry.kind == "runtime" else 12]
+        kept, dash, _ = entry.name.rpartition("-")
+        name = entry.name[: len(kept + dash) + 12]
         home = entry.home(near)
         purpose = f"{entry.purpose} in {home}" if home else entry.purpose
         table.add_row(name, _readable(entry.size), f"{_ago(entry.used)} ago", escape(purpose))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import FAILED, OK, loaded, model_arguments, whole
+from mase_hw.cli._common import FAILED, MEASURE, OK, loaded, model_arguments, whole
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -18,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="NAME", help="a device that it should fit, such as xc7a35t")
     for name, what in _LIMITS.items():
         parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what} that it may need at most")
+    parser.add_argument("--measure", action="store_true", help=MEASURE)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             calibration=spec.calibration,
             device=arguments.device,
             limits=limits,
+            measure=arguments.measure,
             progress=say,
         )
     return answer(arguments, OK if found.passed else FAILED, found.to_json(), found.text())

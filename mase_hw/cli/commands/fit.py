@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mase_hw.cli._common import OK, model_arguments, path, refuse_suffix, settle, target_arguments, target_of
+from mase_hw.cli._common import MEASURE, OK, model_arguments, path, refuse_suffix, settle, target_arguments, target_of
 from mase_hw.cli.answers import answer
 from mase_hw.cli.progress import voice
 
@@ -15,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     model_arguments(parser)
     target_arguments(parser)
+    parser.add_argument("--measure", action="store_true", help=MEASURE)
     parser.add_argument("--plot", type=path, metavar="FILE.svg", help="draw rates and areas among which one chooses")
 
 
@@ -37,7 +38,14 @@ def run(arguments: argparse.Namespace) -> int:
     goal(settings.target, settings.hardware.family)  # before a model is loaded for it
     spec = load_model(arguments.model)
     with voice(arguments, aside=True) as say:
-        found = fit(spec.model, spec.example_inputs, settings, calibration=spec.calibration, progress=say)
+        found = fit(
+            spec.model,
+            spec.example_inputs,
+            settings,
+            measure=arguments.measure,
+            calibration=spec.calibration,
+            progress=say,
+        )
     document = found.to_json()
     if arguments.plot is not None:
         write_picture(arguments.plot, lambda: picture(found))

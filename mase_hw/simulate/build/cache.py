@@ -4,6 +4,7 @@
 
     <cache>/simulators/<identity>/   simulator, build.log, entry.json (hash of the program, and what it is for)
     <cache>/runtime-<key>/           Verilator's compiled runtime library for one set of flags
+    <cache>/counts-<key>/            what Yosys has mapped modules to (mase_hw.synth.kept_counts), about.json
     <cache>/.locks/                  lock files by the first digits of an identity; pruning holds all of them
 
 An entry is made in a folder beside its place and renamed, so that there is no incomplete one, no matter which process
@@ -34,6 +35,8 @@ from mase_hw.host.locks import locked
 PROGRAM, LOG, _ENTRY = "simulator", "build.log", "entry.json"
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _RUNTIME = re.compile(r"runtime-[0-9a-f]{20}")
+COUNTS, ABOUT = "counts-", "about.json"
+_COUNTS = re.compile(rf"{COUNTS}[0-9a-f]{{20}}")
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Entry:
     """One thing in the cache.
 
     Args:
-        kind: ``simulator`` or ``runtime``.
-        name: Identity of a simulator, name of a runtime's folder.
+        kind: ``simulator``, ``runtime`` or ``counts``.
+        name: Identity of a simulator, name of the folder of a runtime or of counts.
         folder: Where it lies.
         size: Bytes; for a program that is also linked into build folders, deleting it here frees them only there.
         used: When it was last used, in seconds since the epoch.
@@ -61,6 +64,8 @@ class Entry:
         """What it is for, in one line."""
         if self.kind == "runtime":
             return "Verilator's compiled runtime"
+        if self.kind == "counts":
+            return f"measured counts for {self.about.get('family', '?')}, {self.about.get('tools', '?')}"
         parameters = ", ".join(f"{name}={value}" for name, value in dict(self.about.get("parameters", {})).items())
         waves = ", waves" if self.about.get("waves") else ""
         return f"{self.about.get('top', 'damaged')} ({self.about.get('flavour', '?')}{waves}) {parameters}".rstrip()
@@ -163,6 +168,8 @@ class Cache:
         """Everything in the cache, the least recently used first."""
         found = [self._simulator(place) for place in _folders(self._simulators, _IDENTITY)]
         found += [Entry("runtime", p.name, p, size_of(p), _time(p), {}) for p in _folders(self.folder, _RUNTIME)]
+        counts = _folders(self.folder, _COUNTS)
+        found += [Entry("counts", p.name, p, size_of(p), _time(p), _read(p / ABOUT)) for p in counts]
         return sorted(found, key=lambda entry: (entry.used, entry.name))
 
     def prune(
@@ -205,10 +212,8 @@ class Cache:
             raise EmitError("a cache entry cannot be removed", node=str(entry.folder), got=str(problem)) from problem
 
     def _simulator(self, place: Path) -> Entry:
-        try:
-            about = dict(parse_json((place / _ENTRY).read_text(encoding="utf-8"))["about"])
-        except (OSError, ValueError, KeyError, TypeError):
-            about = {}
+        about = _read(place / _ENTRY).get("about")
+        about = about if isinstance(about, dict) else {}
         return Entry("simulator", place.name, place, size_of(place), _time(place / _ENTRY), about)
 
     def _locked(self, name: str) -> AbstractContextManager[None]:
@@ -230,6 +235,14 @@ def _link(source: Path, target: Path) -> None:
         except OSError:
             shutil.copy2(source, partial)
         os.replace(partial, target)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if it cannot be read."""
+    try:
+        return dict(parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _folders(parent: Path, pattern: re.Pattern[str]) -> list[Path]:
