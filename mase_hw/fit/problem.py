@@ -152,7 +152,7 @@ class Prices:
         return found
 
     def source(self, size: Mapping[str, int], passes: int, memory: ExternalMemory) -> Use:
-        """What a source that reads external memory takes at least, whatever else is read there, and its words a frame.
+        """What a source that reads external memory takes at least, and its words per frame.
 
         Args:
             size: What its parameters say of its tensor.

@@ -7,7 +7,8 @@
 
 The key is a hash of all that decides how any module is mapped and counted: the script, the cells that count, the
 version of Yosys. The identity is one of all that makes the module. A file is written beside its place and renamed, so
-that there is no half of one, whoever else writes the same; what is damaged, or of something else, is measured again.
+that there is no half of one, also where several processes write the same; what is damaged, or of something else, is
+measured again.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mase_hw import cli
-from mase_hw.catalogue import default_catalogue
 from mase_hw.cost import Resources, cost_of
 from mase_hw.cost.devices import Kind
 from mase_hw.cost.model import kind_of
@@ -27,38 +26,11 @@ from mase_hw.preflight.check import check
 from mase_hw.preflight.fit import fit
 from mase_hw.preflight.measured_fit import ROUNDS
 from mase_hw.synth import measure
+from tests.e2e_custom.test_custom_op_area import CUSTOM, network
 
-ROOT = Path(__file__).resolve().parents[2]
 Counted = Callable[[Instance], Resources]
 LOADER = Resources(lut=30_000, ff=10)
 """What lies beside the instances where parameters are loaded."""
-
-
-class Own(nn.Module):
-    """As a relu, in the file of the worked example, of which nothing is estimated."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(x)
-
-
-RELU = default_catalogue()["relu"]
-CUSTOM = {
-    "modules": {
-        Own: {
-            "args": {"x": "data_in"},
-            "root": ROOT / "examples" / "custom_op" / "rtl",
-            "module": "leaky_shift",
-            "dependence_files": ["lib/fixed_cast_unit.sv", "lib/register_slice.sv"],
-            "golden": RELU.golden,
-            "like": "relu",
-        }
-    }
-}
-
-
-def network() -> tuple[nn.Module, Tensor]:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 8), Own(), nn.Linear(8, 4)).eval(), torch.randn(1, 8)
 
 
 def as_estimated(entry: Instance) -> Resources:
