@@ -11,6 +11,7 @@ from torch import nn
 
 import mase_hw.fit.candidates as foldings
 from mase_hw.compiler.config import load_config
+from mase_hw.fit.candidates import Choice
 from mase_hw.fit.space import Space, _needed
 from mase_hw.hardware.external import _divisors
 from mase_hw.hardware.latency import Latency
@@ -58,7 +59,7 @@ def test_the_steps_of_a_linear_layer(rows: int, passes: int, tiles: int) -> None
     settings = load_config({"hardware": {"family": "xc7"}})
     graph = mapped_graph(model, torch.rand(rows, 2 * tiles), settings, None, lambda _: None, None)
     (options,) = Space(graph, settings.hardware).options.values()
-    made = options._candidate({"data_in_0": 2, "data_out_0": 3}, None, "tree", "")
+    made = options._candidate(Choice({"data_in_0": 2, "data_out_0": 3}, None, "tree"))
     assert made is not None
     (steps,) = made.latency.steps
     needs, frees, emits = [], [], []
