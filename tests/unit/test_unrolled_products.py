@@ -111,6 +111,19 @@ def test_what_is_constant_is_a_coefficient() -> None:
     assert not made(alone, Product) and alone.evaluate([1, 2, 3]) == [9, 0, 25]
 
 
+def test_a_product_by_a_stored_tensor_is_a_table_before_its_own_cast() -> None:
+    """Its cast and the next one stay two: the table has the first of them."""
+    stored = torch.tensor([3, -7])
+    layers = (
+        step("mul", "s5.2 s4.1 s8.3 half_up saturate", (1, 2), constant=stored.float()),
+        step("cast", "s8.3 s5.1 half_up saturate", (1, 2), 1),
+    )
+    given = program("s5.2", 2, *layers)
+    for code in range(-16, 16):
+        exact = [code * int(factor) for factor in stored]
+        assert network_of(given).evaluate([code, code]) == [min(max((each + 2) >> 2, -16), 15) for each in exact]
+
+
 @pytest.mark.parametrize("drops", [(0, 3, 1), (2, 2, 4)])
 def test_elements_that_drop_bits_are_multiplied_without_them(drops: tuple[int, ...]) -> None:
     """What is multiplied are the bits that are left; the product is shifted into its place."""
