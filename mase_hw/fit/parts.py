@@ -21,6 +21,7 @@ from mase_hw.ir import MaseGraph
 from mase_hw.ir.copies import copy_graph
 from mase_hw.ir.module_paths import translations
 from mase_hw.ops.unrolled._delays import DELAYS
+from mase_hw.ops.unrolled.data._products import PRODUCTS
 from mase_hw.passes.mapping.args import HardwareArgs
 from mase_hw.passes.mapping.unroll_frame import Part, axis_of, ends_of, nodes_between, part_of, put, unroll_args
 
@@ -84,7 +85,8 @@ class Parts:
         self._products = (
             {} if self.why else {n: _products(graph, n) for n in graph.nodes if WEIGHT in _tensors(graph, n)}
         )
-        total = sum(self._products.values())
+        self._of_data = {} if self.why else {n: _of_data(graph, n) for n in graph.nodes}
+        total = sum(self._products.values()) + sum(self._of_data.values())
         if not self.why and total > MOST_PRODUCTS:
             self.why = f"the network has {total:,} products per frame, more than {MOST_PRODUCTS:,}"
         self.all = () if self.why else tuple(sorted(self._found(), key=self._place))
@@ -131,19 +133,24 @@ class Parts:
                 if not built or frozenset(inside) in known or named & {node.name for node in built}:
                     continue
                 known.add(frozenset(inside))
-                entries, results = ends_of(self.graph, inside)
-                if len(entries) == len(results) == 1:
-                    yield from self._in_beats(first, last, entries[0], [node.name for node in built])
+                yield from self._in_beats(first, last, self._positions(inside), [node.name for node in built])
+
+    def _positions(self, inside: Collection[fx.Node]) -> int:
+        """Positions of the input of a part; one where there are several inputs or results, which come in one beat."""
+        entries, results = ends_of(self.graph, inside)
+        if len(entries) != 1 or len(results) != 1:
+            return 1
+        shape = tuple(self.graph.tensor(entries[0], "data_out_0").shape)
+        axis = axis_of(shape, [str(self.graph.meta_of(node).common.mase_op) for node in inside])
+        return shape[axis] if len(shape) > 2 and shape[0] == 1 else 1
 
     def _in_beats(
-        self, first: fx.Node | None, last: fx.Node | None, entry: fx.Node, nodes: list[str]
+        self, first: fx.Node | None, last: fx.Node | None, positions: int, nodes: list[str]
     ) -> Iterator[Framed]:
-        products = sum(self._products.get(self.graph.node(name), 0) for name in nodes)
-        shape = tuple(self.graph.tensor(entry, "data_out_0").shape)
-        axis = axis_of(shape, [str(self.graph.meta_of(self.graph.node(name)).common.mase_op) for name in nodes])
-        positions = shape[axis] if len(shape) > 2 and shape[0] == 1 else 1
+        layers = [self._products.get(self.graph.node(name), 0) for name in nodes]
+        products = sum(layers) + sum(self._of_data[self.graph.node(name)] for name in nodes)
         most = self.goal.interval or positions
-        if not products:
+        if not any(layers):
             return
         for beats in range(1, min(positions, most) + 1):
             if positions % beats == 0:
@@ -178,6 +185,15 @@ def _products(graph: MaseGraph, node: fx.Node) -> int:
     """Products of a layer per frame: its weights, in as many positions as its result has."""
     weight = graph.tensor(node, WEIGHT).shape
     return math.prod(graph.tensor(node, "data_out_0").shape) // weight[0] * math.prod(weight)
+
+
+def _of_data(graph: MaseGraph, node: fx.Node) -> int:
+    """Products of two tensors of data that a node has per frame."""
+    op = graph.meta_of(node).common.mase_op
+    if op not in PRODUCTS or "data_in_1" not in _tensors(graph, node):
+        return 0
+    inner = graph.tensor(node, "data_in_0").shape[-1] if op != "mul" else 1
+    return math.prod(graph.tensor(node, "data_out_0").shape) * inner
 
 
 def _named(graph: MaseGraph, args: HardwareArgs) -> set[str]:

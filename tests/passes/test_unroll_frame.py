@@ -201,9 +201,9 @@ def test_refused(tmp_path: Path) -> None:
         mase_hw.compile(
             nn.Linear(4, 2), x, {"hardware": {"unroll": "frame"}, "decode": {"context": 4}}, out=tmp_path / "b"
         )
-    with pytest.raises(MaseHwError, match="cannot take a whole frame") as softmax:
-        mase_hw.compile(nn.Softmax(1), x, {"hardware": {"unroll": "frame"}}, out=tmp_path / "b")
-    assert softmax.value.node is not None
+    with pytest.raises(MaseHwError, match="cannot take a whole frame") as logarithm:
+        mase_hw.compile(nn.LogSoftmax(1), x, {"hardware": {"unroll": "frame"}}, out=tmp_path / "b")
+    assert logarithm.value.node is not None
     wide = {"data_in_width": 10, "data_in_frac_width": 4, "data_out_width": 5, "data_out_frac_width": 0}
     config = {"hardware": {"unroll": "frame"}, "quantize": {"default": {"config": wide}}}
     with pytest.raises(UnsupportedError, match="cannot take a whole frame") as ties:

@@ -107,6 +107,48 @@ def test_what_is_constant_is_a_coefficient() -> None:
     network = network_of(program("s8.0", 3, *layers))
     assert not made(network, Product)
     assert network.evaluate([-128, 77, 100]) == [-384, 0, -500]
+    alone = network_of(program("s8.0", 3, layers[0], step("mul", f"s8.0 s8.0 {WIDE}", (1, 3), 1, 1)))
+    assert not made(alone, Product) and alone.evaluate([1, 2, 3]) == [9, 0, 25]
+
+
+def test_a_product_by_a_stored_tensor_is_a_table_before_its_own_cast() -> None:
+    """Its cast and the next one stay two: the table has the first of them."""
+    stored = torch.tensor([3, -7])
+    layers = (
+        step("mul", "s5.2 s4.1 s8.3 half_up saturate", (1, 2), constant=stored.float()),
+        step("cast", "s8.3 s5.1 half_up saturate", (1, 2), 1),
+    )
+    given = program("s5.2", 2, *layers)
+    for code in range(-16, 16):
+        exact = [code * int(factor) for factor in stored]
+        assert network_of(given).evaluate([code, code]) == [min(max((each + 2) >> 2, -16), 15) for each in exact]
+
+
+@pytest.mark.parametrize("drops", [(0, 3, 1), (2, 2, 4)])
+def test_elements_that_drop_bits_are_multiplied_without_them(drops: tuple[int, ...]) -> None:
+    """What is multiplied are the bits that are left; the product is shifted into its place."""
+    layers = (
+        step("cast", "s8.0 s8.0", (1, 3), drops=drops),
+        step("mul", f"s8.0 s8.0 {WIDE}", (1, 3), 1, 0),
+        step("mul", f"s8.0 s8.0 {WIDE}", (1, 3), 1, 1),
+        step("cat", f"{WIDE} {WIDE} {WIDE}", (1, 6), 2, 3, dim=1),
+    )
+    network = network_of(program("s8.0", 3, *layers))
+    for frame in ([-128, 127, -1], [77, -50, 100], [3, 7, -128]):
+        kept = [value >> drop << drop for value, drop in zip(frame, drops, strict=True)]
+        products = [a * b for a, b in zip(kept, frame, strict=True)]
+        assert network.evaluate(frame) == [*products, *(value * value for value in kept)]
+    widths = {min(network.graph.values[o].width for o in network.operands(n)) for n in made(network, Product)}
+    assert widths == {8 - drop for drop in drops}
+
+
+@pytest.mark.parametrize(("bits", "levels"), [(2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (16, 4), (17, 5)])
+def test_a_product_counts_as_the_additions_of_a_tree_of_its_rows(bits: int, levels: int) -> None:
+    """Of as many rows as the narrower operand has bits, the first two of which take one addition."""
+    one, other = read_format(f"s{bits}.0"), read_format("s20.0")
+    steps = (taken(0, (1, 1), 2), taken(1, (1, 1), 2), step("mul", f"{one} {other} {WIDE}", (1, 1), 1, 2))
+    network = network_of(Program((1, 2), one, steps, 3, inputs=((1, one), (1, other))))
+    assert [network.delay(number) for number in made(network, Product)] == [levels]
 
 
 @pytest.mark.parametrize("causal", [False, True])

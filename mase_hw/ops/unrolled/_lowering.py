@@ -576,9 +576,10 @@ def network_of(program: Program) -> Network:
     shapes = [program.shape, *(step.shape for step in program.steps)]
     for number in list(done):
         before = program.steps[program.steps[number].inputs[0] - 1]
-        means = before.op is not None and before.op.name in DIVIDING
-        if means and not is_exact(*units_of(before, [shapes[i] for i in before.inputs])[0]):
-            del done[number]  # a quotient is rounded by itself
+        name = "" if before.op is None else before.op.name
+        means = name in DIVIDING and not is_exact(*units_of(before, [shapes[i] for i in before.inputs])[0])
+        if means or (name in PRODUCTS and len(before.inputs) == 1):
+            del done[number]  # a quotient is rounded by itself, and a product by a stored tensor is a table
     casts = {program.steps[number].inputs[0]: both for number, both in done.items()}
     for number, step in enumerate(program.steps):
         given = [found[i] for i in step.inputs]

@@ -128,8 +128,8 @@ def result(a: Arithmetic, t: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _result(r: Request) -> SliceParams:
     a, size = r.arithmetic, torch.Size(r.shapes["data_in_0"]).numel()
     length = a.attributes["length"]
-    for name, shape in r.shapes.items():
-        lanes_within(r.node, name, r.parallelism[name], shape)
+    for name, lanes in r.parallelism.items():
+        lanes_within(r.node, name, lanes, r.shapes[name])
     return SliceParams(
         data_in_0=port((1, 1, 1, size), a.formats["data_in_0"], size, dims=DIMS),
         data_out_0=port((1, 1, 1, length), a.formats["data_out_0"], length, dims=DIMS),
