@@ -99,7 +99,7 @@ def _build(r: Request) -> ConcatParams:
     made = r.layouts.get("data_out_0") or Layout.tiled(shape, positions_of(r)[0])
     beside, (joined, *parts) = made.beside, blocks(made, dim, [shape[dim], *sizes])
     shapes = dict(zip(names, parts, strict=True))
-    lanes = min(_lanes(r, name, size) for name, size in {**shapes, "data_out_0": joined}.items())
+    lanes = min(lanes_within(r.node, n, r.parallelism[n], s) for n, s in {**shapes, "data_out_0": joined}.items())
     while joined[2] != parts[0][2] and any(s[2] % lanes for s in parts[:-1]):
         lanes -= 1
     idle = port((1, 1, 1), FixedFormat(1, 0, signed=False), 1)
@@ -110,12 +110,6 @@ def _build(r: Request) -> ConcatParams:
         data_out_0=port(joined, r.arithmetic.formats["data_out_0"], lanes, beside),
         cast=r.arithmetic.modes,
     )
-
-
-def _lanes(r: Request, name: str, shape: tuple[int, int, int]) -> int:
-    """Those that a part may have: of a single column one, where nothing else was asked for."""
-    offered = r.parallelism[name]
-    return lanes_within(r.node, name, offered if name in r.chosen else (min(offered[0], shape[2]),), shape)
 
 
 def _latency(p: ConcatParams) -> Latency:
