@@ -169,6 +169,16 @@ def test_as_many_tokens(step: Step, positions: int, interval: int, turns: int, t
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("positions", [1, 2])
+def test_windows_behind_each_other_cost_nothing(positions: int, tmp_path: Path) -> None:
+    """Windows of two tokens are a row twice as long, whose weights stand in the order in which it comes."""
+    design, x = compiled(Tokens(lambda x: x.unfold(1, 2, 2).flatten(2), 16), tmp_path / "b", positions, 16)
+    modules = {i["module"] for i in design.manifest["instances"]}
+    assert modules & {"fixed_rearrange", "fixed_conv2d"} == set() and design.timing["interval"] == TOKENS // positions
+    proven(design, x)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_running_sums_of_images(dim: int, tmp_path: Path) -> None:
     design, x = compiled(Image(lambda x: x.cumsum(dim)), tmp_path / "b", 2, 2)

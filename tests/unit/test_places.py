@@ -8,6 +8,7 @@ import pytest
 from mase_hw.errors import GraphError
 from mase_hw.layouts import Layout
 from mase_hw.ops.movement.rearrange import Places, _planned
+from mase_hw.passes.lower.movement._calls import dimensions_exchanged
 
 NUMBERS = np.arange(24).reshape(2, 3, 4)
 
@@ -29,6 +30,20 @@ def test_forms(name: str) -> None:
     found = Places.of(wanted.reshape(-1), elements)
     assert places is None or found == places
     assert found.sequence(elements).tolist() == wanted.reshape(-1).tolist()
+
+
+def test_dimensions_that_change_places() -> None:
+    """Cut into these sizes and transposed so, the numbers are the sequence; of anything else there are none."""
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        sizes = rng.integers(1, 5, int(rng.integers(1, 6)))
+        numbers = np.arange(sizes.prod())
+        sequence = numbers.reshape(sizes).transpose(rng.permutation(len(sizes))).reshape(-1)
+        found = dimensions_exchanged(sequence)
+        assert found is not None
+        assert numbers.reshape(found[0]).transpose(found[1]).reshape(-1).tolist() == sequence.tolist()
+    others = ([1, 2, 0], [0, 0, 1, 1], [-1, 0, 1], [0, 2, 1, 3, 4, 5], [0, 1, 2, 5, 4, 3], [2, 1, 0], [0, 2, 4])
+    assert not any(dimensions_exchanged(np.array(other)) for other in others)
 
 
 def test_any_sequence_comes_back() -> None:

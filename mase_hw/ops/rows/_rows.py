@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mase_hw.errors import FormatError, UnsupportedError
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import ExponentTables
+from mase_hw.hardware.params import ExponentTables, Params
 from mase_hw.layouts import Layout
 from mase_hw.numerics import as_carrier, carrier
 from mase_hw.numerics.exact_sums import shifted_product
@@ -68,8 +68,8 @@ def abreast(r: Request) -> int:
     return r.layouts["data_in_0"].beside if "data_in_0" in r.layouts else 1
 
 
-class RowParams(ElementwiseParams, frozen=True):
-    """Parameters of a module of rows, dimension 0, of which lanes along dimension 1 are neighbours in a beat."""
+class RowPorts(Params, frozen=True):
+    """Base of a module of rows, dimension 0, of which lanes along dimension 1 are neighbours in a beat."""
 
     def positions(self, name: str) -> int:
         """Rows of a beat."""
@@ -80,6 +80,10 @@ class RowParams(ElementwiseParams, frozen=True):
         """Of several rows in a beat: lane ``element * rows + row``."""
         rows = self.positions(name)
         return Layout.abreast(getattr(self, name).shape, rows) if rows > 1 else None
+
+
+class RowParams(RowPorts, ElementwiseParams, frozen=True):
+    """Parameters of a module of rows that gives as many elements as it takes."""
 
 
 def row_shape(r: Request, name: str = "data_in_0") -> tuple[int, int]:

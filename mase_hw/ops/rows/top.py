@@ -17,14 +17,14 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from mase_hw.formats import FixedFormat
 from mase_hw.formats.attributes import Attributes
-from mase_hw.hardware.params import Cast, Params, Tensor3, port
+from mase_hw.hardware.params import Cast, Tensor3, port
 from mase_hw.layouts import Layout
 from mase_hw.numerics import cast
 from mase_hw.opdef import ONE_INPUT, Arithmetic, Case, Hardware, Latency, OpDef, Request
 from mase_hw.ops._cases import case
 from mase_hw.ops._scaled import SELECTION
 from mase_hw.ops._tensors import as_they_come, lanes_within
-from mase_hw.ops.rows._rows import abreast, row_shape
+from mase_hw.ops.rows._rows import RowPorts, abreast, row_shape
 from mase_hw.ops.rows._rows import relayout as in_rows
 from mase_hw.steps import Steps
 
@@ -57,24 +57,14 @@ def _sorted(x: Tensor, count: int, largest: bool) -> tuple[Tensor, Tensor]:
     return values[..., :count], places[..., :count]
 
 
-class TopParams(Params, frozen=True):
-    """Parameters of ``fixed_top``; dimension 0 is that of a row, of which lanes along dimension 1 are neighbours."""
+class TopParams(RowPorts, frozen=True):
+    """Parameters of ``fixed_top``."""
 
     data_in_0: Tensor3
     data_out_0: Tensor3
     smallest: bool
     places: bool
     cast: Cast
-
-    def positions(self, name: str) -> int:
-        """Rows of a beat."""
-        lanes: tuple[int, ...] = getattr(self, name).lanes
-        return lanes[1]
-
-    def layout(self, name: str) -> Layout | None:
-        """Of several rows in a beat."""
-        rows = self.positions(name)
-        return Layout.abreast(getattr(self, name).shape, rows) if rows > 1 else None
 
     def attributes(self) -> Attributes:
         """What is looked for in which row."""

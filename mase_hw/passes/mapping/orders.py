@@ -299,8 +299,11 @@ def streamed(hardware: Hardware, layout: Layout, result: Layout) -> tuple[int, .
         layout: Order of the tensor.
         result: That of the result, of which a tensor may be a single row.
     """
-    if hardware.joined is not None and result.one_by_one != Layout.channels_last(result.shape):
-        return layout.one_by_one.stream_shape
+    made = result.one_by_one
+    if hardware.joined is not None and made != Layout.channels_last(result.shape):
+        innermost = next(dim for dim in range(len(made.shape)) if made.order[-1] in made.factors_of(dim)[-1:])
+        shape = layout.one_by_one.stream_shape
+        return shape if layout.shape[innermost] > 1 else (*shape, 1)
     if hardware.layout == "channels_last" and len(layout.shape) > 2:
         batch, channels, *spatial = layout.shape
         return (batch, *spatial, channels)

@@ -148,6 +148,39 @@ def sequence_of(graph: MaseGraph, node: fx.Node, source: fx.Node) -> IntArray | 
     return np.where(sequence < 0, NOTHING, sequence)
 
 
+def dimensions_exchanged(sequence: IntArray) -> tuple[list[int], list[int]] | None:
+    """Sizes in which a tensor is cut, and in which order these dimensions make a sequence of all its elements.
+
+    Args:
+        sequence: The place in a tensor of every element of the result.
+
+    Returns:
+        None if elements are left out, repeated or take their places in another way.
+    """
+    loops: list[tuple[int, int]] = []  # the step of a dimension and its size, the innermost first
+    left = sequence
+    while left.size > 1 and sequence[0] == 0:
+        steps = np.diff(left)
+        run = int(np.argmax(steps != steps[0])) + 1 if (steps != steps[0]).any() else left.size
+        if left.size % run:
+            return None
+        runs = left.reshape(-1, run)
+        if not (runs == runs[:, :1] + steps[0] * np.arange(run)).all():
+            return None
+        loops.append((int(steps[0]), run))
+        left = runs[:, 0]
+    cut = sorted(range(len(loops)), key=lambda i: loops[i][0])
+    inside = 1
+    for step, size in (loops[i] for i in cut):
+        if step != inside:
+            return None
+        inside *= size
+    if inside != sequence.size:
+        return None
+    outermost = cut[::-1]
+    return [loops[i][1] for i in outermost], [outermost.index(i) for i in reversed(range(len(loops)))]
+
+
 def _run(graph: MaseGraph, node: fx.Node, source: fx.Node, probe: Tensor) -> Tensor | None:
     name = graph.meta_of(node).common.mase_op
 

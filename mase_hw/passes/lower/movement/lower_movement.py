@@ -22,7 +22,16 @@ from mase_hw.ops.reductions.reduce import check, dims_of, mean_over
 from mase_hw.ops.rows.top import top_places, top_values
 from mase_hw.passes.base import Info, NoArgs, graph_pass
 from mase_hw.passes.lower import _edit as edit
-from mase_hw.passes.lower.movement._calls import SHAPE_ONLY, become, become_of, fields_of, insert, replaced, sequence_of
+from mase_hw.passes.lower.movement._calls import (
+    SHAPE_ONLY,
+    become,
+    become_of,
+    dimensions_exchanged,
+    fields_of,
+    insert,
+    replaced,
+    sequence_of,
+)
 from mase_hw.passes.quantize.operands import stored
 
 _EXTREMES: dict[str, tuple[Any, Any, Any]] = {
@@ -164,7 +173,8 @@ def lower_movement_transform_pass(graph: MaseGraph, args: NoArgs) -> tuple[MaseG
 
     - What repeats, reverses or picks elements of one tensor at places that are known (``expand``, ``repeat``, ``tile``,
       ``repeat_interleave``, ``flip``, ``roll``, ``unfold``, ``index_select``, ``gather`` and indexing with stored
-      indices, ``triu``, ``tril``) becomes one ``rearrange``. It is found by running the call, and keeps its name.
+      indices, ``triu``, ``tril``) becomes one ``rearrange``. It is found by running the call, and keeps its name. What
+      only exchanges dimensions (windows that follow each other from end to end) becomes a ``permute`` between reshapes.
     - An operand of a sum, a product and the like that is data and smaller than the result gets a ``rearrange`` of its
       own, called ``<node>_expand``, also where it is a stored tensor that is larger.
     - ``stack``, ``hstack``, ``vstack``, ``dstack`` and ``column_stack`` become a ``cat`` of the tensors in the shape
@@ -239,6 +249,14 @@ def _move(graph: MaseGraph, node: fx.Node) -> bool:
         return False
     if sequence.size == math.prod(given.shape) and bool((sequence[1:] > sequence[:-1]).all()) and sequence[0] == 0:
         become(graph, node, torch.reshape, [source], [_of_frames(made.shape)])
+        return True
+    whole = sequence.size == math.prod(given.shape) and given.shape[0] == made.shape[0] == 1
+    exchanged = dimensions_exchanged(sequence) if whole else None
+    if exchanged is not None:
+        sizes, dims = exchanged
+        parts = insert(graph, node, torch.reshape, [source], [(-1, *sizes)], f"{node.name}_parts")
+        moved = insert(graph, node, torch.permute, [parts], [(0, *(d + 1 for d in dims))], f"{node.name}_moved")
+        become(graph, node, torch.reshape, [moved], [_of_frames(made.shape)])
         return True
     places = Places.of(sequence, math.prod(given.shape))
     become(graph, node, rearrange, [source], [tuple(made.shape), *places.to_dict().values()])
