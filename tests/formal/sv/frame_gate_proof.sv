@@ -8,6 +8,7 @@
 //   p_gate   an input is open if nothing is held, within a frame, or if it is behind another one
 //   p_empty  `empty` is said while it holds, when all that was begun has left at every output
 //   p_late   and it is said two cycles after that is so
+//   p_first  it is not said in the cycle in which it begins to hold, nor in the first one after a reset
 `include "proof.svh"
 module frame_gate_proof #(
     parameter int INPUTS  = 1,
@@ -60,6 +61,7 @@ module frame_gate_proof #(
   logic [OUTPUTS-1:0] out_beats;
   logic idle;
   logic [1:0] quiet;  // cycles in which it held and nothing was inside, up to 2
+  logic held;  // it did in the cycle before, which was no reset
   logic passed;  // a frame has left
 
   for (genvar i = 0; i < INPUTS; i++) begin : g_input
@@ -129,6 +131,7 @@ module frame_gate_proof #(
 
   always_ff @(posedge clk) begin
     passed <= !rst && (passed || out_ends != '0);
+    held   <= !rst && hold;
     open_q <= rst ? '0 : (open_q | opens) & ~in_ends;
     quiet  <= (rst || !hold || !idle) ? 2'd0 : (quiet == 2'd2) ? 2'd2 : quiet + 2'd1;
     for (int i = 0; i < INPUTS; i++) begin
@@ -149,6 +152,7 @@ module frame_gate_proof #(
     p_gate : assert (!armed || (core_valid == (in_valid & may) && in_ready == (core_ready & may)));
     p_empty : assert (!armed || !empty || (hold && idle));
     p_late : assert (!armed || !hold || quiet != 2'd2 || empty);
+    p_first : assert (!armed || !empty || held);
   end
 
   // ---- Invariants.
