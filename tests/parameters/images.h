@@ -29,6 +29,8 @@ struct Loader {
         dut->parameters_image_valid = 0;
     }
 
+    void frame_begins() {}
+
     void drive(bool draining)
     {
         if (wait_ > 0) wait_--;

@@ -9,6 +9,7 @@ struct Packet {
     int set = -1;  // the one that it stores, if it is a whole image
     bool asks = false;
     bool refused = false;
+    bool foreign = false;  // its first words say so
 };
 
 struct Loader {
@@ -30,13 +31,18 @@ struct Loader {
         answer_.clear();
     }
 
+    void frame_begins() { begun_ = true; }
+
     // What is driven in this cycle.
     void drive(bool draining)
     {
         if (!sending_ && !dut->rst && !draining && !was_busy_ && chance(active < 0 ? 50 : 1)) begin();
-        dut->parameters_in_valid = sending_ && packet_.at < packet_.words.size() && !chance(stalls_ / 2);
+        // Frames need not wait until a packet that is not for this design has ended.
+        const bool last = packet_.at + 1 == packet_.words.size();
+        const bool waits = packet_.foreign && last && active >= 0 && !begun_;
+        dut->parameters_in_valid = sending_ && packet_.at < packet_.words.size() && !waits && !chance(stalls_ / 2);
         dut->parameters_in = dut->parameters_in_valid ? packet_.words[packet_.at] : random_bits();
-        dut->parameters_in_last = packet_.at + 1 == packet_.words.size();
+        dut->parameters_in_last = last;
         dut->parameters_out_ready = !chance(stalls_);
     }
 
@@ -51,6 +57,7 @@ struct Loader {
                 packet_.words[1] == images_[0][1])
                 active = -1;
             packet_.at++;
+            if (packet_.at + 1 == packet_.words.size()) begun_ = false;
             was_busy_ = true;
         }
         if (dut->parameters_out_valid && dut->parameters_out_ready) {
@@ -107,6 +114,7 @@ struct Loader {
             packet_.asks = true;
         }
         packet_.refused = fault >= 1 && fault <= 4;
+        packet_.foreign = fault == 4;
         if (packet_.refused || packet_.asks) packet_.set = -1;
         sending_ = true;
         if (kind_ == "resets" && chance(30)) reset_in = 1 + random_bits() % (2 * packet_.words.size());
@@ -118,4 +126,5 @@ struct Loader {
     Packet packet_;
     std::vector<uint32_t> answer_;
     bool sending_ = false, was_busy_ = false, bank_ = false;
+    bool begun_ = false;  // a frame, since all but the last word were taken
 };

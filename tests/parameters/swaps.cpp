@@ -132,6 +132,7 @@ int main(int argc, char **argv)
                 if (in.beat == 0 && in.frame == set_of.size()) {
                     if (loader.active < 0) fail("a frame is taken though nothing whole is stored");
                     set_of.push_back(loader.active);
+                    loader.frame_begins();
                     used[loader.active]++;
                 }
                 if (++in.beat == in.port.beats) in.beat = 0, in.frame++;
