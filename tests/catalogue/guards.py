@@ -3,7 +3,8 @@
 In a block that does nothing but ``$fatal`` the first comment is such as ``// Refuses WIDTH=0; *_SIGNED=2; SUM=1, N=2;
 takes WIDTH=1``: sets of parameters, divided by semicolons, each of which must stop elaboration here while the other
 parameters keep their defaults, and those behind ``takes`` must not. A pattern stands for every parameter of the module
-that it matches, one at a time.
+that it matches, one at a time. A block around a module of checks says the same behind its label, of all that is
+refused within.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .headers import read_header
 
 GUARD = re.compile(r"begin : (g_\w+)((?:\s*//[^\n]*)*)\s*\$fatal\b")
 """A guard, from its label: its comments are the second group."""
+AROUND = re.compile(r"begin : (g_\w+)(\s*// Refuses [^\n]*)\s*(\w+_check) #\(")
+"""A block around a module of checks, which is the third group."""
 
 Parameters = dict[str, int]
 
@@ -34,6 +37,7 @@ class Guard:
         end: Offset at which ``$fatal`` ends.
         refused: Parameters that must stop elaboration here.
         taken: Parameters that are just legal here.
+        part: The module of checks that it is around, if it is not a ``$fatal`` of its own.
     """
 
     module: str
@@ -42,6 +46,7 @@ class Guard:
     end: int
     refused: tuple[Parameters, ...]
     taken: tuple[Parameters, ...]
+    part: str = ""
 
     @property
     def id(self) -> str:
@@ -50,6 +55,8 @@ class Guard:
 
     def messages(self, path: Path, fatal: Mapping[tuple[str, int], str]) -> list[str]:
         """What this check says, of all that stops an elaboration: messages by file and offset; ``path`` is its file."""
+        if self.part:
+            return [m for (file, _), m in fatal.items() if Path(file).stem == self.part]
         return [m for (file, at), m in fatal.items() if Path(file) == path and self.begin < at < self.end]
 
 
@@ -61,9 +68,14 @@ def guards_of(path: Path, text: str | None = None) -> list[Guard]:
     """
     names = [p.name for p in read_header(path).parameters if p.kind == "parameter"]
     text = path.read_text(encoding="utf-8") if text is None else text
+    found = sorted((*GUARD.finditer(text), *AROUND.finditer(text)), key=re.Match.start)
     return [
-        Guard(path.stem, match[1], match.start(1), match.end(), *_sets(f"{path.stem}.{match[1]}", match[2], names))
-        for match in GUARD.finditer(text)
+        Guard(
+            *(path.stem, match[1], match.start(1), match.end()),
+            *_sets(f"{path.stem}.{match[1]}", match[2], names),
+            part=match[3] if match.re is AROUND else "",
+        )
+        for match in found
     ]
 
 

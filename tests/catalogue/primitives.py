@@ -58,18 +58,20 @@ def join() -> Bench:
     return Bench(dut, plays(data), holds)
 
 
-def rom(depth: int, sets: int = 1, repeats: int = 1, registers: int = 2) -> Bench:
+def rom(depth: int, sets: int = 1, repeats: int = 1, registers: int = 2, source: str = "rom") -> Bench:
     """The memory over and over, a word per cycle, the first one in the second cycle after reset.
 
-    Of several sets each comes so many times before the next.
+    Of several sets each comes so many times before the next. A memory that can be loaded is streamed as it was at
+    power-up.
     """
     words = [0xA7, 0x01, 0xFE, 0x40, 0x33, 0x5C, 0x10, 0xE9][:depth]
     size = depth // sets
     order = [word for at in range(0, depth, size) for _ in range(repeats) for word in words[at : at + size]]
     streams = (port("in_data", "in", 1, U8), port("out_data", "out", 1, U8, 2))
-    files = ("loop_counter.sv", "set_repeat.sv", "rom_source.sv", "stream_join.sv")
+    loads = ("ram_load.sv",) if source == "ram" else ()
+    files = ("loop_counter.sv", "set_repeat.sv", *loads, f"{source}_source.sv", "stream_join.sv")
     given = {"WIDTH": 8, "DEPTH": depth, "REGISTERS": registers, "SETS": sets, "REPEATS": repeats}
-    dut = on_library("rom_bench", files, streams, **given)
+    dut = on_library(f"{source}_bench", files, streams, **given)
     tokens = noise(60, U8)
     # Each token with the word that it meets.
     beats = {"in_data": tokens, "out_data": np.concatenate([tokens, np.resize(np.array(order), (60, 1))], axis=1)}
@@ -151,11 +153,40 @@ def accumulator() -> Bench:
     return Bench(dut, plays(beats, "full rate", "late inputs"), holds)
 
 
+def partial_sums(count: int) -> Bench:
+    """Each beat is added to the sum that was given so many beats before."""
+    streams = (port("in_data", "in", 1, U8), port("out_data", "out", 1, U8))
+    dut = on_library("partial_sums_bench", ("partial_sums.sv",), streams, WIDTH=8, COUNT=count)
+    data = noise(20 * count, U8)
+    # Sums that take turns stand beside each other.
+    sums = data.reshape(-1, count).cumsum(axis=0) % 256
+    return Bench(dut, plays({"in_data": data, "out_data": sums.reshape(-1, 1)}, "full rate", "both"))
+
+
+def windows_beyond() -> Bench:
+    """Windows of one pixel of an image of 1x2, every other one, and as many beyond it on the right and below it.
+
+    The next image is let in before the last windows of this one, of which nothing is kept.
+    """
+    streams = (port("in_data", "in", 2, U8), port("out_data", "out", 4, U8))
+    sizes = {"IN_H": 1, "IN_W": 2, "OUT_H": 2, "OUT_W": 2, "STRIDE_W": 2, "DEPTH": 2}
+    names = ("window_rise", "window_control", "loop_counter", "window_steps", "ring_add", "sliding_window")
+    files = tuple(f"{name}.sv" for name in names)
+    dut = replace(on_library("sliding_window", files, streams, **sizes), tied={"out_pad": "", "out_last": ""})
+    pixels = noise(60, U8)
+    seen = np.zeros((30, 4), dtype=np.int64)
+    seen[:, 0] = pixels[::2, 0]
+    return Bench(dut, plays({"in_data": pixels, "out_data": seen.reshape(-1, 1)}))
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "fork": fork,
     "join": join,
     **{f"rom_{depth}": functools.partial(rom, depth) for depth in (1, 2, 5)},
     **{f"rom_{'_'.join(map(str, of))}": functools.partial(rom, *of) for of in ((6, 3, 2), (8, 2, 3, 0), (4, 4, 3, 1))},
+    "ram_direct": functools.partial(rom, 8, 2, 3, 0, "ram"),
+    "ram_one_register": functools.partial(rom, 6, 3, 2, 1, "ram"),
+    **{f"partial_sums_{count}": functools.partial(partial_sums, count) for count in (2, 4)},
     **{f"replay_{a}x{b}": functools.partial(replay_buffer, a, b) for a, b in ((3, 4), (1, 2), (5, 2), (4, 1))},
     "fifo_of_one": fifo_of_one,
     "adder_tree": adder_tree,
@@ -164,6 +195,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "slot_rows": functools.partial(slot_rows, 4, 2, 2, 2),
     "slot_rows_of_four": functools.partial(slot_rows, 3, 3, 4, 3),
     **{f"slot_rom_{a}_{b}": functools.partial(slot_rom, a, b, c) for a, b, c in ((3, 2, 2), (1, 3, 4), (1, 1, 2))},
+    "windows_beyond": windows_beyond,
     "short_rows": short_rows,
     "any_pieces": any_pieces,
     **{f"caches_{name}": functools.partial(caches, name) for name in SIZES},

@@ -152,6 +152,7 @@ SYSTEM: dict[str, Mutant] = {
     "gate_is_empty_when_nothing_is_offered": of(
         GATED, "p_late", "hold && begun_q == '0", "hold && in_valid == '0 && begun_q == '0"
     ),
+    "gate_is_empty_in_a_reset": of(GATED, "p_first", "empty_q <= 1'b0;", "empty_q <= 1'b1;"),
     # system_share_read, system_share_write, system_records
     "readers_withdraw": of(READERS, "p_ar_stays", "rst || (arvalid && arready)", "rst || arvalid"),
     "readers_change_their_turn": of(READERS, "p_ar_stable", "end else if (!arvalid) begin", "end else begin"),

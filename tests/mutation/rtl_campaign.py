@@ -22,7 +22,7 @@ from .rtl_other_trials import judge_otherwise, order, other_trials
 from .rtl_run import source_of, try_all
 from .rtl_trials import Trial, trials
 
-MOST_TRIALS = 40
+MOST_TRIALS = 60
 """Trials of a mutant that nothing kills: a part of every op would be tried on every case of all of them."""
 GUARDS = "guards"
 """The trial of a parameter check, which is elaboration alone."""
@@ -58,13 +58,23 @@ class Reach:
         self._blocks: dict[Path, list[tuple[int, int]]] = {}
 
     def trials(self, mutant: Mutant) -> list[str]:
-        """Ids of at most :data:`MOST_TRIALS`: designs of few files are nearest to the module."""
+        """Ids of at most :data:`MOST_TRIALS`: designs of few files are nearest to the module.
+
+        Those with other generate blocks of the module come first, the nearest with each set of them.
+        """
         path = source_of(mutant)
         if path not in self._blocks:
             self._blocks[path] = Source(path.name, path.read_text(encoding="utf-8")).blocks()
         around = {(str(path), a) for a, b in self._blocks[path] if a <= mutant.edit.start < b}
         reaching = [t for t in self._designs if path in t.dut.sources and around <= t.elaborated.reached]
-        return [t.id for t in sorted(reaching, key=lambda t: len(t.dut.sources))[:MOST_TRIALS]]
+        nearest = sorted(reaching, key=lambda t: len(t.dut.sources))
+        seen: set[frozenset[int]] = set()
+        first, others = [], []
+        for trial in nearest:
+            blocks = frozenset(at for file, at in trial.elaborated.reached if file == str(path))
+            (others if blocks in seen else first).append(trial.id)
+            seen.add(blocks)
+        return [*first, *others][:MOST_TRIALS]
 
 
 def run(mutants: Sequence[Mutant], folder: Path, jobs: int, say: Callable[[str], None]) -> dict[str, Outcome]:
