@@ -27,7 +27,7 @@ ALSO = frozenset((
     "avg_pool2d-without_padding", "avg_pool2d-columns_without_padding",
     "batch_norm1d-unsigned", "block_round-minifloat", "block_round-unsigned",
     "cat-four_serial", "ceil-whole_already", "clamp-unsigned",
-    "conv2d-inputs_first_images",
+    "conv2d-inputs_first_images", "cumsum-columns_of_tiles",
     "conv2d-unrolled_row", "conv2d-whole_image", "div-few_bits", "div-unsigned", "embedding-two_rows", "exp-wide",
     "group_norm-no_positions", "hardsigmoid-unsigned", "layer_norm-fast", "linear-logic_one_bit",
     "linear-logic_per_channel",
