@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 
 import pytest
 import torch
@@ -109,6 +110,25 @@ def test_what_is_constant_is_a_coefficient() -> None:
     assert network.evaluate([-128, 77, 100]) == [-384, 0, -500]
     alone = network_of(program("s8.0", 3, layers[0], step("mul", f"s8.0 s8.0 {WIDE}", (1, 3), 1, 1)))
     assert not made(alone, Product) and alone.evaluate([1, 2, 3]) == [9, 0, 25]
+
+
+@pytest.mark.parametrize("mode", ["half_even", "half_up"])
+def test_a_product_that_is_rounded_twice(mode: str) -> None:
+    """Its cast and the next one are one, whatever both of them round."""
+    layers = (
+        taken(0, (1, 1), 2),
+        taken(1, (1, 1), 2),
+        step("mul", f"s4.2 s4.2 s8.3 {mode} saturate", (1, 1), 1, 2),
+        step("cast", f"s8.3 s4.1 {mode} saturate", (1, 1), 3),
+    )
+    network = network_of(program("s4.2", 2, *layers))
+    for pair in itertools.product(range(-8, 8), repeat=2):
+        wanted = Fraction(pair[0] * pair[1])
+        for drop in (1, 2):
+            below, more = divmod(wanted / 2**drop, 1)
+            up = more > Fraction(1, 2) or (more == Fraction(1, 2) and (mode == "half_up" or below % 2 == 1))
+            wanted = Fraction(below + int(up))
+        assert network.evaluate(pair) == [min(max(int(wanted), -8), 7)]
 
 
 def test_a_product_by_a_stored_tensor_is_a_table_before_its_own_cast() -> None:
