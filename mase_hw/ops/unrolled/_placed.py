@@ -21,7 +21,16 @@ from dataclasses import dataclass
 from mase_hw.errors import UnsupportedError
 from mase_hw.ops.unrolled._delays import DELAYS, delay_of
 from mase_hw.ops.unrolled._lowering import network_of
-from mase_hw.ops.unrolled._network import Accumulated, Network, Positive, Product, Program, Saved
+from mase_hw.ops.unrolled._network import (
+    Accumulated,
+    Network,
+    Positive,
+    Product,
+    Program,
+    Reached,
+    Rest,
+    Saved,
+)
 from mase_hw.ops.unrolled._retimed import END, Kept, Limits, fewest_bits, too_long
 from mase_hw.ops.unrolled.data._products import Products, kinds_of
 from mase_hw.ops.unrolled.unrolled import Stages
@@ -77,14 +86,18 @@ class NetworkStages(Stages):
     @property
     def figures(self) -> dict[str, int]:
         """Those of any graph, and the bits that are no sums or products: of casts, maxima, choices and tables."""
-        made = self.network.made
+        made, values = self.network.made, self.graph.values
         wires = (n for n in self.live if n in made and self.network.delay(n) == 0 and not isinstance(made[n], Positive))
         saved = {n for n in self.live if isinstance(made.get(n), Saved)}
-        chosen = {n for n in self.live if n in made and not isinstance(made[n], Product)} - {*wires} - saved
-        found, bits = super().figures, sum(self.graph.values[n].width for n in saved)
-        # A bit of a parity or of carries is a look-up table, as one of an addition is.
+        steps = {(m.value, m.divisor, m.shift) for n in self.live if isinstance(m := made.get(n), Rest | Reached)}
+        chosen = {n for n in self.live if n in made and not isinstance(made[n], Product | Reached)} - {*wires} - saved
+        # A bit of a parity or of carries is a look-up table, as one of an addition is; a step of a division is one that
+        # chooses as well.
+        bits = sum(values[n].width for n in saved)
+        bits += sum(max(values[value].width + shift, values[divisor].width) for value, divisor, shift in steps)
+        found = super().figures
         more = {name: found[name] + bits for name in ("adder_bits", "carry_bits")}
-        return {**found, **more, "chosen_bits": sum(self.graph.values[n].width for n in chosen)}
+        return {**found, **more, "chosen_bits": sum(values[n].width for n in chosen)}
 
     @property
     def products(self) -> Products:
