@@ -281,6 +281,10 @@ def test_golden(it: Item) -> None:
         tensors = {name: tensor[it.case.frames - 2 :] for name, tensor in tensors.items()}
     results = expected(it, tensors)
     formats = {stream.name: stream.fmt for stream in it.streams}
+    # Of an op of a graph they have the shape of the tensor.
+    numbers = {n: as_carrier(torch.from_numpy(t[0]), carrier(magnitude(formats[n]))) for n, t in tensors.items()}
+    first = it.op.golden(it.arithmetic, numbers)
+    assert not it.op.mase_type or all(first[sink.name].shape == sink.tensor_shape for sink in it.sinks)
     for frame in range(len(results[it.sinks[0].name])):
         inputs = {name: fractions(tensor[frame], formats[name]) for name, tensor in tensors.items()}
         found = ORACLES[it.op.name](it.arithmetic, inputs)
