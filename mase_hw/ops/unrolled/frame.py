@@ -141,7 +141,7 @@ class _NetworkText(Text):
         if isinstance(made, Product):
             return {**item, "value": self._product(made, value, stage)}
         if isinstance(made, Rest | Reached):
-            return {**item, "value": self._reached(made, value, stage)}
+            return {**item, **self._reached(number, made, value, stage)}
         assert isinstance(made, Larger)
         return {**item, "value": self._larger(made, value, stage)}
 
@@ -208,17 +208,26 @@ class _NetworkText(Text):
             found.append(self.element(number, stage, width) if low < 0 else plain)
         return f"{value.width}'({' * '.join(found)}){_flipped(value)}"
 
-    def _reached(self, made: Rest | Reached, value: Sum, stage: int) -> str:
-        numbers = ((made.value, made.shift), (made.divisor, 0))
-        ends = [end << shift for number, shift in numbers for end in self.network.ends(number)]
+    def _reached(self, number: int, made: Rest | Reached, value: Sum, stage: int) -> dict[str, object]:
+        """A step of a division, whose two operands have names."""
+        numbers = {f"value_{number}": (made.value, made.shift), f"divisor_{number}": (made.divisor, 0)}
+        ends = [end << shift for operand, shift in numbers.values() for end in self.network.ends(operand)]
         width = max(max(-low - 1, low).bit_length() for low in ends) + int(min(ends) < 0)
         width = max(width, value.width)
-        one, other = (self.element(number, stage, width) for number, _ in numbers)
-        one = f"({one} << {made.shift})" if made.shift else one
-        compared = f"signed'({one}) >= signed'({other})" if min(ends) < 0 else f"{one} >= {other}"
-        if isinstance(made, Reached):
-            return compared
-        return f"{value.width}'(({compared}) ? {one} - {other} : {one})"
+        operands = []
+        for name, (operand, shift) in numbers.items():
+            plain = self.element(operand, stage, width)
+            operands.append(
+                {
+                    "declared": f"logic {'signed ' if min(ends) < 0 else ''}[{width - 1}:0] {name}",
+                    "name": name,
+                    "value": f"{plain} << {shift}" if shift else plain,
+                }
+            )
+        one, other = numbers
+        compared = f"{one} >= {other}"
+        rest = f"{value.width}'(({compared}) ? {one} - {other} : {one})"
+        return {"operands": operands, "value": compared if isinstance(made, Reached) else rest}
 
     def table_lines(self) -> list[dict[str, object]]:
         """The tables, as numbers of all their words side by side, cut where a line would be too long."""
