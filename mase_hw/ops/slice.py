@@ -329,7 +329,7 @@ def _cases() -> list[Case]:
         _case("every_fourth_of_tiles", (2, 8, 1, 3), (1, 1, 2, 4), 4, "s8.4 s6.2 half_up wrap", 4),
         _case("every_other_in_tiles", (2, 12, 1, 3), (1, 5, 4, 2), 8, "s8.4 s8.4", 4),
         _case("some_of_a_tile", (3, 6, 2, 3), (1, 3, 3, 1), 6, "s8.4 u7.3", 6),
-        _case("another_point", (3, 1, 1, 5), (3, 1, 3, 1), 1, "s8.4 s8.2 half_up wrap"),
+        _case("another_point", (5, 1, 1, 7), (3, 2, 3, 1), 7, "s8.4 s8.2 half_up wrap"),
     ]
 
 
