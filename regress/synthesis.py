@@ -334,9 +334,10 @@ def measured(names: Iterable[str], place: Path) -> int:
         counts, cells = measured_modules(graph, family, lambda _: None, place).total.as_dict(), []
         times = f"{between - begin:.0f} s of a processor, then {spent() - between:.2f} s"
         for column, count in counts.items():
-            whole = known.get(name, counts)[column]
+            whole = known.get(name, {}).get(column)
             other += count != whole
-            cells.append(f"{column} {count} of {whole} ({100 * (count - whole) / max(whole, 1):+.2f} %)")
+            far = "not recorded" if whole is None else f"{100 * (count - whole) / max(whole, 1):+.2f} %"
+            cells.append(f"{column} {count} of {whole} ({far})")
         print(f"{name}: {', '.join(cells)}; {first.mapped} modules mapped, {times}", flush=True)
     return int(other > 0)
 

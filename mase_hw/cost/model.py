@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -94,8 +95,6 @@ STRUCTURES: Mapping[str, Structure] = {
 """By module; of any other only what it declares is known."""
 _CONSTANTS = Path(__file__).parent
 _KEPT = 65536
-_KINDS = 4
-"""Kinds of products of data that the parameters of an expression tell apart."""
 _MADE = {"ADDER_BITS", "LUTS_6"}
 """Parameters of modules that are made for their constants, which say what these take."""
 _FOLDER = "MEM_DIR"
@@ -224,7 +223,7 @@ def _made(module: str, p: Parameters, family: str) -> Resources:
 def _products(p: Parameters, family: str) -> Resources:
     """Products of data, by the bits of their operands: blocks, or look-up tables where there are none for so few."""
     terms = Terms(family)
-    for kind in range(_KINDS if "PRODUCTS_0" in p else 0):
+    for kind in itertools.takewhile(lambda kind: f"PRODUCTS_{kind}" in p, itertools.count()):
         count, first, second = p[f"PRODUCTS_{kind}"], p[f"PRODUCT_BITS_{2 * kind}"], p[f"PRODUCT_BITS_{2 * kind + 1}"]
         blocks = blocks_of(terms, first, second, first + second) if count else 0
         if blocks:

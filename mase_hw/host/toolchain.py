@@ -192,9 +192,6 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ").replace("$", "$$")
 
 
-__all__ = ["TOOLS", "Env", "Requirement", "Tool", "find", "find_all", "require", "shell_variables", "verilator_env"]
-
-
 def of_extra(
     extra: str, module: str, problem: str, *, error: type[MaseHwError] = ToolError, otherwise: str = "", **where: str
 ) -> Any:
@@ -217,3 +214,17 @@ def of_extra(
         raise error(
             problem, got=str(lacking), remedy=f"pip install 'mase-hw[{extra}]'{otherwise}", **where
         ) from lacking
+
+
+__all__ = [
+    "TOOLS",
+    "Env",
+    "Requirement",
+    "Tool",
+    "find",
+    "find_all",
+    "of_extra",
+    "require",
+    "shell_variables",
+    "verilator_env",
+]

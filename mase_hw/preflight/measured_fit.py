@@ -48,14 +48,16 @@ def choose_measured(
     """
     known: dict[Kind, Resources] = {}
     within: list[tuple[Chooser, Choice]] = []
-    for number in range(1, ROUNDS + 1):
+    rounds = 0
+    while rounds < ROUNDS:
         try:
             chooser, choice = choose(graph, args, dataclasses.replace(goal, measured=dict(known)), tell)
         except UnmetError:
             if not within:
                 raise
             break
-        tell(f"measuring the design of round {number}")
+        rounds += 1
+        tell(f"measuring the design of round {rounds}")
         manifest = chooser.netlist(choice.args)
         counts = measured(chooser.graph, goal.family, tell, place)
         total = counts.total.as_dict()
@@ -63,14 +65,14 @@ def choose_measured(
         fits = all(total[name] <= most for name, most in goal.budgets.items())
         before, known = known, _learned(known, manifest, counts.counts)
         if fits and known == before:
-            return chooser, choice, Measuring(number, settled=True)
+            return chooser, choice, Measuring(rounds, settled=True)
         within += [(chooser, choice)] if fits else []
         if known == before:
             break
     if not within:
-        raise _beyond(number, choice, goal)
+        raise _beyond(rounds, choice, goal)
     chooser, choice = min(within, key=lambda each: order(*each))
-    return chooser, choice, Measuring(number, settled=False)
+    return chooser, choice, Measuring(rounds, settled=False)
 
 
 def _learned(

@@ -199,10 +199,10 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
     option, suffix = router.result
     routed, bitstream = f"{stem}.{suffix}", f"{stem}.{router.bitstream}"
     arguments = [*part.options, *router.options, f"{option}={routed}"]
-    found = json.loads(netlist.read_text(encoding="utf-8"))
-    cells = {cell["type"] for module in found["modules"].values() for cell in module["cells"].values()}
+    mapped = json.loads(netlist.read_text(encoding="utf-8"))
+    cells = {cell["type"] for module in mapped["modules"].values() for cell in module["cells"].values()}
     untimed = sorted(kind for kind in cells if re.fullmatch(router.untimed, kind))
-    arguments += ["--json", *_with_pads(found, netlist, manifest.top, router.pads, part)]
+    arguments += ["--json", *_with_pads(mapped, netlist, manifest.top, router.pads, part)]
     arguments += ["--report", f"{stem}.timing.json", "--freq", f"{mhz * AIM:g}", "--seed", str(seed)]
     run_nextpnr(router.program, [*arguments, "--timing-allow-fail"], folder, "nextpnr.log", tell)
     packer, *words = (word.format(routed=routed, bitstream=bitstream) for word in router.packer)
@@ -230,15 +230,15 @@ def place(netlist: Path, manifest: Manifest, device: Device, mhz: float, seed: i
     }
 
 
-def _with_pads(found: Json, netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:
+def _with_pads(mapped: Json, netlist: Path, top: str, pads: Pads | None, part: Part) -> list[str]:
     """The netlist with its pads, and the arguments that say where they are."""
     if pads is None:
         return [netlist.name]
     constraints, padded = f"{netlist.stem}.{pads.suffix}", f"{netlist.stem}.pads.json"
     if not isinstance(part.pins, int):
-        (netlist.parent / constraints).write_text(pads.constraints(found, top, part.pins), encoding="utf-8")
-    pads.add(found, top)
-    (netlist.parent / padded).write_text(json.dumps(found), encoding="utf-8")
+        (netlist.parent / constraints).write_text(pads.constraints(mapped, top, part.pins), encoding="utf-8")
+    pads.add(mapped, top)
+    (netlist.parent / padded).write_text(json.dumps(mapped), encoding="utf-8")
     return [padded, *(word.format(file=constraints) for word in pads.arguments)]
 
 

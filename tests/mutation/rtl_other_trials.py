@@ -24,7 +24,7 @@ from tests.rtl import LIBRARY
 from .ledger import Outcome
 from .mutant import Mutant
 from .rtl_guards import judge_checks
-from .rtl_run import mutated, source_of
+from .rtl_run import complaint_of, mutated, source_of
 
 LINT = "lint"
 """The trial of a module by itself, which only refuses."""
@@ -96,12 +96,8 @@ def refused_alone(mutant: Mutant, folder: Path, tools: BuildTools) -> str:
     files = [LIBRARY / file for file in with_dependences([source.relative_to(LIBRARY).as_posix()])]
     given = [faulty if file == source else file for file in files]
     code, output = verilate(tools, LIBRARY, source.stem, given, {})
-    if not code and not output:
-        return ""
-    if verilate(tools, LIBRARY, source.stem, files, {}) == (code, output):
-        return ""
-    first = next((line for line in output.splitlines() if line.startswith("%")), f"exit code {code}")
-    return first.replace(f"{folder}/", "")[:160]
+    complaint = complaint_of(code, output, folder)
+    return complaint if complaint and verilate(tools, LIBRARY, source.stem, files, {}) != (code, output) else ""
 
 
 def by_proofs(harness: Harness, mutant: Mutant, folder: Path) -> Outcome:

@@ -60,7 +60,7 @@ def try_all(trial: Trial, mutants: Sequence[Mutant], folder: Path, tools: BuildT
     outcomes: dict[str, Outcome] = {}
     for mutant in mutants:
         if complaint := refused(trial, mutated(mutant), folder / "lint", tools):
-            outcomes[mutant.id] = Outcome("refused", complaint.replace(f"{LIBRARY}/", ""))
+            outcomes[mutant.id] = Outcome("refused", complaint)
     rest = [m for m in mutants if m.id not in outcomes]
     for start in range(0, len(rest), MOST):
         outcomes |= _together(trial, rest[start : start + MOST], folder / str(start), tools)
@@ -77,8 +77,13 @@ def refused(trial: Trial, changed: Mapping[Path, str], folder: Path, tools: Buil
             files[-1] = str(folder / source.name)
             Path(files[-1]).write_text(changed[source], encoding="utf-8")
     code, output = verilate(tools, LIBRARY, trial.dut.top, files, trial.dut.parameters)
+    return complaint_of(code, output, folder)
+
+
+def complaint_of(code: int, output: str, folder: Path) -> str:
+    """The first line that Verilator says, without the places of files; nothing if it has nothing to say."""
     first = next((line for line in output.splitlines() if line.startswith("%")), f"exit code {code}")
-    return first.replace(f"{folder}/", "")[:160] if code or output else ""
+    return first.replace(f"{folder}/", "").replace(f"{LIBRARY}/", "")[:160] if code or output else ""
 
 
 def _together(trial: Trial, mutants: Sequence[Mutant], folder: Path, tools: BuildTools) -> dict[str, Outcome]:
